@@ -3,47 +3,47 @@ import Logging
 import Synchronization
 import Vocabulary
 
-/// A file descriptor, such as the process's standard error: stdout is for data alone.
+/// A log output to a file descriptor, such as standard error (stdout is for data alone).
 ///
-/// A thread of its own writes, so that a reader that stalls stops nobody: what comes while it writes waits in a buffer, and is
-/// written in one go. Where the buffer is full, lines are dropped and counted, and a line says so as soon as there is room.
+/// A separate thread writes, so that a stalled reader blocks nobody: lines that come meanwhile are buffered and written
+/// in one go. When the buffer is full, lines are dropped and counted, and a line reports them as soon as there is room.
 package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
-    /// The process's standard error: every logger shares its lock.
+    /// The process's standard error, shared by all loggers.
     package static let standardError = {
         atexit { DescriptorLogOutput.flushStandardError() }
         return DescriptorLogOutput(STDERR_FILENO)
     }()
 
-    /// Before the process ends: gives a reader that stalls half a second.
+    /// Flushes before the process ends, for at most half a second.
     package static func flushStandardError() { standardError.flush(within: .milliseconds(500)) }
 
-    /// The most bytes that wait.
+    /// The buffer's limit in bytes.
     static let mostWaiting = 1 << 20
-    /// How long ``write(_:)`` waits for lines to be where they go; not at all while the reader stalls.
+    /// How long ``write(_:)`` waits for its lines to be written; not at all while the reader is stalled.
     private static let patience = Duration.milliseconds(250)
 
     private let descriptor: Int32
-    /// How many lines were dropped.
+    /// The number of lines dropped.
     private let total = Atomic<Int>(0)
-    /// Guards all that follows.
+    /// Guards everything below.
     private let lock: UnsafeMutablePointer<pthread_mutex_t>
     /// Signalled when there is something to write.
     private let filled: UnsafeMutablePointer<pthread_cond_t>
-    /// Signalled when something was written, or refused.
+    /// Signalled when something was written or refused.
     private let emptied: UnsafeMutablePointer<pthread_cond_t>
     private var waiting = LogBuffer()
-    /// How many bytes were taken, and how many of them are written or refused.
+    /// The bytes taken so far, and those of them written or refused.
     private var bytes = (taken: 0, done: 0)
-    /// How many lines were dropped since that was told.
+    /// Dropped lines not yet reported.
     private var untold = 0
     private var format = LogFormat.json
     private var hasThread = false
-    /// Whether the thread sleeps and nobody has woken it yet.
+    /// Whether the thread sleeps and has not been woken yet.
     private var isIdle = false
-    /// Whether somebody has waited in vain since the last write ended.
+    /// Whether a wait has timed out since the last write ended.
     private var isStalled = false
 
-    /// An output over a descriptor, which stays the caller's; for the process's life.
+    /// An output to a descriptor, which stays the caller's, for the process's lifetime.
     package init(_ descriptor: Int32) {
         self.descriptor = descriptor
         lock = .allocate(capacity: 1)
@@ -59,7 +59,7 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
     }
 
     deinit {
-        // No thread has begun: it would have kept this alive.
+        // No thread was started: it would have kept this alive.
         pthread_cond_destroy(emptied)
         pthread_cond_destroy(filled)
         pthread_mutex_destroy(lock)
@@ -68,7 +68,7 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
         lock.deallocate()
     }
 
-    /// How many lines were dropped.
+    /// The number of lines dropped.
     package var dropped: Int { total.load(ordering: .relaxed) }
 
     package func show(in format: LogFormat) { locked { self.format = format } }
@@ -79,10 +79,8 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
         wait(for: take { $0.append(line: lines) }, within: Self.patience, orSkip: true)
     }
 
-    /// Waits until all lines so far are where they go, or the time is over: before the process ends.
+    /// Waits until all lines so far are written, or the time is over; for the end of the process.
     package func flush(within time: Duration) { wait(for: locked { bytes.taken }, within: time, orSkip: false) }
-
-    // MARK: Inside
 
     private func locked<T>(_ body: () -> T) -> T {
         pthread_mutex_lock(lock)
@@ -90,7 +88,7 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
         return body()
     }
 
-    /// Takes lines, or drops them; returns up to which byte there are some.
+    /// Takes lines or drops them; returns the byte count to wait for.
     private func take(_ body: (inout LogBuffer) -> Void) -> Int {
         locked {
             guard waiting.count < Self.mostWaiting, hasThread || startThread() else {
@@ -110,7 +108,7 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
         }
     }
 
-    /// Counts lines that nobody will see; under the lock.
+    /// Counts dropped lines; under the lock.
     private func drop(_ lines: ArraySlice<UInt8>) {
         let count = lines.count { $0 == 0x0A }
         untold += count
@@ -131,9 +129,9 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
         }
     }
 
-    /// Under the lock; returns whether there is one.
+    /// Starts the thread under the lock; false if the system has none to give.
     private func startThread() -> Bool {
-        // Kept by the thread for ever.
+        // Retained by the thread for ever.
         let this = Unmanaged.passRetained(self)
         var thread = pthread_t()
         let code = pthread_create(
@@ -156,7 +154,7 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
 
     private func work() -> Never {
         var lines = LogBuffer()
-        // Whether the last line that was written lacks its end.
+        // Whether the last line written is incomplete.
         var isCut = false
         while true {
             let end = locked {
@@ -172,7 +170,7 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
                 }
                 return bytes.taken
             }
-            // What is left of a line whose rest was refused stays a line of its own.
+            // The rest of a half-written line was refused: end it, so that the next one stays on its own.
             if isCut, put([0x0A]) == 1 { isCut = false }
             let written = isCut ? 0 : put(lines.bytes)
             if written > 0 { isCut = lines.bytes[written - 1] != 0x0A }
@@ -202,7 +200,7 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
         }
     }
 
-    /// Writes, for as long as it takes; returns how many bytes, less than all where the descriptor refuses the others.
+    /// Writes for as long as it takes; returns the number of bytes, less than all if the descriptor refuses the others.
     private func put(_ lines: [UInt8]) -> Int {
         lines.withUnsafeBytes { bytes in
             var rest = bytes[...]

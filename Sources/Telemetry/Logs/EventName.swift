@@ -1,8 +1,7 @@
-/// The stable id of every event that is logged (the field `event`).
+/// The stable id of every logged event (the field `event`).
 ///
-/// People write alerts and searches against these: an id is never changed, only retired.
+/// Alerts and searches refer to them: an id is never changed, only retired.
 package enum EventName: String, CaseIterable, Sendable {
-    // The process.
     case starting = "worker.starting"
     case draining = "worker.draining"
     case stopped = "worker.stopped"
@@ -20,7 +19,6 @@ package enum EventName: String, CaseIterable, Sendable {
     case configurationNeedsRestart = "configuration.needs_restart"
     case credentialsChanged = "configuration.credentials_changed"
 
-    // Connections.
     case connecting = "stream.connecting"
     case streamConnected = "stream.connected"
     case connectFailed = "stream.connect_failed"
@@ -40,7 +38,6 @@ package enum EventName: String, CaseIterable, Sendable {
     case reconnectScheduled = "stream.reconnect_scheduled"
     case stanzaIgnored = "stanza.ignored"
 
-    // The database.
     case databaseUnavailable = "database.unavailable"
     case databaseRecovered = "database.recovered"
     case schemaDiffers = "schema.differs"
@@ -60,10 +57,8 @@ package enum EventName: String, CaseIterable, Sendable {
     case clockDiffers = "clock.differs"
     case clockAgrees = "clock.agrees"
 
-    // Messages.
     case rowRefused = "message.row_refused"
 
-    // Handlers.
     case deliveryFailed = "delivery.failed"
     case deadLettered = "delivery.dead_lettered"
     case handlerPaused = "handler.paused"
@@ -80,20 +75,16 @@ package enum EventName: String, CaseIterable, Sendable {
     case handlerProcessEnded = "handler.process_ended"
     case notificationsUnavailable = "database.notifications_unavailable"
 
-    // Replays.
     case replayTaken = "replay.taken"
     case replayEnded = "replay.ended"
     case replayEndpoint = "replay.endpoint"
 
-    // Tracing.
     case tracingFailed = "tracing.export_failed"
     case tracingRecovered = "tracing.export_recovered"
 
-    // The admin endpoints.
     case adminListening = "admin.listening"
     case adminFailed = "admin.failed"
 
-    // The console.
     case consoleListening = "console.listening"
     case consoleFailed = "console.failed"
     case consoleOpen = "console.open"
@@ -103,6 +94,6 @@ package enum EventName: String, CaseIterable, Sendable {
     case consoleRequest = "console.request"
     case consoleRequestFailed = "console.request_failed"
 
-    /// What a library of ours logged by itself.
+    /// An event logged by a library.
     case library = "library"
 }

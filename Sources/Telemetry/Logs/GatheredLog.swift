@@ -1,17 +1,17 @@
 package import Logging
 import Synchronization
 
-/// A logger whose lines are gathered, and written with one call before what they tell of counts as done.
+/// A logger that buffers lines, for handlers of tens of thousands of messages a second, where a system call for each
+/// line would cost more than all else.
 ///
-/// For handlers: a line each for tens of thousands of messages a second, where a call of the system for each costs more than
-/// all else. Whoever settles the messages calls ``flush()`` first. A crash before that loses lines, but settles nothing: the
-/// messages come again, and so do their lines.
+/// Whoever settles the messages calls ``flush()`` first. A crash before that loses lines but settles nothing: the
+/// messages are redelivered and logged again.
 package struct GatheredLog: Sendable {
-    /// Writes into memory.
+    /// Writes to memory.
     package let logger: Logger
     private let output: GatheringLogOutput?
 
-    /// Gathers what would go where this logger writes; one that is not ours writes as it does.
+    /// Buffers this logger's lines, if it is one of ours; another one writes directly.
     package init(_ logger: Logger) {
         guard let lines = logger.handler as? LineLogHandler else {
             self.logger = logger
@@ -23,20 +23,18 @@ package struct GatheredLog: Sendable {
         self.logger = Logger(label: logger.label) { _ in lines.writing(to: output) }
     }
 
-    /// Writes what was logged before the call; when it returns, all of it is where it goes.
-    ///
-    /// Lines that the output refuses are dropped.
+    /// Writes all buffered lines and waits; the output drops lines that it refuses.
     package func flush() { output?.flush() }
 }
 
-/// Keeps lines until they are flushed, or are many.
+/// Keeps lines until they are flushed or too many.
 final class GatheringLogOutput: LogOutput {
-    /// With more bytes than this, whoever logs writes them.
+    /// With more bytes than this, the logging thread writes them.
     static let mostKept = 64 * 1024
 
     private let base: any LogOutput
     private let kept = Mutex(LogBuffer())
-    /// Held while lines are written, so that they stay in their order, and nobody takes lines on their way for written.
+    /// Held while lines are written, to keep their order, and so that a concurrent flush waits for them.
     private let written = Mutex(LogBuffer())
 
     init(_ base: any LogOutput) { self.base = base }

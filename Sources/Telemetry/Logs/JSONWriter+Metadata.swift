@@ -2,7 +2,7 @@ import Logging
 import Vocabulary
 
 extension JSONWriter {
-    /// Writes a member of a log line; the field's name may be a library's.
+    /// Writes a member of a log line; a library's field name is escaped.
     mutating func member(_ name: String, _ value: Logger.MetadataValue) {
         self.name(escaping: name)
         append(value)
@@ -32,7 +32,6 @@ extension JSONWriter {
         }
     }
 
-    /// Writes a typed value.
     mutating func append(_ value: LogValue) {
         switch value {
         case .string(let text): string(LogLine.cut(text))

@@ -1,11 +1,11 @@
 package import Logging
 
-/// Filters what libraries log by themselves: only errors that mean something to an operator pass.
+/// Lets only those library messages pass that mean something to an operator.
 ///
-/// Their informational lines repeat ours. Errors that every orderly shutdown causes (a listener already closed, a
+/// Libraries' informational lines repeat ours. Errors that every orderly shutdown causes (a listener already closed, a
 /// cancelled task), or a client that went away, are dropped.
 package struct LibraryLogHandler: LogHandler {
-    /// Prefixes of the messages that have no consequence.
+    /// Prefixes of messages without consequences.
     private static let harmless = [
         "Server shutdown error: Already closed", "Waiting on child channel: CancellationError",
         "Waiting on child channel: Already closed", "Server channel error",
@@ -13,7 +13,6 @@ package struct LibraryLogHandler: LogHandler {
 
     private var base: any LogHandler
 
-    /// A handler that forwards what passes the filter to another.
     package init(_ base: any LogHandler) { self.base = base }
 
     package var logLevel: Logger.Level {
@@ -39,7 +38,6 @@ package struct LibraryLogHandler: LogHandler {
 }
 
 extension Logger {
-    /// A logger to pass to a library.
     package var forLibrary: Logger {
         Logger(label: label) { _ in LibraryLogHandler(handler) }
     }

@@ -10,21 +10,21 @@ package struct LineLogHandler: LogHandler {
     package var metadata: Logger.Metadata = [:]
     package var metadataProvider: Logger.MetadataProvider?
 
-    /// What all loggers of the process share.
+    /// The level shared by all loggers of the process.
     private let threshold: LogThreshold
-    /// Set where this logger has a level of its own.
+    /// This logger's own level, if set.
     private var own: Logger.Level?
     private let label: String
     private let format: LogFormat
     private(set) var output: any LogOutput
 
-    /// A handler that writes to one output.
+    /// A handler with a level of its own.
     ///
     /// - Parameters:
-    ///   - label: The logger's label; shown for lines that libraries log by themselves.
-    ///   - level: The lowest level that is written.
-    ///   - format: How the lines look.
-    ///   - output: Where they go.
+    ///   - label: The logger's label, shown in lines that libraries log.
+    ///   - level: The lowest level written.
+    ///   - format: The format of lines.
+    ///   - output: Receives the lines.
     package init(
         label: String,
         level: Logger.Level,
@@ -34,13 +34,13 @@ package struct LineLogHandler: LogHandler {
         self.init(label: label, threshold: LogThreshold(level), format: format, output: output)
     }
 
-    /// A handler whose level follows a threshold that it shares with others.
+    /// A handler that shares its level.
     ///
     /// - Parameters:
-    ///   - label: The logger's label; shown for lines that libraries log by themselves.
-    ///   - threshold: The lowest level that is written.
-    ///   - format: How the lines look.
-    ///   - output: Where they go.
+    ///   - label: The logger's label, shown in lines that libraries log.
+    ///   - threshold: The lowest level written.
+    ///   - format: The format of lines.
+    ///   - output: Receives the lines.
     package init(
         label: String,
         threshold: LogThreshold,
@@ -60,7 +60,7 @@ package struct LineLogHandler: LogHandler {
     }
 
     package func log(event: LogEvent) {
-        // Mostly the event's own fields are all there are, and nothing has to be merged.
+        // Usually there are only the event's own fields, and nothing to merge.
         var fields = event.metadata ?? [:]
         if let provided = metadataProvider?.get() { fields.merge(provided) { own, _ in own } }
         if !metadata.isEmpty { fields.merge(metadata) { own, _ in own } }
@@ -78,14 +78,14 @@ package struct LineLogHandler: LogHandler {
         output.append { $0.append(line: bytes) }
     }
 
-    /// Writes an event of ours.
+    /// Writes one of our events.
     ///
-    /// - Returns: Whether it did; else it has to go the general way, as this logger adds fields of its own or writes for people.
+    /// - Returns: False if it needs the general way, since this logger adds fields or writes text for people.
     func write(_ level: Logger.Level, _ event: EventName, _ message: StaticString, _ fields: LogFields) -> Bool {
         write(level, event, message, each: CollectionOfOne(fields)) { $0 }
     }
 
-    /// The same for each of several things, without anything between their lines.
+    /// The same for each of several things, in consecutive lines.
     func write<Things: Sequence>(
         _ level: Logger.Level,
         _ event: EventName,
@@ -101,7 +101,6 @@ package struct LineLogHandler: LogHandler {
         return true
     }
 
-    /// The same logger with another output.
     func writing(to output: any LogOutput) -> LineLogHandler {
         var other = self
         other.output = output
@@ -110,7 +109,6 @@ package struct LineLogHandler: LogHandler {
 }
 
 extension Logger {
-    /// A logger that writes lines to one output.
     package static func lines(
         label: String,
         level: Logger.Level,

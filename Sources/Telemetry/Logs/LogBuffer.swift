@@ -1,34 +1,29 @@
 import Logging
 import Vocabulary
 
-/// Log lines as bytes, in memory that is used again for the next ones.
+/// Log lines in reusable memory.
 package struct LogBuffer: Sendable {
     private var writer = JSONWriter(capacity: 0)
 
-    /// Memory beyond this is not kept for the next lines.
+    /// The most memory kept for the next lines.
     private static let mostKept = 256 * 1024
 
-    /// No lines.
     package init() {}
 
-    /// The lines so far, each with its newline.
     package var bytes: [UInt8] { writer.bytes }
 
-    /// How many bytes they are.
     package var count: Int { writer.bytes.count }
 
-    /// Whether there are none.
     package var isEmpty: Bool { writer.bytes.isEmpty }
 
-    /// Forgets the lines.
     package mutating func removeAll() {
         if writer.bytes.capacity > Self.mostKept { writer = JSONWriter(capacity: 0) } else { writer.removeAll() }
     }
 
-    /// Appends a line that is there already, with its newline.
+    /// Appends a complete line with its newline.
     package mutating func append(line: [UInt8]) { writer.line(line) }
 
-    /// Appends an event of ours as a JSON object and a newline; the same as ``LogLine`` makes of it.
+    /// Appends one of our events as a JSON object and a newline, in the form of ``LogLine``.
     mutating func append(
         _ time: Timestamp,
         _ level: Logger.Level,

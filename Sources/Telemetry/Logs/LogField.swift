@@ -1,4 +1,4 @@
-/// The name of every field in a log line, in the order they are written.
+/// The name of every log field, in the order in which they are written.
 ///
 /// No field may hold a token, a message id, a payload or a credential; `message_key` and `device_key` stand for them.
 package enum LogField: String, CaseIterable, Hashable, Sendable {
@@ -10,83 +10,71 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
 
     /// The sender id that a connection belongs to.
     case sender
-    /// The connection's number within the process.
+    /// The connection's number in this process.
     case connection
-    /// The message's key, a UUID.
     case messageKey = "message_key"
-    /// The device's key, a UUID.
     case deviceKey = "device_key"
-    /// The message's category, as the device gave it.
+    /// The message's category, as sent by the device.
     case category
-    /// A handler's name.
     case handler
-    /// How often this has been tried, from 1.
+    /// The number of the attempt, from 1.
     case attempt
     /// Copies in a batch.
     case batch
     /// The SQLSTATE of a database error.
     case sqlstate = "sqlstate"
-    /// How long it took or will take, in seconds.
+    /// A duration in seconds, past or expected.
     case durationSeconds = "duration_seconds"
-    /// How long is left, in seconds; negative where it is over.
+    /// The time left in seconds; negative if it is over.
     case remainingSeconds = "remaining_seconds"
-    /// How long something is kept, in seconds.
+    /// A retention period in seconds.
     case periodSeconds = "period_seconds"
-    /// By how much this machine's clock is ahead of the database's, in seconds; negative where it is behind.
+    /// How far this machine's clock is ahead of the database's, in seconds; negative if it is behind.
     case aheadSeconds = "ahead_seconds"
     /// The function of PostgreSQL's source that sent a warning.
     case routine
-    /// A replay's id, a UUID.
     case replay
-    /// Why, from a closed set.
+    /// A reason from a closed set.
     case reason
-    /// How many.
     case count
-    /// A size in bytes.
     case bytes
-    /// A line that a handler's own program wrote to its standard error.
+    /// A line that a handler's program wrote to its standard error.
     case line
-    /// A host name or address.
     case host
-    /// A port.
     case port
-    /// The IP address that was connected to.
+    /// The IP address of the peer.
     case address
-    /// The name of the service records that led to a host.
+    /// The name of the SRV records that led to a host.
     case service
-    /// A state's name.
     case state
-    /// The SASL mechanism that a connection has signed in with.
+    /// The SASL mechanism that a connection signed in with.
     case mechanism
-    /// What ties that to the TLS connection: a type of channel binding, or `none`.
+    /// The type of channel binding to the TLS connection, or `none`.
     case binding
-    /// The SASL mechanisms to choose from.
+    /// The SASL mechanisms that the server offers.
     case offered
-    /// Whose certificate it is.
+    /// Which certificate.
     case certificate
-    /// What encrypts a connection.
+    /// The connection's cipher.
     case cipher
-    /// A schema's, a program's or a protocol's version.
+    /// The version of a schema, program or protocol.
     case version
-    /// A table or partition.
     case table
-    /// A configuration key.
     case key
     /// Configuration keys, separated by spaces.
     case keys
-    /// A loop of the worker that reports its progress to the watchdog.
+    /// A loop that reports its progress to the watchdog.
     case loop
-    /// The name of somebody who uses the console.
+    /// The name of a console user.
     case principal
     /// A request's method.
     case method
-    /// The pattern of a request's path, without the values in it.
+    /// The pattern of a request's path, without its values.
     case route
-    /// The HTTP status of an answer.
+    /// A response's HTTP status.
     case status
-    /// A signal's name.
     case signal
-    /// The library that logged by itself.
+    /// The library that logged the line.
     case source
     /// What failed and what to do about it.
     case error

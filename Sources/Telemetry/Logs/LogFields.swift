@@ -1,11 +1,11 @@
-/// The typed fields of one log event, in the order in which they are written.
+/// The typed fields of a log event, in the order in which they are written.
 ///
-/// A list, as there are few: no dictionary is made of them on the way to the line.
+/// A list, since there are few: faster than a dictionary on the way to the line.
 package struct LogFields: Sendable, ExpressibleByDictionaryLiteral {
-    /// By ``LogField/place``, each field once.
+    /// Sorted by ``LogField/place``, each field once.
     private(set) var values: [(LogField, LogValue)] = []
 
-    /// These fields; of one that is there twice, the later value counts.
+    /// Of a repeated field, the later value counts.
     package init(dictionaryLiteral elements: (LogField, LogValue)...) {
         if Self.areInOrder(elements) {
             values = elements
@@ -15,11 +15,10 @@ package struct LogFields: Sendable, ExpressibleByDictionaryLiteral {
         for (field, value) in elements { self[field] = value }
     }
 
-    /// A field's value; nil where it is not there.
     package subscript(field: LogField) -> LogValue? {
         get { values.first { $0.0 == field }?.1 }
         set {
-            // From the end: whoever lists fields does so mostly in their order.
+            // From the end, since fields are mostly listed in order.
             var place = values.endIndex
             while place > 0, values[place - 1].0.place > field.place { place -= 1 }
             let isThere = place > 0 && values[place - 1].0 == field
@@ -32,7 +31,7 @@ package struct LogFields: Sendable, ExpressibleByDictionaryLiteral {
         }
     }
 
-    /// Whether a list can be taken as it is.
+    /// Whether the fields are sorted and unique.
     private static func areInOrder(_ elements: [(LogField, LogValue)]) -> Bool {
         for index in elements.indices.dropFirst() where elements[index - 1].0.place >= elements[index].0.place {
             return false
@@ -42,6 +41,6 @@ package struct LogFields: Sendable, ExpressibleByDictionaryLiteral {
 }
 
 extension LogField {
-    /// The field's place among all, which is what the enumeration holds in memory: nothing is looked up for it.
+    /// The field's place in the order, read from the enumeration's memory to avoid a look-up.
     var place: UInt8 { withUnsafeBytes(of: self) { $0[0] } }
 }

@@ -1,18 +1,17 @@
 import Glibc
 
-/// How log lines look.
 package enum LogFormat: Sendable, Equatable {
     /// One JSON object a line, for programs.
     case json
     /// One short line, for people.
     case text(colours: Bool)
 
-    /// Text where stderr is a terminal, JSON otherwise; colours unless `NO_COLOR` is set (https://no-color.org).
+    /// Text if stderr is a terminal, else JSON; coloured unless `NO_COLOR` is set (https://no-color.org).
     package static var automatic: LogFormat {
         isatty(STDERR_FILENO) == 1 ? .text(colours: coloursWanted) : .json
     }
 
-    /// Text, coloured where stderr is a terminal and `NO_COLOR` isn't set.
+    /// Text, coloured if stderr is a terminal and `NO_COLOR` isn't set.
     package static var terminalText: LogFormat {
         .text(colours: isatty(STDERR_FILENO) == 1 && coloursWanted)
     }
@@ -21,7 +20,7 @@ package enum LogFormat: Sendable, Equatable {
 
     /// Whether a terminal gets colours: unless `NO_COLOR` is set and not empty.
     ///
-    /// - Parameter variable: Its value; nil where it isn't set.
+    /// - Parameter variable: The value of `NO_COLOR`; nil if it isn't set.
     /// - Returns: Whether colours are wanted.
     package static func wantsColours(_ variable: String?) -> Bool { variable?.isEmpty ?? true }
 }

@@ -1,9 +1,9 @@
 import Logging
 import Vocabulary
 
-/// One log event, ready to be written.
+/// A log event to be written.
 struct LogLine {
-    /// Text beyond this many UTF-8 bytes is cut, so that no peer can make our log grow by what it sends.
+    /// Text over this many bytes of UTF-8 is cut, so that no peer can bloat our log.
     static let longestValue = 1024
 
     var time: Timestamp
@@ -18,7 +18,7 @@ struct LogLine {
     /// The fields up to this place come from the event itself.
     private static let lastOfHead = places[LogField.message.rawValue] ?? 0
 
-    /// Where the fields are, in the order of ``LogField``, then the others by name; those of every line are left out.
+    /// The fields in the order of ``LogField``, then unknown ones by name, without those of every line.
     private var ordered: [Logger.Metadata.Index] {
         var placed: [(place: Int, index: Logger.Metadata.Index)] = []
         placed.reserveCapacity(fields.count)
@@ -33,9 +33,8 @@ struct LogLine {
         return placed.map(\.index)
     }
 
-    /// A JSON object and a newline.
     var json: [UInt8] {
-        // What most lines take.
+        // The size of most lines.
         var writer = JSONWriter(capacity: 512)
         writer.beginObject()
         writer.name(escaping: LogField.time.rawValue)
@@ -65,7 +64,7 @@ struct LogLine {
         return Array((line + "\n").utf8)
     }
 
-    /// The level's colour: red for what needs a person, yellow for what may, grey for details.
+    /// The colour: red for what needs a person, yellow for what may, grey for details.
     private var colour: String {
         switch level {
         case .critical, .error: "31"
@@ -75,7 +74,7 @@ struct LogLine {
         }
     }
 
-    /// At most ``longestValue`` bytes, cut between characters, with a mark where something is missing.
+    /// At most ``longestValue`` bytes, cut between characters and marked with an ellipsis.
     static func cut(_ text: String) -> String {
         guard text.utf8.count > longestValue else { return text }
         var end = text.utf8.index(text.startIndex, offsetBy: longestValue)

@@ -1,23 +1,22 @@
 import Synchronization
 
-/// Where finished log lines go.
+/// A destination of finished log lines.
 package protocol LogOutput: Sendable {
-    /// Writes whole lines, each with its newline; when it returns, they are where they go, unless their reader stalls.
+    /// Writes whole lines, each with its newline, and waits for them to be written, unless their reader stalls.
     ///
-    /// Lines written at the same time don't mix.
+    /// Lines of concurrent calls don't mix.
     func write(_ lines: [UInt8])
 
-    /// Writes the lines that the body appends, now or soon; it is called once, and must not log.
+    /// Writes the lines that the body appends, now or soon; the body is called once and must not log.
     func append(_ body: (inout LogBuffer) -> Void)
 
-    /// How lines look that the output makes itself.
+    /// Sets the format of lines that the output writes by itself.
     func show(in format: LogFormat)
 }
 
 extension LogOutput {
     package func show(in format: LogFormat) {}
 
-    /// Writes at once.
     package func append(_ body: (inout LogBuffer) -> Void) {
         var lines = LogBuffer()
         body(&lines)
@@ -25,7 +24,7 @@ extension LogOutput {
     }
 }
 
-/// Lines kept in memory, for tests.
+/// A log output to memory, for tests.
 package final class MemoryLogOutput: LogOutput {
     private let kept = Mutex<[[UInt8]]>([])
 
@@ -35,7 +34,7 @@ package final class MemoryLogOutput: LogOutput {
         kept.withLock { $0.append(lines) }
     }
 
-    /// What was written at a time, one or more lines each.
+    /// The text of each write, one or more lines.
     package var writes: [String] { kept.withLock { $0.map { String(decoding: $0, as: UTF8.self) } } }
 
     /// The lines so far, each with its newline.

@@ -1,18 +1,16 @@
 package import Logging
 import Synchronization
 
-/// The lowest level that is logged, for all loggers that share it; may change while the process runs.
+/// The lowest logged level, shared by loggers; may change while the process runs.
 package final class LogThreshold: Sendable {
     private static let levels = Logger.Level.allCases
 
     private let place: Atomic<Int>
 
-    /// A threshold at this level.
     package init(_ level: Logger.Level) {
         place = Atomic(Self.place(of: level))
     }
 
-    /// The lowest level that is logged.
     package var level: Logger.Level {
         get { Self.levels[place.load(ordering: .relaxed)] }
         set { place.store(Self.place(of: newValue), ordering: .relaxed) }

@@ -1,20 +1,15 @@
 package import Logging
 package import Vocabulary
 
-/// A typed value in a log line.
+/// A typed value of a log line.
 package enum LogValue: Sendable, Equatable, CustomStringConvertible {
     /// Text; cut when it is long.
     case string(String)
-    /// A whole number, written as one.
     case int(Int)
-    /// A number, written as one.
     case double(Double)
-    /// A truth value, written as one.
     case bool(Bool)
-    /// A key, written as a UUID.
     case uuid(Digest128)
 
-    /// A duration in seconds.
     package static func seconds(_ duration: Duration) -> LogValue { .double(duration.inSeconds) }
 
     package var description: String {
@@ -27,7 +22,7 @@ package enum LogValue: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// The value in swift-log's own terms.
+    /// The value as swift-log's type.
     package var metadata: Logger.MetadataValue {
         switch self {
         case .string(let text): .string(text)

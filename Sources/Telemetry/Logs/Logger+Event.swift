@@ -3,12 +3,12 @@ package import Logging
 extension Logger {
     /// Logs an event: constant text, a stable id, and typed fields.
     ///
-    /// The fields are only made where the level is logged.
+    /// The fields are computed only if the level is logged.
     ///
     /// - Parameters:
     ///   - level: `info` is for operators, `debug` may run in production, `trace` may not.
     ///   - event: The event's stable id.
-    ///   - message: What happened, without any value in it.
+    ///   - message: What happened, without any values.
     ///   - fields: The values.
     package func event(
         _ level: Logger.Level,
@@ -18,7 +18,7 @@ extension Logger {
     ) {
         guard level >= logLevel else { return }
         let fields = fields()
-        // Mostly straight to the line: swift-log's own way makes a dictionary of strings.
+        // Usually straight to the line: swift-log's own way makes a dictionary of strings.
         if let lines = handler as? LineLogHandler, lines.write(level, event, message, fields) { return }
         var metadata = Logger.Metadata(minimumCapacity: fields.values.count + 1)
         metadata[LogField.event.rawValue] = .string(event.rawValue)
@@ -28,12 +28,12 @@ extension Logger {
         log(level: level, "\(message)", metadata: metadata, source: "upstream")
     }
 
-    /// Logs an event of each of several things that happened together, as if one by one.
+    /// Logs an event for each of several things, as if one by one.
     ///
     /// - Parameters:
-    ///   - level: As for a single one.
+    ///   - level: As for a single event.
     ///   - event: The event's stable id.
-    ///   - message: What happened, without any value in it.
+    ///   - message: What happened, without any values.
     ///   - things: What it happened to.
     ///   - fields: The values; must not log.
     package func event<Thing>(
@@ -48,7 +48,7 @@ extension Logger {
         for thing in things { self.event(level, event, message, fields(thing)) }
     }
 
-    /// Sets a field on every line that this logger will write.
+    /// A field of every line that this logger writes.
     package subscript(field: LogField) -> LogValue? {
         get { self[metadataKey: field.rawValue].map { .string("\($0)") } }
         set { self[metadataKey: field.rawValue] = newValue?.metadata }

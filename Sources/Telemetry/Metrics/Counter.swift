@@ -2,7 +2,7 @@ import Synchronization
 
 /// A count of events since the process started.
 ///
-/// It only grows. Lock-free; safe from any thread.
+/// Lock-free; safe from any thread.
 package final class Counter: Sendable {
     private let total = Atomic<UInt64>(0)
 
@@ -14,7 +14,6 @@ package final class Counter: Sendable {
         total.wrappingAdd(UInt64(count), ordering: .relaxed)
     }
 
-    /// The events so far.
     package var value: UInt64 { total.load(ordering: .relaxed) }
 }
 
@@ -26,7 +25,6 @@ package final class Gauge: Sendable {
 
     package init() {}
 
-    /// Replaces the value.
     package func set(_ value: Int) {
         level.store(value, ordering: .relaxed)
     }
@@ -36,24 +34,21 @@ package final class Gauge: Sendable {
         level.wrappingAdd(difference, ordering: .relaxed)
     }
 
-    /// The value now.
     package var value: Int { level.load(ordering: .relaxed) }
 }
 
-/// A number that goes up and down, with a fraction, or NaN while it is not known.
+/// A fractional number that goes up and down; NaN while unknown.
 ///
 /// Lock-free; safe from any thread.
 package final class NumberGauge: Sendable {
     private let bits: Atomic<UInt64>
 
-    /// A gauge at this value; NaN for one that is not known yet, which fulfils no alert's condition.
+    /// A gauge at this value; NaN, for unknown, satisfies no alert's condition.
     package init(_ value: Double = 0) { bits = Atomic(value.bitPattern) }
 
-    /// Replaces the value.
     package func set(_ value: Double) {
         bits.store(value.bitPattern, ordering: .relaxed)
     }
 
-    /// The value now.
     package var value: Double { Double(bitPattern: bits.load(ordering: .relaxed)) }
 }

@@ -1,23 +1,18 @@
 /// Writes the Prometheus text exposition format, version 0.0.4.
 struct ExpositionWriter {
-    /// The text so far.
-    ///
-    /// UTF-8.
     private(set) var bytes: [UInt8] = []
 
-    /// Begins a family: its help and its type.
+    /// Begins a family with its help and type.
     mutating func family(_ name: MetricName) {
         append("# HELP \(name.rawValue) ")
         append(Self.escaped(name.help, quotes: false))
         append("\n# TYPE \(name.rawValue) \(name.kind.rawValue)\n")
     }
 
-    /// Writes one sample of a family.
     mutating func sample(_ name: MetricName, _ values: [String], _ value: String) {
         line(name.rawValue, zip(name.labels, values).map { ($0, $1) }, value)
     }
 
-    /// Writes all series of one histogram.
     mutating func histogram(_ name: MetricName, _ values: [String], _ histogram: Histogram) {
         let snapshot = histogram.snapshot()
         let labels = zip(name.labels, values).map { ($0, $1) }
@@ -47,7 +42,7 @@ struct ExpositionWriter {
         bytes.append(contentsOf: text.utf8)
     }
 
-    /// A float as the format writes it; whole numbers without a fraction.
+    /// A number in the format's form; whole numbers without a fraction.
     static func number(_ value: Double) -> String {
         if value.isNaN { return "NaN" }
         if value.isInfinite { return value < 0 ? "-Inf" : "+Inf" }

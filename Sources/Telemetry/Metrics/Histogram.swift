@@ -3,22 +3,19 @@ import Vocabulary
 
 /// A distribution over fixed buckets.
 ///
-/// Takes one lock per call, so pass many observations (the acks of a batch) in one call. A reader never sees a sum that
-/// belongs to other buckets.
+/// Takes one lock per call, so pass many observations (the acks of a batch) in one call. Readers see buckets and sum of
+/// the same moment.
 package final class Histogram: Sendable {
-    /// What has been observed so far.
     package struct Snapshot: Sendable, Equatable {
-        /// Observations per bucket, not cumulative; the last one is that of everything above the highest bound.
+        /// Observations per bucket, not cumulative; the last bucket is above the highest bound.
         package var counts: [UInt64]
-        /// The sum of all observed values.
         package var sum: Double
 
-        /// The number of observations.
         package var count: UInt64 { counts.reduce(0, +) }
 
-        /// The smallest bucket bound that at least `share` (0...1) of the observations do not exceed.
+        /// The lowest bucket bound not exceeded by at least `share` (0...1) of the observations.
         ///
-        /// Nil without observations, infinite where the share lies above the highest bound. Exact to the width of a
+        /// Nil without observations, infinite if the share lies above the highest bound. Exact to the width of a
         /// bucket.
         package func bound(below share: Double, in bounds: [Double]) -> Double? {
             let wanted = share * Double(count)
@@ -44,7 +41,6 @@ package final class Histogram: Sendable {
         state = Mutex(Snapshot(counts: Array(repeating: 0, count: bounds.count + 1), sum: 0))
     }
 
-    /// Adds `count` observations of the same value.
     package func observe(_ value: Double, count: Int = 1) {
         guard count > 0 else { return }
         let bucket = bucket(of: value)
@@ -54,7 +50,6 @@ package final class Histogram: Sendable {
         }
     }
 
-    /// Adds the observation of a duration, in seconds.
     package func observe(_ duration: Duration) {
         observe(duration.inSeconds)
     }
@@ -71,7 +66,6 @@ package final class Histogram: Sendable {
         }
     }
 
-    /// What has been observed so far, buckets and sum of the same moment.
     package func snapshot() -> Snapshot {
         state.withLock { $0 }
     }
@@ -84,7 +78,7 @@ package final class Histogram: Sendable {
 }
 
 extension Histogram {
-    /// Bounds for what a commit or an ack takes: 250 µs to 30 s.
+    /// Bounds for commit and ack latency: 250 µs to 30 s.
     package static let latencyBounds: [Double] = [
         0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
     ]

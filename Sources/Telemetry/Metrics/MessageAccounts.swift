@@ -1,11 +1,11 @@
 import Synchronization
 
-/// Accounts for delivered copies: received = stored + duplicate + conflict + quarantined + in flight, in every snapshot.
+/// The accounts of received copies: received = stored + duplicate + conflict + quarantined + in flight, in every
+/// snapshot.
 ///
-/// One lock guards all counts, so no reader sees the two sides differ. Each call takes a whole read or a whole batch: two
-/// locks per batch, not per message.
+/// One lock guards all counts, so the two sides always agree. Each call takes a whole read or batch: two locks per
+/// batch, not per message.
 package final class MessageAccounts: Sendable {
-    /// All counts at one moment.
     package struct Snapshot: Sendable, Equatable {
         /// Copies received, by ``CopyKind``.
         package var received: [UInt64]
@@ -14,10 +14,8 @@ package final class MessageAccounts: Sendable {
         /// Copies received and not yet settled.
         package var inFlight: Int
 
-        /// Copies received of one kind.
         package func received(_ kind: CopyKind) -> UInt64 { received[kind.rawValue] }
 
-        /// Copies of one category that ended with one outcome.
         package func settled(category: Int, _ outcome: MessageOutcome) -> UInt64 {
             settled[category * MessageOutcome.allCases.count + outcome.rawValue]
         }
@@ -45,7 +43,7 @@ package final class MessageAccounts: Sendable {
         )
     }
 
-    /// Copies have been read from the wire and are on their way to the database.
+    /// Counts copies read from the wire.
     ///
     /// Call it before they are handed over, so that none is settled before it was received.
     package func received(upstream: Int = 0, receipt: Int = 0, malformed: Int = 0) {
@@ -57,14 +55,14 @@ package final class MessageAccounts: Sendable {
         }
     }
 
-    /// A batch has committed: its copies are no longer in flight, and each has an outcome.
+    /// Counts the outcomes of a committed batch.
     ///
     /// Call it before the acks are sent, so that no peer learns of an outcome that the metrics don't show.
     ///
     /// - Parameters:
     ///   - count: The number of copies in the batch.
-    ///   - copy: Gives the category's index (``CategoryLabels/index(of:)``) and the outcome of each. Must be quick: it
-    ///     runs under the lock.
+    ///   - copy: Returns the category's index (``CategoryLabels/index(of:)``) and the outcome of each. Must be quick:
+    ///     it runs under the lock.
     package func settled(count: Int, _ copy: (Int) -> (category: Int, outcome: MessageOutcome)) {
         state.withLock { state in
             for index in 0..<count {
@@ -75,7 +73,6 @@ package final class MessageAccounts: Sendable {
         }
     }
 
-    /// All counts, of the same moment.
     package func snapshot() -> Snapshot {
         state.withLock { $0 }
     }

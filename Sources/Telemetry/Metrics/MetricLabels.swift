@@ -2,17 +2,17 @@
 ///
 /// The raw values count from 0, so that a family is an array.
 package protocol MetricLabel: RawRepresentable<Int>, CaseIterable, Hashable, Sendable {
-    /// The label's value as Prometheus sees it.
+    /// The label's value in Prometheus.
     var text: String { get }
 }
 
-/// What a connection is doing (`upstream_xmpp_connections{state}`).
+/// A connection's state (`upstream_xmpp_connections{state}`).
 package enum ConnectionState: Int, MetricLabel {
-    /// Being opened: TCP, TLS, SASL, bind.
+    /// Opening: TCP, TLS, SASL, bind.
     case connecting
     /// Bound and receiving.
     case bound
-    /// Told to drain: still receiving and acking while its replacement is opened.
+    /// Draining: still receiving and acking while its replacement is opened.
     case draining
 
     package var text: String {
@@ -24,15 +24,13 @@ package enum ConnectionState: Int, MetricLabel {
     }
 }
 
-/// What a stanza was, beyond the kinds that ``MessageAccounts`` keeps (`upstream_stanzas_received_total{kind}`).
+/// The kind of a stanza that ``MessageAccounts`` doesn't count (`upstream_stanzas_received_total{kind}`).
 package enum StanzaLabel: Int, MetricLabel {
-    /// The server's ack of a message of ours.
+    /// The server's ack of our message.
     case ack
-    /// The server's nack.
     case nack
     /// A control message, for example CONNECTION_DRAINING.
     case control
-    /// A stanza of type `error`.
     case error
     /// A message whose stanza `from` is not a trusted address.
     case untrusted
@@ -51,11 +49,9 @@ package enum StanzaLabel: Int, MetricLabel {
     }
 }
 
-/// What a delivered copy counts as on arrival (`upstream_stanzas_received_total{kind}`).
+/// The kind of a received copy (`upstream_stanzas_received_total{kind}`).
 package enum CopyKind: Int, MetricLabel {
-    /// A device's message.
     case upstream
-    /// A delivery receipt.
     case receipt
     /// Quarantined without an ack.
     case malformed
@@ -69,7 +65,7 @@ package enum CopyKind: Int, MetricLabel {
     }
 }
 
-/// What became of a delivered copy (`upstream_messages_total{outcome}`).
+/// The outcome of a received copy (`upstream_messages_total{outcome}`).
 package enum MessageOutcome: Int, MetricLabel {
     /// New, and in `messages`.
     case stored
@@ -90,13 +86,13 @@ package enum MessageOutcome: Int, MetricLabel {
     }
 }
 
-/// What became of an ack (`upstream_acks_total{outcome}`).
+/// The outcome of an ack (`upstream_acks_total{outcome}`).
 package enum AckOutcome: Int, MetricLabel {
     /// Written to the connection that delivered the message.
     case sent
     /// Dropped: that connection is gone, and the redelivery will be acked instead.
     case connectionGone
-    /// Not written: it would be longer than the server takes.
+    /// Not written: it would exceed the server's limit.
     case tooLarge
 
     package var text: String {
@@ -110,23 +106,22 @@ package enum AckOutcome: Int, MetricLabel {
 
 /// Why a connection is opened again (`upstream_reconnects_total{reason}`).
 package enum ReconnectReason: Int, MetricLabel {
-    /// The server closed the stream in order.
+    /// The server closed the stream properly.
     case streamClosed
-    /// The server asked for the connection to be drained.
+    /// The server asked to drain the connection.
     case draining
     /// TCP: no address, refused, timed out.
     case connectFailed
     /// The TLS handshake failed or the certificate was refused.
     case tlsFailed
-    /// SASL was refused.
     case authenticationFailed
-    /// Negotiation ended otherwise: no bind, no STARTTLS, a step that timed out.
+    /// Another failure of negotiation: no bind, no STARTTLS, a step that timed out.
     case negotiationFailed
     /// The server ended the stream with an error.
     case streamError
     /// The stream broke a rule: invalid XML, or over a limit.
     case policyViolation
-    /// The peer answered no ping, or took nothing of what we sent.
+    /// The peer answered no ping, or accepted none of our data.
     case pingTimeout
     /// The TCP connection was lost.
     case connectionLost
@@ -147,17 +142,15 @@ package enum ReconnectReason: Int, MetricLabel {
     }
 }
 
-/// What became of one attempt at a delivery (`upstream_deliveries_total{outcome}`).
+/// The outcome of an attempt (`upstream_deliveries_total{outcome}`).
 package enum DeliveryOutcome: Int, MetricLabel {
-    /// The handler took it.
     case done
-    /// To be tried again.
     case retry
-    /// The handler refused it for good.
+    /// The handler rejected the message for good.
     case rejected
     /// Dead-lettered after the last attempt.
     case exhausted
-    /// Handed back without counting an attempt: shutdown, or a lease lost.
+    /// Returned without counting an attempt: shutdown, or a lost lease.
     case released
 
     package var text: String {
@@ -171,11 +164,11 @@ package enum DeliveryOutcome: Int, MetricLabel {
     }
 }
 
-/// What a handler's circuit breaker is doing (`upstream_handler_circuit{state}`).
+/// The state of a handler's circuit breaker (`upstream_handler_circuit{state}`).
 package enum CircuitState: Int, MetricLabel {
-    /// Everything passes.
+    /// Attempts run.
     case closed
-    /// Nothing passes until a time.
+    /// No attempt runs until a set time.
     case open
     /// A probe may begin, or is under way.
     case halfOpen

@@ -1,6 +1,6 @@
 /// The name of every metric.
 ///
-/// Dashboards and alerts are written against these: a name is never changed, only retired.
+/// Dashboards and alerts refer to them: a name is never changed, only retired.
 package enum MetricName: String, CaseIterable, Sendable {
     case connections = "upstream_xmpp_connections"
     case stanzas = "upstream_stanzas_received_total"
@@ -32,7 +32,7 @@ package enum MetricName: String, CaseIterable, Sendable {
     case logLinesDropped = "upstream_log_lines_dropped_total"
     case buildInfo = "upstream_build_info"
 
-    // The names that Prometheus' client libraries give to what they know of a process
+    // The names that Prometheus's client libraries use for process metrics
     // (https://prometheus.io/docs/instrumenting/writing_clientlibs/#process-metrics).
     case processCPU = "process_cpu_seconds_total"
     case processOpenFiles = "process_open_fds"
@@ -42,14 +42,13 @@ package enum MetricName: String, CaseIterable, Sendable {
     case processStart = "process_start_time_seconds"
     case processThreads = "process_threads"
 
-    /// How Prometheus treats the values.
+    /// The metric's type in Prometheus.
     package enum Kind: String, Sendable {
         case counter
         case gauge
         case histogram
     }
 
-    /// How Prometheus treats the values.
     package var kind: Kind {
         switch self {
         case .stanzas, .messages, .acks, .databaseErrors, .reconnects, .deliveries, .spans, .logLinesDropped,
@@ -65,7 +64,7 @@ package enum MetricName: String, CaseIterable, Sendable {
         }
     }
 
-    /// The labels, in the order they are written.
+    /// The labels, in the order in which they are written.
     package var labels: [String] {
         switch self {
         case .connections: ["sender", "state"]
@@ -87,7 +86,7 @@ package enum MetricName: String, CaseIterable, Sendable {
         }
     }
 
-    /// What it measures, for people.
+    /// The help text.
     package var help: String {
         switch self {
         case .connections: "XMPP connections by sender and state."

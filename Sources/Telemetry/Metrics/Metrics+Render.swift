@@ -1,7 +1,7 @@
 import Vocabulary
 
 extension Metrics {
-    /// The content type of what ``render()`` gives.
+    /// The content type of ``render()``.
     package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
 
     /// All metrics as Prometheus text, UTF-8.
@@ -22,7 +22,7 @@ extension Metrics {
         return writer.bytes
     }
 
-    /// Whether a family has no series at all: those of handlers, where none is configured; and what was not seen.
+    /// Whether a family has no series: those of handlers if none is configured, and certificates if none was seen.
     private func isAbsent(_ name: MetricName) -> Bool {
         switch name {
         case .certificateEnd: certificates.all.isEmpty
@@ -68,7 +68,7 @@ extension Metrics {
         case .spans: writer.closed(name, [], spans)
         case .logLinesDropped: writer.sample(name, [], String(DescriptorLogOutput.standardError.dropped))
         case .buildInfo: writer.sample(name, [version], "1")
-        // Of the process; see above.
+        // Rendered by the caller.
         case .processCPU, .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory, .processStart,
             .processThreads:
             break

@@ -1,54 +1,50 @@
 package import Vocabulary
 
-/// Every metric of the worker, made once.
+/// All metrics of the worker.
 ///
-/// What counts events here never blocks; ``render()`` writes the text that Prometheus scrapes. The names stand in
-/// ``MetricName``.
+/// Counting never blocks; ``render()`` writes the text that Prometheus scrapes. The names are in ``MetricName``.
 package final class Metrics: Sendable {
-    /// The configured senders, in their order: the label `sender`.
+    /// The configured senders in order: the label `sender`.
     package let senders: [String]
-    /// The configured handlers, in their order: the label `handler`.
+    /// The configured handlers in order: the label `handler`.
     package let handlers: [String]
-    /// The worker's version.
     package let version: String
 
     /// Connections by sender and state.
     private let connectionGauges: [GaugeFamily<ConnectionState>]
-    /// Copies received, settled and in flight: the kinds upstream, receipt and malformed, and all outcomes.
+    /// Copies received (kinds upstream, receipt and malformed), settled by outcome, and in flight.
     package let messages: MessageAccounts
-    /// The stanzas that ``messages`` doesn't keep.
+    /// Stanzas that ``messages`` doesn't count.
     package let stanzas = CounterFamily<StanzaLabel>()
-    /// Acks by what became of them.
+    /// Acks by outcome.
     package let acks = CounterFamily<AckOutcome>()
-    /// Stanza parsed to ack written, in seconds.
+    /// The time from a stanza parsed to its ack written, in seconds.
     package let ackLatency = Histogram(bounds: Histogram.latencyBounds)
-    /// How long the transaction of a batch took, in seconds.
+    /// The time of a batch's transaction, in seconds.
     package let commitDuration = Histogram(bounds: Histogram.latencyBounds)
-    /// Commits that have been found to wait for a standby's confirmation.
+    /// Commits found waiting for a standby's confirmation.
     package let commitsWaitingForStandby = Gauge()
-    /// How many transactions old the oldest transaction id is; NaN until it is known.
+    /// The age of the oldest transaction id in transactions; NaN while unknown.
     package let transactionAge = NumberGauge(.nan)
-    /// Days after today that have a partition of `messages`, without a gap; NaN until it is known.
+    /// Consecutive days after today with a partition of `messages`; NaN while unknown.
     package let partitionsAhead = NumberGauge(.nan)
-    /// When the last complete run of retention began, in seconds since 1970; 0 without one, NaN until it is known.
+    /// The start of the last complete retention run, in seconds since 1970; 0 if there was none, NaN while unknown.
     package let retentionLastRun = NumberGauge(.nan)
-    /// Expired partitions that this run had to keep, as deliveries needed them; NaN until it is known.
+    /// Expired partitions that this run had to keep because deliveries needed them; NaN while unknown.
     package let retentionHeld = NumberGauge(.nan)
-    /// Bytes that the database's disk has left; NaN where that can't be seen from here.
+    /// Free bytes on the database's disk; NaN if not visible from here.
     package let diskFree = NumberGauge(.nan)
-    /// The certificates that were seen.
     package let certificates = SeenCertificates()
-    /// How far the machine's clock is ahead of the database's, in seconds; NaN until it is known.
+    /// How far the machine's clock is ahead of the database's, in seconds; NaN while unknown.
     package let clockAhead = NumberGauge(.nan)
     /// Replays that this worker runs.
     package let replaysRunning = Gauge()
     /// Copies in a committed batch.
     package let batchMessages = Histogram(bounds: Histogram.sizeBounds)
-    /// Database errors by class.
     package let databaseErrors = CounterFamily<DatabaseErrorClass>()
-    /// Connections opened again, by the reason the last one ended.
+    /// Connections opened again, by the reason why the last one ended.
     package let reconnects = CounterFamily<ReconnectReason>()
-    /// Recorded spans by what became of them.
+    /// Recorded spans by outcome.
     package let spans = CounterFamily<SpanOutcome>()
     private let handlerMetrics: [HandlerMetrics]
 
@@ -68,12 +64,12 @@ package final class Metrics: Sendable {
         handlerMetrics = handlers.map { _ in HandlerMetrics() }
     }
 
-    /// The number of connections in one state, of the sender at this place in ``senders``.
+    /// The number of connections in one state, for the sender at this index of ``senders``.
     package func connections(sender: Int, state: ConnectionState) -> Gauge {
         connectionGauges[sender][state]
     }
 
-    /// The metrics of the handler at this place in ``handlers``.
+    /// The metrics of the handler at this index of ``handlers``.
     package func handler(_ index: Int) -> HandlerMetrics {
         handlerMetrics[index]
     }

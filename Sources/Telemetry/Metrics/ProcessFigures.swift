@@ -1,12 +1,11 @@
 import Glibc
 
-/// What the system knows of this process (`process_…`), from `/proc/self`.
+/// The `process_…` metrics, from `/proc/self`.
 ///
-/// A figure that can't be read is NaN: no metric goes away because a sandbox hides a file.
+/// A figure that can't be read is NaN: no metric disappears because a sandbox hides a file.
 struct ProcessFigures: Sendable {
     /// User and system time, in seconds.
     var cpu = Double.nan
-    /// File descriptors that are open.
     var openFiles = Double.nan
     /// The soft limit of open file descriptors.
     var mostFiles = Double.nan
@@ -16,10 +15,8 @@ struct ProcessFigures: Sendable {
     var memory = Double.nan
     /// Seconds since 1970.
     var start = Double.nan
-    /// How many there are.
     var threads = Double.nan
 
-    /// The figures of this moment.
     static func now() -> ProcessFigures {
         var figures = ProcessFigures()
         if let text = read("/proc/self/stat") { figures.take(stat: text) }
@@ -31,7 +28,7 @@ struct ProcessFigures: Sendable {
         return figures
     }
 
-    /// The value of a metric that is one of these; nil for any other.
+    /// The value of one of these metrics; nil for any other.
     func value(_ name: MetricName) -> Double? {
         switch name {
         case .processCPU: cpu
@@ -45,9 +42,10 @@ struct ProcessFigures: Sendable {
         }
     }
 
-    /// Reads `/proc/self/stat`, whose fields proc(5) numbers from 1.
+    /// Parses `/proc/self/stat`, whose fields proc(5) numbers from 1.
     ///
-    /// The second is the program's name in parentheses, which may hold anything; so they count from its last parenthesis.
+    /// The second is the program's name in parentheses, which may hold anything, so fields count from the last
+    /// parenthesis.
     mutating func take(stat: String) {
         guard let name = stat.lastIndex(of: ")") else { return }
         let fields = stat[stat.index(after: name)...].split(whereSeparator: \.isWhitespace)
@@ -57,9 +55,9 @@ struct ProcessFigures: Sendable {
         threads = field(20)
         virtualMemory = field(23)
         memory = field(24) * Double(sysconf(Int32(_SC_PAGESIZE)))
-        // Not from the time of boot in /proc/stat, which `ProcSubset=pid` hides.
+        // Not from the boot time in /proc/stat, which `ProcSubset=pid` hides.
         start = Self.seconds(CLOCK_REALTIME) - Self.seconds(CLOCK_BOOTTIME) + field(22) / tick
-        // To the hundredth, so that clocks read one after the other make no new value of it.
+        // Rounded to hundredths, so that clocks read one after the other don't change the value.
         start = (start * 100).rounded() / 100
     }
 
@@ -69,7 +67,7 @@ struct ProcessFigures: Sendable {
         return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 
-    /// The text of a small file; nil where it can't be read.
+    /// The text of a small file; nil if it can't be read.
     private static func read(_ path: String) -> String? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }
@@ -79,7 +77,7 @@ struct ProcessFigures: Sendable {
         return count > 0 ? String(decoding: bytes[..<count], as: UTF8.self) : nil
     }
 
-    /// How many entries a folder has, but for `.`, `..` and the descriptor that reads it.
+    /// The number of a folder's entries without `.`, `..` and the descriptor that reads it.
     private static func entries(of path: String) -> Int? {
         guard let folder = opendir(path) else { return nil }
         defer { closedir(folder) }

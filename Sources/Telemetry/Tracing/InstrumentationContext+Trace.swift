@@ -1,6 +1,6 @@
 package import Tracing
 
-/// What the pipeline and its tracer say to each other beyond the tracing API.
+/// Extensions of the tracing API between the pipeline and its tracer.
 extension InstrumentationContext {
     private enum TraceContextKey: InstrumentationContextKey {
         typealias Value = TraceContext
@@ -12,13 +12,13 @@ extension InstrumentationContext {
         static var nameOverride: String? { "span-identity" }
     }
 
-    /// The span that spans begun here are children of; nil for a new trace.
+    /// The parent of spans started here; nil for a new trace.
     package var traceContext: TraceContext? {
         get { self[TraceContextKey.self] }
         set { self[TraceContextKey.self] = newValue }
     }
 
-    /// The ids that the next span is to have, instead of random ones, and whether it is recorded where it has no parent.
+    /// The ids of the next span instead of random ones, and whether it is recorded if it has no parent.
     package var spanIdentity: TraceContext? {
         get { self[SpanIdentityKey.self] }
         set { self[SpanIdentityKey.self] = newValue }

@@ -1,16 +1,16 @@
 package import Tracing
 
-/// The names of the attributes that spans of ours have.
+/// The names of our spans' attributes.
 ///
-/// Those of OpenTelemetry's semantic conventions (messaging, database, errors), and our own, which begin with `upstream.`. No
-/// value is a token, a message id as the device gave it, or payload: `messaging.message.id` is the message's key.
+/// Those of OpenTelemetry's semantic conventions (messaging, database, errors), and our own, which begin with
+/// `upstream.`. No value is a token, a device's message id, or payload: `messaging.message.id` is the message's key.
 package enum SpanAttributeName: String, CaseIterable, Sendable {
     case system = "messaging.system"
     case operationType = "messaging.operation.type"
     case operationName = "messaging.operation.name"
     case destination = "messaging.destination.name"
     case messageCount = "messaging.batch.message_count"
-    /// The message's key, a UUID, as logs have it in `message_key`.
+    /// The message's key, a UUID: `message_key` in logs.
     case messageID = "messaging.message.id"
     /// The handler's name: its workers share the messages, and other handlers get their own copies.
     case consumerGroup = "messaging.consumer.group.name"
@@ -18,39 +18,38 @@ package enum SpanAttributeName: String, CaseIterable, Sendable {
     case databaseSystem = "db.system.name"
     case databaseOperation = "db.operation.name"
     case databaseStatus = "db.response.status_code"
-    /// The message's category, as logs have it.
+    /// The message's category.
     case category = "upstream.category"
-    /// Which attempt it is, from 1.
+    /// The number of the attempt, from 1.
     case attempt = "upstream.attempt"
-    /// What became of an attempt, or of an ack.
+    /// The outcome of an attempt or ack.
     case outcome = "upstream.outcome"
     /// The replay that sent the message again.
     case replay = "upstream.replay"
 }
 
 extension SpanAttributes {
-    /// The value of an attribute of ours.
     package subscript(_ name: SpanAttributeName) -> SpanAttribute? {
         get { get(name.rawValue) }
         set { set(name.rawValue, value: newValue) }
     }
 }
 
-/// What a messaging span is about (`messaging.operation.type`), and what we call it (`messaging.operation.name`).
+/// The operation of a messaging span (`messaging.operation.name`), and its type (`messaging.operation.type`).
 package enum MessagingOperation: String, CaseIterable, Sendable {
-    /// A batch is stored: from its first message read to its last ack written.
+    /// Stores a batch: from its first message read to its last ack written.
     case store
-    /// One message is received: from its stanza parsed to its ack written.
+    /// Receives a message: from its stanza parsed to its ack written.
     case receive
-    /// Acks of one connection are written.
+    /// Writes a connection's acks.
     case ack
-    /// A handler is given a message.
+    /// Gives a message to a handler.
     case process
 
-    /// Servers push messages to us, which is `process`; `receive` is for those that are asked for.
+    /// Servers push messages to us, which is `process`; `receive` is for messages requested by the consumer.
     package var type: String { self == .ack ? "settle" : "process" }
 
-    /// The kind that the conventions have for the type.
+    /// The conventions' span kind for the type.
     package var kind: SpanKind { self == .ack ? .client : .consumer }
 
     /// `{operation} {destination}`; without a destination, the operation alone.
@@ -58,7 +57,7 @@ package enum MessagingOperation: String, CaseIterable, Sendable {
         destination.map { "\(rawValue) \($0)" } ?? rawValue
     }
 
-    /// The attributes that every messaging span has.
+    /// The attributes of every messaging span.
     package func attributes(_ destination: String?) -> SpanAttributes {
         var attributes = SpanAttributes()
         attributes[.system] = .string("xmpp")

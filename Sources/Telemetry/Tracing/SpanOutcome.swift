@@ -1,8 +1,8 @@
-/// What became of a span that was recorded (`upstream_trace_spans_total{outcome}`).
+/// The outcome of a recorded span (`upstream_trace_spans_total{outcome}`).
 package enum SpanOutcome: Int, MetricLabel {
-    /// The collector took it.
+    /// The collector accepted it.
     case exported
-    /// Dropped, as too many waited.
+    /// Dropped, since too many waited.
     case dropped
     /// Given up: the collector refused it, or was away for too long.
     case failed

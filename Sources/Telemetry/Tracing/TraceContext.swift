@@ -1,8 +1,6 @@
 package import Vocabulary
 
-/// Where a span stands: its trace, its own id, and whether it is recorded.
-///
-/// As W3C Trace Context has it (https://www.w3.org/TR/trace-context-2/).
+/// A span's place in a trace, as in W3C Trace Context (https://www.w3.org/TR/trace-context-2/).
 package struct TraceContext: Sendable, Hashable {
     /// The trace's id: 16 bytes, not all zero.
     package let trace: Digest128
@@ -10,14 +8,13 @@ package struct TraceContext: Sendable, Hashable {
     package let span: UInt64
     /// The flags of section 3.2.2.5.
     package var flags: UInt8
-    /// A valid `tracestate`; nil without one.
+    /// A valid `tracestate`, if any.
     package var state: String?
-    /// Whether it came from another process.
     package var isRemote = false
 
-    /// The flag that the span is recorded by whoever made it.
+    /// The flag of a span recorded by its caller.
     private static let sampledFlag: UInt8 = 1
-    /// The flags that are passed on: sampled, and that the trace's id is random.
+    /// The flags passed on: sampled, and a random trace id.
     private static let knownFlags: UInt8 = 3
 
     /// A context of this process.
@@ -32,43 +29,40 @@ package struct TraceContext: Sendable, Hashable {
         flags = isSampled ? Self.sampledFlag : 0
     }
 
-    /// Whether the span is recorded.
     package var isSampled: Bool {
         get { flags & Self.sampledFlag != 0 }
         set { flags = newValue ? flags | Self.sampledFlag : flags & ~Self.sampledFlag }
     }
 
-    /// The context of a message that brings none of its own: every worker makes the same of it, at every attempt.
+    /// The context of a message that brings none: the same in every worker and attempt.
     ///
-    /// The trace's id is the message's key, so that whoever has read the key in a log finds the trace.
+    /// The trace's id is the message's key, so that a key read in a log leads to the trace.
     package init(messageKey key: Digest128, isSampled: Bool) {
-        // The span's id is another mixture of the same digest, so that neither can be told from a random one.
+        // The span's id is another mixture of the same digest, as unpredictable as a random one.
         let mixed = (key.high ^ key.low &* 0x9E37_79B9_7F4A_7C15)
         self.init(trace: key, span: mixed == 0 ? 1 : mixed, isSampled: isSampled)
     }
 }
 
-// MARK: `traceparent`
-
 extension TraceContext {
-    /// The bytes of `traceparent` in version 00.
+    /// The length of `traceparent` in version 00.
     private static let length = 55
 
-    /// Reads what another process wrote (section 3.2).
+    /// Parses another process's context (section 3.2).
     ///
-    /// Strict, as anybody may have written it: lower-case hex digits of the right number and no zero ids; version `ff` is
-    /// refused, and what a later version than 00 may have added behind is ignored (section 3.2.4).
+    /// Strict, as anybody may have written it: the right number of lower-case hex digits, and no zero ids; version `ff`
+    /// is refused, and additions of versions after 00 are ignored (section 3.2.4).
     ///
     /// - Parameters:
     ///   - text: `traceparent`, UTF-8.
-    ///   - state: `tracestate`, UTF-8; ignored where it is not valid.
+    ///   - state: `tracestate`, UTF-8; ignored if invalid.
     package init?(traceparent text: some RandomAccessCollection<UInt8>, tracestate state: [UInt8]? = nil) {
         var reader = HexReader(text)
         guard let version = reader.number(digits: 2), version != 0xFF, reader.dash(),
             let high = reader.number(digits: 16), let low = reader.number(digits: 16), reader.dash(),
             let span = reader.number(digits: 16), reader.dash(), let flags = reader.number(digits: 2)
         else { return nil }
-        // Version 00 ends here; a later one may go on after a dash.
+        // Version 00 ends here; a later one may continue after a dash.
         guard text.count == Self.length || (version > 0 && reader.dash()) else { return nil }
         guard high | low != 0, span != 0 else { return nil }
         trace = Digest128(high: high, low: low)
@@ -105,7 +99,6 @@ extension TraceContext {
     }
 }
 
-/// Reads hex digits and dashes, one after the other.
 private struct HexReader<Text: RandomAccessCollection<UInt8>> {
     private let text: Text
     private var position: Text.Index
@@ -115,7 +108,7 @@ private struct HexReader<Text: RandomAccessCollection<UInt8>> {
         position = text.startIndex
     }
 
-    /// The number of so many lower-case digits, at most 16.
+    /// Reads a number of at most 16 lower-case digits.
     mutating func number(digits: Int) -> UInt64? {
         var number: UInt64 = 0
         for _ in 0..<digits {
@@ -128,7 +121,7 @@ private struct HexReader<Text: RandomAccessCollection<UInt8>> {
         return number
     }
 
-    /// Whether a dash comes next, which is then read.
+    /// Reads a dash; false if there is none.
     mutating func dash() -> Bool {
         guard position < text.endIndex, text[position] == UInt8(ascii: "-") else { return false }
         position = text.index(after: position)

@@ -1,14 +1,14 @@
 /// The rules of `tracestate`, which other tracing systems write and we pass on unchanged
 /// (https://www.w3.org/TR/trace-context-2/, section 3.3).
 package enum TraceState {
-    /// More bytes than this are not passed on (section 3.3.1.5 asks for at least 512).
+    /// The most bytes passed on (section 3.3.1.5 asks for at least 512).
     package static let byteLimit = 512
     /// The most members of the list (section 3.3.1.1).
     private static let memberLimit = 32
-    /// The most bytes of a key or a value (sections 3.3.1.3.1 and 3.3.1.3.2).
+    /// The most bytes of a key or value (sections 3.3.1.3.1 and 3.3.1.3.2).
     private static let partLimit = 256
 
-    /// The text, where it is a valid list without a key that comes twice; else nil.
+    /// The text if it is a valid list without repeated keys; else nil.
     ///
     /// A valid one is printable ASCII, so it can go into a header as it is.
     package static func valid(_ text: [UInt8]) -> String? {
@@ -44,7 +44,7 @@ package enum TraceState {
         (0x61...0x7A).contains(byte) || (0x30...0x39).contains(byte)
     }
 
-    /// Printable ASCII but for comma and equals sign, the last no space.
+    /// Printable ASCII except comma and equals sign, without a final space.
     private static func isValue(_ value: ArraySlice<UInt8>) -> Bool {
         guard value.count <= partLimit, let last = value.last, last != 0x20 else { return false }
         return value.allSatisfy { (0x20...0x7E).contains($0) && $0 != 0x2C && $0 != 0x3D }
