@@ -8,12 +8,11 @@ import Vocabulary
 
 /// Posts bodies to a collector over HTTP/1.1.
 package final class CollectorClient: Sendable {
-    /// Why the settings can't be used.
     package struct Unusable: Error, Sendable, CustomStringConvertible {
         package let description: String
     }
 
-    /// The most bytes of an answer that are read.
+    /// The most bytes read of an answer.
     private static let answerLimit = 64 * 1024
 
     private let url: String
@@ -21,18 +20,18 @@ package final class CollectorClient: Sendable {
     private let timeout: TimeAmount
     private let headers: @Sendable () throws -> [(name: String, value: String)]
     private let configuration: HTTPClient.Configuration
-    /// Made for the first request, as one that is made has to be shut down.
+    /// Made for the first request, since a client that exists must be shut down.
     private let client = Mutex<HTTPClient?>(nil)
 
-    /// A client for a collector; nothing is connected yet.
+    /// A client that does not connect yet.
     ///
     /// - Parameters:
-    ///   - endpoint: The collector's base URL; `/v1/traces` is appended, as OTLP has it.
+    ///   - endpoint: The collector's base URL; `/v1/traces` is appended, as in OTLP.
     ///   - caFile: Certificates to trust instead of the system's, PEM.
     ///   - version: For `user-agent`.
-    ///   - timeout: The longest time until an answer begins, and then for each part of it.
+    ///   - timeout: The longest wait for the answer's start, and then for each part of it.
     ///   - headers: More headers, such as `authorization`; read for each request, so that a rotation needs no restart.
-    /// - Throws: ``Unusable`` where the certificates can't be used.
+    /// - Throws: ``Unusable`` if the certificates can't be used.
     package init(
         endpoint: String,
         caFile: String?,
@@ -52,7 +51,7 @@ package final class CollectorClient: Sendable {
         )
         configuration.httpVersion = .http1Only
         configuration.connectionPool.retryConnectionEstablishment = false
-        // Spans about the export of spans would never end.
+        // Tracing the export of spans would never end.
         configuration.tracing.tracer = nil
         self.configuration = configuration
     }
@@ -83,7 +82,7 @@ package final class CollectorClient: Sendable {
     /// Posts a body.
     ///
     /// - Returns: The answer, whatever its status.
-    /// - Throws: ``CollectorFailure`` where there is none; `CancellationError`.
+    /// - Throws: ``CollectorFailure`` if there is no answer; `CancellationError`.
     package func post(_ body: [UInt8]) async throws -> CollectorAnswer {
         var request = HTTPClientRequest(url: url)
         request.method = .POST
@@ -96,7 +95,7 @@ package final class CollectorClient: Sendable {
         request.body = .bytes(body)
         do {
             let response = try await connected.execute(request, timeout: timeout)
-            // The status counts, whatever becomes of the rest.
+            // The status counts even if the body fails.
             let answer = try? await response.body.collect(upTo: Self.answerLimit)
             let wait = RetryAfter.wait(
                 response.headers.first(name: "retry-after"),

@@ -1,8 +1,7 @@
 /// Writes protocol buffers' wire format (https://protobuf.dev/programming-guides/encoding/), field by field.
 ///
-/// A field with its default value is left out, as proto3 has it, but for those written with ``message(_:_:)``.
+/// Fields with their default value are left out, as in proto3, except those written with ``message(_:_:)``.
 struct ProtobufWriter {
-    /// What has been written.
     private(set) var bytes: [UInt8] = []
 
     private enum WireType: UInt64 {
@@ -14,7 +13,6 @@ struct ProtobufWriter {
 
     init(capacity: Int = 0) { bytes.reserveCapacity(capacity) }
 
-    /// A `string`.
     mutating func string(_ field: UInt64, _ text: String) {
         guard !text.isEmpty else { return }
         var text = text
@@ -25,7 +23,7 @@ struct ProtobufWriter {
         }
     }
 
-    /// `bytes`: the big-endian bytes of these numbers, one after the other.
+    /// Writes `bytes`: the big-endian bytes of these numbers in a row.
     mutating func bytes(_ field: UInt64, _ words: UInt64...) {
         tag(field, .length)
         varint(UInt64(words.count * 8))
@@ -34,35 +32,33 @@ struct ProtobufWriter {
         }
     }
 
-    /// `uint32`, `uint64`, `int64`, an enum or a bool.
+    /// Writes `uint32`, `uint64`, `int64`, an enum or a bool.
     mutating func number(_ field: UInt64, _ value: UInt64) {
         guard value != 0 else { return }
         element(field, value)
     }
 
-    /// The same, whatever its value: a field of a `oneof`.
+    /// The same even for the default value: a field of a `oneof`.
     mutating func element(_ field: UInt64, _ value: UInt64) {
         tag(field, .varint)
         varint(value)
     }
 
-    /// `fixed64` or `double`, whatever its value.
+    /// Writes `fixed64` or `double`, even the default value.
     mutating func fixed64(_ field: UInt64, _ value: UInt64) {
         tag(field, .fixed64)
         withUnsafeBytes(of: value.littleEndian) { bytes.append(contentsOf: $0) }
     }
 
-    /// `fixed32`.
     mutating func fixed32(_ field: UInt64, _ value: UInt32) {
         guard value != 0 else { return }
         tag(field, .fixed32)
         withUnsafeBytes(of: value.littleEndian) { bytes.append(contentsOf: $0) }
     }
 
-    /// A message inside this one.
     mutating func message(_ field: UInt64, _ body: (inout ProtobufWriter) -> Void) {
         tag(field, .length)
-        // The length stands in front: room for one byte of it, which is enough for most, and more is made where it is not.
+        // The length comes first: one byte is reserved, which is enough for most, and more is inserted if needed.
         let start = bytes.count
         bytes.append(0)
         body(&self)
@@ -80,7 +76,7 @@ struct ProtobufWriter {
         }
     }
 
-    /// Appends what has been written elsewhere.
+    /// Appends encoded fields.
     mutating func raw(_ other: [UInt8]) { bytes.append(contentsOf: other) }
 
     private mutating func tag(_ field: UInt64, _ type: WireType) { varint(field << 3 | type.rawValue) }
@@ -95,11 +91,10 @@ struct ProtobufWriter {
     }
 }
 
-/// Reads the wire format: the fields of one message, those of unknown types skipped.
+/// Reads the fields of one message in wire format, skipping unknown types.
 ///
-/// What it reads is the collector's, so nothing in it traps; it ends at the first thing that is not valid.
+/// The bytes are the collector's, so nothing traps; reading ends at the first invalid byte.
 struct ProtobufReader {
-    /// A field's value.
     enum Value: Equatable {
         case number(UInt64)
         case bytes(ArraySlice<UInt8>)
@@ -109,7 +104,7 @@ struct ProtobufReader {
 
     init(_ bytes: ArraySlice<UInt8>) { rest = bytes }
 
-    /// The next field; nil at the end, and where the bytes are no valid message.
+    /// The next field; nil at the end or at invalid bytes.
     mutating func next() -> (field: UInt64, value: Value)? {
         while let tag = varint() {
             switch tag & 7 {

@@ -2,7 +2,7 @@ import Synchronization
 import Telemetry
 package import Tracing
 
-/// A span of ours: collects what is said about it, and hands it over at its end.
+/// Our span: collects its data and hands it over at its end.
 package final class RecordedSpan: Tracing.Span {
     private struct State {
         var span: FinishedSpan
@@ -10,7 +10,7 @@ package final class RecordedSpan: Tracing.Span {
     }
 
     package let context: InstrumentationContext
-    /// Whether it will be exported; else everything said about it is forgotten at once.
+    /// Whether it will be exported; else its data is discarded at once.
     private let isSampled: Bool
     private let state: Mutex<State>
     private let queue: SpanQueue
@@ -48,7 +48,7 @@ package final class RecordedSpan: Tracing.Span {
         }
     }
 
-    /// Notes an error by its type alone: its text may quote a payload.
+    /// Records only an error's type: its text may quote a payload.
     package func recordError<Instant: TracerInstant>(
         _ error: any Error,
         attributes: SpanAttributes,
@@ -70,7 +70,7 @@ package final class RecordedSpan: Tracing.Span {
         }
     }
 
-    /// Ends it; only the first call counts.
+    /// Ends the span; only the first call counts.
     package func end<Instant: TracerInstant>(at instant: @autoclosure () -> Instant) {
         guard isSampled else { return }
         let end = instant().nanosecondsSinceEpoch

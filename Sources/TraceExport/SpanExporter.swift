@@ -2,13 +2,11 @@ package import Logging
 package import Telemetry
 package import Vocabulary
 
-/// What a collector answered.
 package struct CollectorAnswer: Sendable {
-    /// The HTTP status.
     package var status: Int
-    /// How long it asks us to wait; nil where it does not.
+    /// The wait that the collector requests, if any.
     package var retryAfter: Duration?
-    /// `ExportTraceServiceResponse`, where the status is 200.
+    /// `ExportTraceServiceResponse`, if the status is 200.
     package var body: [UInt8]
 
     package init(status: Int, retryAfter: Duration? = nil, body: [UInt8] = []) {
@@ -20,7 +18,6 @@ package struct CollectorAnswer: Sendable {
 
 /// Why a request got no answer; its text names no header.
 package struct CollectorFailure: Error, Sendable {
-    /// For the log.
     package var text: String
 
     package init(_ text: String) { self.text = text }
@@ -28,17 +25,17 @@ package struct CollectorFailure: Error, Sendable {
 
 /// Sends spans to a collector in the background, by OTLP/HTTP (https://opentelemetry.io/docs/specs/otlp/).
 ///
-/// One request at a time. A collector that is away or overloaded is tried again with growing waits, or after the wait that it
-/// asks for (``patience`` at most); what it has not taken after ``patience`` is given up and counted. Nothing waits for it but
-/// the spans in the queue.
+/// One request at a time. A collector that is away or overloaded is retried with growing waits, or after the wait it
+/// requests (``patience`` at most); spans not accepted within ``patience`` are given up and counted. Only the queued
+/// spans wait for it.
 package struct SpanExporter: Sendable {
     /// How long spans wait for others to be sent with.
     package static let interval = Duration.seconds(5)
-    /// How long one batch is tried.
+    /// How long one batch is retried.
     package static let patience = Duration.seconds(60)
-    /// How long to wait between attempts.
+    /// The wait between attempts.
     package static let retry = Backoff(initial: .seconds(1), maximum: .seconds(30), minimum: .milliseconds(100))
-    /// How often a failure that lasts is logged.
+    /// How often a lasting failure is logged.
     private static let logInterval = Duration.seconds(60)
 
     private let queue: SpanQueue
@@ -48,23 +45,23 @@ package struct SpanExporter: Sendable {
     private let clock: TimeSource
     private let send: @Sendable ([UInt8]) async throws -> CollectorAnswer
 
-    /// What the exporter keeps in mind between requests.
+    /// The exporter's state between requests.
     private struct Memory {
-        /// When to try again: a collector that asked for a wait gets nothing before.
+        /// The end of the wait that the back-off or the collector sets.
         var notBefore: ContinuousClock.Instant?
-        /// Spans given up since the collector took some last.
+        /// Spans given up since the collector last accepted some.
         var failed = 0
-        /// Whether the last request failed, and when that was logged.
+        /// When the present failure was logged; nil while there is none.
         var loggedAt: ContinuousClock.Instant?
     }
 
-    /// An exporter for this queue.
+    /// An exporter of this queue.
     ///
     /// - Parameters:
     ///   - queue: Holds the spans.
     ///   - request: Makes the bodies.
-    ///   - counts: Where spans are counted.
-    ///   - logger: For a collector that takes nothing.
+    ///   - counts: Counts the spans.
+    ///   - logger: Logs failures.
     ///   - clock: The clock and random source.
     ///   - send: Posts a body to the collector. Throws ``CollectorFailure``, or `CancellationError`.
     package init(
@@ -83,9 +80,9 @@ package struct SpanExporter: Sendable {
         self.send = send
     }
 
-    /// Runs until the queue has been closed and is empty, or until cancelled.
+    /// Runs until the queue is closed and empty, or until cancelled.
     ///
-    /// Once it is closed, each batch that is left is sent once; the first that fails ends it.
+    /// Once it is closed, each remaining batch is sent once; the first failure ends it.
     package func run() async {
         var memory = Memory()
         while !Task.isCancelled {
@@ -102,7 +99,7 @@ package struct SpanExporter: Sendable {
         counts[.failed].increment(by: queue.take(all: true).count)
     }
 
-    /// Returns after the interval, when a batch is full, or when the queue is closed.
+    /// Waits for the interval, a full batch, or the queue's closing.
     private func waitForSpans() async {
         await withTaskGroup(of: Void.self) { tasks in
             tasks.addTask { [clock] in try? await clock.sleep(Self.interval) }
@@ -112,7 +109,7 @@ package struct SpanExporter: Sendable {
         }
     }
 
-    /// Returns at that time, or when the queue is closed.
+    /// Waits for that time or the queue's closing.
     private func waitUntil(_ instant: ContinuousClock.Instant?) async {
         guard let instant, instant > clock.now() else { return }
         let wait = clock.now().duration(to: instant)
@@ -124,7 +121,7 @@ package struct SpanExporter: Sendable {
         }
     }
 
-    /// Sends a batch until it is taken or given up; whether it was taken.
+    /// Sends a batch until it is accepted (true) or given up (false).
     private func export(_ spans: [FinishedSpan], _ memory: inout Memory) async -> Bool {
         let body = request.body(spans)
         let begun = clock.now()
@@ -137,7 +134,7 @@ package struct SpanExporter: Sendable {
                     took(spans.count, refused: TraceRequest.rejected(answer.body), &memory)
                     return true
                 }
-                // The retryable ones, as OTLP lists them.
+                // The retryable statuses of OTLP.
                 let isRetryable = [429, 502, 503, 504].contains(answer.status)
                 failure = ("the collector answered \(answer.status)", isRetryable, answer.retryAfter)
             } catch let error as CollectorFailure {

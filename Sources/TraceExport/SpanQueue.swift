@@ -1,11 +1,10 @@
 import Synchronization
 package import Telemetry
 
-/// Spans that have ended and wait to be exported: at most ``limit``, so that a collector that is away costs no memory.
+/// Ended spans that wait to be exported: at most ``limit``, so that a missing collector costs no memory.
 ///
-/// Where it is full, spans are dropped and counted. Adding never blocks.
+/// When it is full, spans are dropped and counted. Adding never blocks.
 package final class SpanQueue: Sendable {
-    /// The most spans that wait.
     package static let limit = 4096
     /// The most spans of one request.
     package static let batch = 512
@@ -13,9 +12,8 @@ package final class SpanQueue: Sendable {
     private struct State {
         var spans: [FinishedSpan] = []
         var waiter: CheckedContinuation<Void, Never>?
-        /// Whether a full batch is enough to wake the waiter.
+        /// Whether a full batch wakes the waiter.
         var waitsForBatch = false
-        /// Nothing is waited for any more.
         var isClosed = false
     }
 
@@ -27,16 +25,16 @@ package final class SpanQueue: Sendable {
     /// An empty queue.
     ///
     /// - Parameters:
-    ///   - limit: The most spans that wait.
-    ///   - batch: How many of them are exported at once.
-    ///   - counts: Where spans are counted.
+    ///   - limit: The most waiting spans.
+    ///   - batch: The number exported at once.
+    ///   - counts: Counts the spans.
     package init(limit: Int = SpanQueue.limit, batch: Int = SpanQueue.batch, counts: CounterFamily<SpanOutcome>) {
         self.limit = limit
         self.batch = batch
         self.counts = counts
     }
 
-    /// Adds a span, or drops it where there is no room.
+    /// Adds a span, or drops it if there is no room.
     package func append(_ span: FinishedSpan) {
         let (isTaken, waiter) = state.withLock { state in
             guard state.spans.count < limit else { return (false, nil as CheckedContinuation<Void, Never>?) }
@@ -48,10 +46,10 @@ package final class SpanQueue: Sendable {
         waiter?.resume()
     }
 
-    /// The oldest of them, at most a batch.
+    /// Takes the oldest spans, at most a batch.
     ///
     /// - Parameter all: Whether to take all instead.
-    /// - Returns: In the order of their ends.
+    /// - Returns: The spans in the order of their ends.
     package func take(all: Bool = false) -> [FinishedSpan] {
         state.withLock { state in
             guard !all, state.spans.count > batch else {
@@ -64,13 +62,12 @@ package final class SpanQueue: Sendable {
         }
     }
 
-    /// How many wait.
     package var count: Int { state.withLock { $0.spans.count } }
 
-    /// Returns when a batch is full, when the queue has been closed, or when cancelled; for one task.
+    /// Returns when a batch is full, the queue is closed, or the task is cancelled; for one task.
     package func waitForBatch() async { await wait(forBatch: true) }
 
-    /// Returns when the queue has been closed, or when cancelled; for one task.
+    /// Returns when the queue is closed or the task is cancelled; for one task.
     package func waitUntilClosed() async { await wait(forBatch: false) }
 
     private func wait(forBatch: Bool) async {
@@ -89,13 +86,12 @@ package final class SpanQueue: Sendable {
         }
     }
 
-    /// Nothing more is waited for: what is there is to be exported now.
+    /// Ends all waits, so that the remaining spans are exported now.
     package func close() {
         state.withLock { $0.isClosed = true }
         wake()
     }
 
-    /// Whether it has been closed.
     package var isClosed: Bool { state.withLock { $0.isClosed } }
 
     private func wake() {

@@ -2,15 +2,14 @@ package import Telemetry
 package import Tracing
 import Vocabulary
 
-/// The tracer of swift-distributed-tracing: makes spans, and hands those that are recorded to a queue.
+/// The tracer of swift-distributed-tracing: makes spans, and queues those that are recorded.
 ///
-/// A span with a parent is recorded where its parent is; the first of a trace by the trace's id (OpenTelemetry's
+/// A span with a parent is recorded if its parent is; the first of a trace by the trace's id (OpenTelemetry's
 /// `ParentBased(root=TraceIdRatioBased)`).
 package struct SpanTracer: Tracer {
     private let sampler: TraceSampler
     private let queue: SpanQueue
 
-    /// A tracer whose spans go to this queue.
     package init(sampler: TraceSampler, queue: SpanQueue) {
         self.sampler = sampler
         self.queue = queue
@@ -73,7 +72,7 @@ package struct SpanTracer: Tracer {
         )
     }
 
-    /// Does nothing: what waits is exported in the background, and at the end of the process.
+    /// Does nothing: spans are exported in the background, and at the end of the process.
     package func forceFlush() {}
 
     package func extract<Carrier, Extract: Extractor>(

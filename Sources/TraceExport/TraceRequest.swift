@@ -5,7 +5,7 @@ import Vocabulary
 /// The body of an export: `ExportTraceServiceRequest` of OTLP 1.x in protocol buffers
 /// (https://github.com/open-telemetry/opentelemetry-proto).
 package struct TraceRequest: Sendable {
-    /// Where all spans come from.
+    /// The origin of all spans.
     package struct Resource: Sendable {
         /// `service.name`.
         package var service: String
@@ -24,11 +24,10 @@ package struct TraceRequest: Sendable {
     /// The conventions that our names follow.
     static let schema = "https://opentelemetry.io/schemas/1.37.0"
 
-    /// `resource`, `scope` and `schema_url`, which are the same in every request.
+    /// `resource` and `scope`, the same in every request.
     private let resource: [UInt8]
     private let scope: [UInt8]
 
-    /// A body maker for the spans of a process.
     package init(_ resource: Resource) {
         var writer = ProtobufWriter()
         writer.message(1) { message in
@@ -48,7 +47,6 @@ package struct TraceRequest: Sendable {
         scope = writer.bytes
     }
 
-    /// The body that exports these spans.
     package func body(_ spans: [FinishedSpan]) -> [UInt8] {
         var writer = ProtobufWriter(capacity: 512 + spans.count * 512)
         writer.message(1) { message in
@@ -63,7 +61,7 @@ package struct TraceRequest: Sendable {
         return writer.bytes
     }
 
-    /// How many spans the collector has refused, by its answer (`ExportTraceServiceResponse.partial_success`).
+    /// The number of spans that the collector refused, from its answer (`ExportTraceServiceResponse.partial_success`).
     package static func rejected(_ answer: [UInt8]) -> Int {
         var response = ProtobufReader(answer[...])
         while let (field, value) = response.next() {
@@ -78,7 +76,7 @@ package struct TraceRequest: Sendable {
 }
 
 extension ProtobufWriter {
-    /// That the flags tell whether the context came from another process, and that it did (`SpanFlags`).
+    /// The `SpanFlags` that tell whether the context came from another process.
     private static let hasRemote: UInt32 = 0x100
     private static let isRemote: UInt32 = 0x200
 
@@ -111,7 +109,7 @@ extension ProtobufWriter {
         number(14, UInt64(droppedLinks))
         if let status = span.status {
             message(15) { message in
-                // The conventions have a text for errors alone.
+                // The conventions define a message for errors only.
                 if status.code == .error { message.string(2, (status.message ?? "").cut(to: SpanLimits.text)) }
                 message.number(3, status.code == .error ? 2 : 1)
             }
@@ -131,11 +129,11 @@ extension ProtobufWriter {
         UInt32(flags) | hasRemote | (remote ? isRemote : 0)
     }
 
-    /// Writes attributes in the order of their names, up to the limit; returns how many were left out.
+    /// Writes attributes sorted by name, up to the limit; returns how many were left out.
     private mutating func attributes(_ field: UInt64, _ attributes: SpanAttributes) -> Int {
         guard !attributes.isEmpty else { return 0 }
         var all: [(String, SpanAttribute)] = []
-        // It is no sequence: there is nothing else to go through it with.
+        // Not a sequence: forEach is the only way to iterate.
         // swift-format-ignore: ReplaceForEachWithForLoop
         attributes.forEach { all.append(($0, $1)) }
         all.sort { $0.0 < $1.0 }
@@ -143,7 +141,6 @@ extension ProtobufWriter {
         return max(0, all.count - SpanLimits.attributes)
     }
 
-    /// Writes one `KeyValue`.
     fileprivate mutating func attribute(_ field: UInt64, _ name: String, _ value: SpanAttribute) {
         message(field) { message in
             message.string(1, name.cut(to: SpanLimits.text))
@@ -151,7 +148,6 @@ extension ProtobufWriter {
         }
     }
 
-    /// Writes the fields of an `AnyValue`.
     private mutating func value(_ value: SpanAttribute) {
         switch value {
         case .string(let text): element(text)
@@ -170,7 +166,7 @@ extension ProtobufWriter {
         }
     }
 
-    /// A text of a `oneof`, which is written even where it is empty.
+    /// A text of a `oneof`, written even if empty.
     private mutating func element(_ text: String) {
         message(1) { $0.raw(Array(text.cut(to: SpanLimits.text).utf8)) }
     }
@@ -183,7 +179,6 @@ extension ProtobufWriter {
 }
 
 extension SpanKind {
-    /// Its number in `Span.SpanKind`.
     fileprivate var number: UInt64 {
         switch self {
         case .internal: 1
@@ -196,7 +191,7 @@ extension SpanKind {
 }
 
 extension String {
-    /// The text, or its beginning where it has more bytes than this, cut at a character's boundary.
+    /// The text, cut between characters to at most this many bytes.
     fileprivate func cut(to limit: Int) -> String {
         guard utf8.count > limit else { return self }
         var count = 0
