@@ -5,12 +5,12 @@ public enum HandlerOutcome: Sendable, Hashable {
 
     /// Try again later.
     ///
-    /// `after` is the shortest wait; nil leaves it to the registration's ``RetryPolicy``, whose `maximum` also caps it.
-    /// `reason` is kept in the delivery's `last_error`; don't quote the payload.
+    /// `after` is the shortest wait; nil leaves it to the registration's ``RetryPolicy``, whose `maximum` caps both.
+    /// `reason` is stored in the delivery's `last_error`; don't quote the payload.
     case retry(after: Duration? = nil, reason: String? = nil)
 
-    /// Never: the message becomes a dead letter at once, for a person to look at.
+    /// Reject the message: it becomes a dead letter at once, for a person to look at.
     ///
-    /// `reason` is kept with it and groups it with others of its kind; don't quote the payload.
+    /// `reason` is stored with it and groups it with similar ones; don't quote the payload.
     case reject(reason: String)
 }

@@ -1,34 +1,33 @@
 package import Vocabulary
 
-/// A handler, the messages it wants, and how they are given to it.
+/// A handler, the messages it wants, and how it gets them.
 public struct HandlerRegistration: Sendable {
-    /// The name in tables, metrics and logs: unique in the installation, see ``RegistrationError/Code/name``.
+    /// The name in tables, metrics and logs, unique in the installation; see ``RegistrationError/Code/name``.
     ///
     /// The name is the handler's identity: deliveries wait under it, so a renamed handler starts anew.
     public var name: String
 
-    /// Which categories it wants.
+    /// The categories it wants.
     public var categories: CategorySet
 
-    /// How many messages it is given at the same time, at least 1.
+    /// How many messages it gets at the same time, at least 1.
     public var concurrency: Int = HandlerRegistration.defaultConcurrency
 
-    /// In which order it is given them.
+    /// The order in which it gets them.
     public var ordering: HandlerOrdering = .none
 
     /// When failed messages are retried.
     public var retry: RetryPolicy = RetryPolicy()
 
-    /// How many attempts may begin in a time, in each worker; nil for as many as there are.
+    /// How many attempts may start in a period, in each worker; nil for unlimited.
     public var rate: HandlerRate?
 
-    /// The longest time for one call; then its task is cancelled and the message is retried.
+    /// The time limit of a call; then its task is cancelled and the message is retried.
     public var timeout: Duration = HandlerRegistration.defaultTimeout
 
-    /// What runs.
     package var body: Body
 
-    /// Whether no message can crash the worker: what works on it is elsewhere.
+    /// Whether no message can crash the worker, since it is processed elsewhere.
     package var isContained: Bool {
         switch body {
         case .handler(let handler): handler is any ContainedHandler
@@ -36,15 +35,14 @@ public struct HandlerRegistration: Sendable {
         }
     }
 
-    /// The concurrency of a registration that names none.
+    /// The default concurrency.
     public static let defaultConcurrency = 4
 
-    /// The timeout of a registration that names none.
+    /// The default timeout.
     public static let defaultTimeout = Duration.seconds(60)
 
-    /// What runs when a message is due.
     package enum Body: Sendable {
-        /// Swift code in this process; subprocesses and webhooks are such code, too.
+        /// Swift code in this process, including that which runs subprocesses and webhooks.
         case handler(any UpstreamHandler)
         /// A database function, called inside the transaction that completes the delivery.
         case function(SQLFunction)
@@ -60,7 +58,6 @@ public struct HandlerRegistration: Sendable {
         self.init(name: name, categories: categories, body: .handler(handler))
     }
 
-    /// A registration of code or of a database function.
     package init(name: String, categories: CategorySet, body: Body) {
         self.name = name
         self.categories = categories
@@ -68,23 +65,23 @@ public struct HandlerRegistration: Sendable {
     }
 }
 
-/// The categories a handler is subscribed to.
+/// The categories that a handler subscribes to.
 public struct CategorySet: Sendable, Hashable, ExpressibleByArrayLiteral {
     /// The exact names, or nil for every category.
     ///
-    /// UTF-8 bytes: Swift's `String ==` would take two spellings of one text for the same category.
+    /// UTF-8 bytes, since Swift's `String ==` treats different spellings of a text as equal.
     private let members: Set<[UInt8]>?
 
-    /// Every category, also those seen for the first time tomorrow.
+    /// Every category, including future ones.
     public static let all = CategorySet(members: nil)
 
-    /// The categories with these names; one that is `*` means all.
+    /// The categories with these names; `*` among them means all.
     public init(_ names: some Sequence<String>) {
         let members = Set(names.map { Array($0.utf8) })
         self.init(members: members.contains([UInt8(ascii: "*")]) ? nil : members)
     }
 
-    /// The categories with these names; one that is `*` means all.
+    /// The categories with these names; `*` among them means all.
     public init(arrayLiteral names: String...) {
         self.init(names)
     }
@@ -96,42 +93,42 @@ public struct CategorySet: Sendable, Hashable, ExpressibleByArrayLiteral {
     /// Whether this is every category.
     public var isAll: Bool { members == nil }
 
-    /// The exact names in byte order, or `["*"]`: the form that configuration and tables hold.
+    /// The exact names in byte order, or `["*"]`: the form of configuration and tables.
     public var names: [String] {
         guard let members else { return ["*"] }
         return members.sorted { $0.lexicographicallyPrecedes($1) }.map { String(decoding: $0, as: UTF8.self) }
     }
 
-    /// Whether messages of this category belong to it; names compare as UTF-8 bytes.
+    /// Whether it includes a category; names compare as UTF-8 bytes.
     public func contains(_ category: String) -> Bool {
         guard let members else { return true }
         return members.contains(Array(category.utf8))
     }
 }
 
-/// In which order a handler is given its messages.
+/// The order in which a handler gets its messages.
 public enum HandlerOrdering: String, Sendable, Hashable, CaseIterable {
-    /// As they become due, side by side.
+    /// As they become due, concurrently.
     case none
     /// One at a time for each device, in arrival order; a failing message holds back its device's next ones.
     case device
 }
 
-/// How many attempts at messages may begin in a time; retries count as well as first attempts.
+/// How many attempts may start in a period; retries count as well as first attempts.
 ///
-/// It holds for each worker by itself. Messages over the rate wait in the table, where any worker may take them.
+/// It applies to each worker separately. Messages over the rate wait in the table, where any worker may take them.
 public struct HandlerRate: Sendable, Hashable {
-    /// How many, from 1 to 1,000,000.
+    /// The number of attempts, from 1 to 1,000,000.
     public var count: Int
 
-    /// In which time, above zero.
+    /// The period, above zero.
     public var period: Duration
 
     /// A rate.
     ///
     /// - Parameters:
-    ///   - count: How many attempts, from 1 to 1,000,000.
-    ///   - period: In which time.
+    ///   - count: The number of attempts, from 1 to 1,000,000.
+    ///   - period: The period, above zero.
     public init(_ count: Int, per period: Duration = .seconds(1)) {
         self.count = count
         self.period = period
@@ -140,21 +137,21 @@ public struct HandlerRate: Sendable, Hashable {
 
 /// When a failed message is retried: exponential back-off with full jitter.
 ///
-/// The defaults reach over a day: the waits add up to 31 hours on average, and to less than 24 in about one case of a thousand.
+/// With the defaults, the waits add up to 31 hours on average, and to less than 24 in about one of a thousand cases.
 public struct RetryPolicy: Sendable, Hashable {
-    /// How many attempts a message gets before it becomes a dead letter, at least 1.
+    /// The attempts a message gets before it becomes a dead letter, at least 1.
     public var maxAttempts: Int
 
     /// The longest wait after the first failure; each further failure doubles it.
     public var initial: Duration
 
-    /// The longest wait of all, also for a wait the handler asked for.
+    /// The longest wait of all, including waits that the handler asks for.
     public var maximum: Duration
 
     /// A policy with these values.
     ///
     /// - Parameters:
-    ///   - maxAttempts: Attempts before a message becomes a dead letter.
+    ///   - maxAttempts: The attempts before a message becomes a dead letter, at least 1.
     ///   - initial: The longest wait after the first failure.
     ///   - maximum: The longest wait of all.
     public init(maxAttempts: Int = 75, initial: Duration = .seconds(1), maximum: Duration = .seconds(3600)) {

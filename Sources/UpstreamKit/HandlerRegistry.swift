@@ -1,6 +1,6 @@
-/// The handlers of a worker, checked: names are valid and unique.
+/// A worker's handlers, with valid and unique names.
 public struct HandlerRegistry: Sendable {
-    /// The registrations in the order they were added.
+    /// The registrations in the order in which they were added.
     public private(set) var registrations: [HandlerRegistration] = []
 
     /// A registry without handlers.
@@ -15,7 +15,7 @@ public struct HandlerRegistry: Sendable {
 
     /// Adds a handler.
     ///
-    /// - Throws: ``RegistrationError`` where its name is taken or one of its values is out of range.
+    /// - Throws: ``RegistrationError`` if its name is taken or a value is out of range.
     public mutating func add(_ registration: HandlerRegistration) throws(RegistrationError) {
         try registration.validate()
         guard self[registration.name] == nil else {
@@ -37,17 +37,17 @@ public struct HandlerRegistry: Sendable {
 
 /// Why a handler could not be registered.
 public struct RegistrationError: Error, Sendable, CustomStringConvertible {
-    /// Which value is wrong.
+    /// The invalid value.
     public enum Code: Sendable, Hashable, CaseIterable {
         /// The name is not 1 to 63 of `a-z 0-9 _ . -`, beginning with a letter or digit.
         case name
         /// Another handler has the name.
         case duplicateName
-        /// No category, or one that no message can have (empty, or over 255 bytes).
+        /// There is no category, or one that no message can have (empty, or over 255 bytes).
         case categories
         /// Not 1 to 10,000.
         case concurrency
-        /// A count below 1, or waits that are negative or the wrong way round.
+        /// A count below 1, or waits that are negative or of which `initial` exceeds `maximum`.
         case retry
         /// A count that is not 1 to 1,000,000, or a period that is not above zero.
         case rate
@@ -55,7 +55,7 @@ public struct RegistrationError: Error, Sendable, CustomStringConvertible {
         case timeout
     }
 
-    /// Which value is wrong.
+    /// The invalid value.
     public var code: Code
 
     /// The handler's name.
@@ -64,14 +64,13 @@ public struct RegistrationError: Error, Sendable, CustomStringConvertible {
     /// What is wrong and how to fix it.
     public var message: String
 
-    /// An error about this registration.
     init(_ code: Code, _ registration: HandlerRegistration, _ message: String) {
         self.code = code
         self.handler = registration.name
         self.message = message
     }
 
-    /// The handler and what is wrong with it.
+    /// The handler and the message.
     public var description: String { "handler \"\(handler)\": \(message)" }
 }
 
@@ -101,7 +100,7 @@ extension HandlerRegistration {
         }
     }
 
-    /// What ``isValid(name:)`` asks for, as the rest of a sentence.
+    /// The rule of ``isValid(name:)``, as the rest of a sentence.
     package static let nameRule = "1 to 63 of a-z 0-9 _ . - and begin with a letter or digit"
 
     /// Whether a text can be a handler's name: it becomes a metric label and a table key.

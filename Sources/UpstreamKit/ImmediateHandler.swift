@@ -1,31 +1,30 @@
 package import Vocabulary
 
-/// A handler that takes a message on the spot: it waits for nothing and never fails.
+/// A handler that never waits or fails.
 ///
-/// It is given what waits with one call, which saves most of what an attempt costs the dispatcher.
+/// It gets all waiting messages in one call, which saves most of the dispatcher's cost of an attempt.
 package protocol ImmediateHandler: UpstreamHandler {
     /// Takes these messages; all are done when it returns.
     ///
     /// - Parameters:
-    ///   - messages: In their order.
-    ///   - handler: The name the handler is registered under.
+    ///   - messages: The messages in order.
+    ///   - handler: The handler's registered name.
     func take(_ messages: [MessageOutline], handler: String)
 }
 
-/// A handler that hands its messages to another process or machine: none of them can crash this one.
+/// A handler that passes its messages to another process or machine, so that none can crash this one.
 package protocol ContainedHandler: UpstreamHandler {}
 
-/// What is told of a message where nobody wants its ids, token and data: none of these is copied for it.
+/// A message without ids, token and data, so that none of these is copied.
 package struct MessageOutline: Sendable, Equatable {
-    /// The key of every table.
     package var messageKey: Digest128
-    /// The digest of its token.
+    /// The digest of the registration token.
     package var deviceKey: Digest128
     /// The app it came from.
     package var category: String
-    /// How many bytes its data has; 0 without.
+    /// The size of its data in bytes; 0 without data.
     package var dataCount: Int
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, from 1.
     package var attempt: Int
 
     package init(messageKey: Digest128, deviceKey: Digest128, category: String, dataCount: Int, attempt: Int) {
@@ -36,7 +35,6 @@ package struct MessageOutline: Sendable, Equatable {
         self.attempt = attempt
     }
 
-    /// The outline of a whole message.
     package init(_ message: UpstreamMessage, attempt: Int) {
         self.init(
             messageKey: message.messageKey.digest,

@@ -1,7 +1,7 @@
 /// The registration token of the app instance that sent a message: whoever holds it can send to that device.
 ///
-/// It is a secret. Every way in which Swift turns a value into text (`print`, string interpolation, `dump`, a debugger)
-/// shows a mask, so that a token reaches a log only by ``rawValue``, which is easy to search for.
+/// It is a secret. Every conversion to text (`print`, string interpolation, `dump`, a debugger) shows a mask, so that a
+/// token reaches a log only through ``rawValue``, which is easy to search for.
 public struct RegistrationToken: Hashable, Sendable {
     /// The token itself.
     ///
@@ -13,7 +13,7 @@ public struct RegistrationToken: Hashable, Sendable {
         self.rawValue = rawValue
     }
 
-    /// Byte equality: two tokens that differ only in Unicode normalisation are two devices.
+    /// Byte equality: tokens that differ only in Unicode normalisation are different devices.
     public static func == (lhs: RegistrationToken, rhs: RegistrationToken) -> Bool {
         lhs.rawValue.utf8.elementsEqual(rhs.rawValue.utf8)
     }
@@ -31,6 +31,6 @@ extension RegistrationToken: CustomStringConvertible, CustomDebugStringConvertib
     /// A mask, the same for every token.
     public var debugDescription: String { description }
 
-    /// Shows no children, so that `dump` and test failure messages stay masked too.
+    /// Shows no children, so that `dump` and test failures stay masked too.
     public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -16,21 +16,21 @@
 /// Each message arrives at least once: after a crash or a lost lease it arrives again, with the same
 /// ``UpstreamMessage/messageKey``.
 public protocol UpstreamHandler: Sendable {
-    /// Takes one message.
+    /// Handles one message.
     ///
-    /// Calls run side by side, up to the registration's concurrency. When the worker shuts down, or
+    /// Calls run concurrently, up to the registration's concurrency. When the worker shuts down or
     /// ``HandlerContext/deadline`` passes, the task is cancelled: return or throw soon after; an attempt ended by a
-    /// shutdown is not counted.
+    /// shutdown does not count.
     ///
     /// - Parameters:
-    ///   - message: The message, as the database holds it.
-    ///   - context: Which attempt this is and how long it may take.
-    /// - Returns: What became of it.
-    /// - Throws: Any error. ``MessageDataError`` and other ``PermanentFailure``s reject the message, every other error
+    ///   - message: The message, as stored in the database.
+    ///   - context: The attempt and its deadline.
+    /// - Returns: What became of the message.
+    /// - Throws: Any error. ``MessageDataError`` and other ``PermanentFailure``s reject the message; every other error
     ///   means ``HandlerOutcome/retry(after:reason:)``.
     func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome
 
-    /// Releases what the handler holds; called once, after the last call of `handle` has ended.
+    /// Releases the handler's resources; called once, after the last call of `handle` has ended.
     ///
     /// The default does nothing.
     func shutdown() async
@@ -41,9 +41,9 @@ extension UpstreamHandler {
     public func shutdown() async {}
 }
 
-/// An error that a retry can't fix: a handler that throws it turns the message into a dead letter at once.
+/// An error that a retry can't fix: throwing it makes the message a dead letter at once.
 ///
-/// The error's description is stored with the dead letter, so it must not quote the payload.
+/// Its description is stored with the dead letter, so it must not quote the payload.
 public protocol PermanentFailure: Error {}
 
 extension MessageDataError: PermanentFailure {}
@@ -54,7 +54,7 @@ public struct ClosureHandler: UpstreamHandler {
 
     /// A handler that calls `body`.
     ///
-    /// - Parameter body: Takes one message, as ``UpstreamHandler/handle(_:context:)`` does.
+    /// - Parameter body: Handles one message, as ``UpstreamHandler/handle(_:context:)`` does.
     public init(_ body: @escaping @Sendable (UpstreamMessage, HandlerContext) async throws -> HandlerOutcome) {
         self.body = body
     }

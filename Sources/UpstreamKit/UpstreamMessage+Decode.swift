@@ -5,7 +5,7 @@ public import Foundation
 #endif
 
 extension UpstreamMessage {
-    /// Reads ``data`` as a `Decodable` type.
+    /// Decodes ``data`` as a `Decodable` type.
     ///
     /// ```swift
     /// struct Order: Decodable { var item: String; var quantity: Int }
@@ -13,11 +13,11 @@ extension UpstreamMessage {
     /// ```
     ///
     /// - Parameters:
-    ///   - type: What to decode.
-    ///   - decoder: A decoder with strategies of your own; by default a plain `JSONDecoder`.
-    /// - Returns: The value that the data holds.
-    /// - Throws: ``MessageDataError``. Let it leave the handler: since the data never changes, the message is set aside
-    ///   as a dead letter at once, without retries.
+    ///   - type: The type to decode.
+    ///   - decoder: A decoder with your own strategies; by default a plain `JSONDecoder`.
+    /// - Returns: The decoded value.
+    /// - Throws: ``MessageDataError``. Let it leave the handler: since the data never changes, the message becomes a
+    ///   dead letter at once, without retries.
     public func decode<Value: Decodable>(
         _ type: Value.Type = Value.self,
         using decoder: JSONDecoder = JSONDecoder()
@@ -38,7 +38,7 @@ extension UpstreamMessage {
     }
 }
 
-/// Why a message's `data` could not be read as the type a handler asked for.
+/// Why a message's `data` could not be decoded.
 ///
 /// A handler that throws it rejects the message.
 public struct MessageDataError: Error, Sendable, CustomStringConvertible {
@@ -46,17 +46,17 @@ public struct MessageDataError: Error, Sendable, CustomStringConvertible {
     public enum Code: Sendable, Hashable {
         /// The message has no `data`.
         case absent
-        /// The data has another shape than the type.
+        /// The data doesn't fit the type.
         case notDecodable
     }
 
     /// What went wrong.
     public var code: Code
 
-    /// The type that was asked for.
+    /// The requested type.
     public var typeName: String
 
-    /// Where in the data, by the type's own coding keys; keys that came from the device are shown as `*`.
+    /// The path in the data, by the type's own coding keys; keys from the device are shown as `*`.
     public var path: [String]
 
     /// The decoder's error.
@@ -64,7 +64,7 @@ public struct MessageDataError: Error, Sendable, CustomStringConvertible {
     /// - Warning: Its text may quote the payload: don't log it.
     public var underlying: (any Error)?
 
-    /// Names the type and the place, never the payload.
+    /// The type and the path, never the payload.
     public var description: String {
         let place = path.isEmpty ? "" : " at \(path.joined(separator: "."))"
         switch code {
@@ -73,7 +73,7 @@ public struct MessageDataError: Error, Sendable, CustomStringConvertible {
         }
     }
 
-    /// The coding path of a decoder's error with everything masked that the device may have chosen.
+    /// The coding path of a decoder's error, with everything masked that the device may have chosen.
     static func printablePath(of error: any Error) -> [String] {
         let path: [any CodingKey]
         switch error {

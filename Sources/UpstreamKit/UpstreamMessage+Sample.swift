@@ -1,7 +1,7 @@
 import Vocabulary
 
 extension UpstreamMessage {
-    /// A made-up message for the tests of a handler.
+    /// A made-up message for a handler's tests.
     ///
     /// ```swift
     /// let message = UpstreamMessage.sample(category: "com.example.orders", data: #"{"item":"tea","quantity":2}"#)
@@ -13,7 +13,7 @@ extension UpstreamMessage {
     /// - Parameters:
     ///   - category: The app it came from.
     ///   - data: The JSON text of its data.
-    ///   - messageID: The id the device gave it.
+    ///   - messageID: The id that the device gave it.
     ///   - senderID: The sender it was addressed to.
     ///   - messageKey: Its key, for tests that need several messages.
     /// - Returns: A message with these values and made-up others.

@@ -4,15 +4,16 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// A message that a device sent upstream, as it stands in the database.
+/// A message from a device, as stored in the database.
 ///
-/// A handler receives it after it has been committed and acked. The same message can reach a handler more than once
-/// (at-least-once delivery); ``messageKey`` stays the same each time.
+/// A handler receives it after it has been committed and acked, possibly more than once (at-least-once delivery);
+/// ``messageKey`` stays the same each time.
 public struct UpstreamMessage: Sendable {
     /// Identifies the message in every table and log; use it as the idempotency key of your effects.
     public var messageKey: MessageKey
 
-    /// The id the device gave the message, unique for ``senderID``.
+    /// The id that the device gave the message, unique for ``senderID`` (with `id_scope: device`, for the token as
+    /// well).
     public var messageID: String
 
     /// The sender (project) that the message was addressed to.
@@ -24,35 +25,35 @@ public struct UpstreamMessage: Sendable {
     /// The token of the sending app instance: a secret, masked when printed.
     public var registrationToken: RegistrationToken
 
-    /// Stands for the device where the token must not be shown.
+    /// Identifies the device without revealing the token.
     public var deviceKey: DeviceKey
 
-    /// The verbatim JSON text of the message's `data` in UTF-8; nil where the message had none.
+    /// The verbatim JSON text of the message's `data` in UTF-8; nil if the message had none.
     ///
-    /// It is valid JSON (RFC 8259) of any type, usually an object. It may repeat a key, hold `\u0000`, lone surrogates or
-    /// numbers that no machine type can hold. ``decode(_:using:)`` is the usual way to read it.
+    /// It is valid JSON (RFC 8259) of any type, usually an object. It may repeat keys, or hold `\u0000`, lone
+    /// surrogates or numbers that no machine type can hold. Read it with ``decode(_:using:)``.
     public var data: [UInt8]?
 
-    /// A JSON object with the envelope's further members, verbatim and in their order; nil where there were none.
+    /// A JSON object of the envelope's other members, verbatim and in order; nil if there were none.
     public var extra: [UInt8]?
 
     /// Nil for a device's message, `receipt` for a delivery receipt.
     public var messageType: String?
 
-    /// When the worker parsed the stanza: microseconds since 1970-01-01 00:00 UTC.
+    /// When the worker parsed the stanza, by the database's clock, in microseconds since 1970-01-01 00:00 UTC.
     public var receivedAtMicroseconds: Int64
 
     /// A message with these fields.
     ///
     /// - Parameters:
     ///   - messageKey: The key of every table.
-    ///   - messageID: The id the device gave the message.
+    ///   - messageID: The id that the device gave the message.
     ///   - senderID: The sender that the message was addressed to.
     ///   - category: The app it came from.
     ///   - registrationToken: The token of the app instance.
     ///   - deviceKey: The digest of that token.
     ///   - data: The verbatim JSON text of `data`.
-    ///   - extra: A JSON object of the envelope's further members.
+    ///   - extra: A JSON object of the envelope's other members.
     ///   - messageType: Nil, or `receipt`.
     ///   - receivedAtMicroseconds: Microseconds since 1970-01-01 00:00 UTC.
     public init(
@@ -79,7 +80,7 @@ public struct UpstreamMessage: Sendable {
         self.receivedAtMicroseconds = receivedAtMicroseconds
     }
 
-    /// When the worker parsed the stanza.
+    /// When the worker parsed the stanza, by the database's clock.
     public var receivedAt: Date {
         Date(timeIntervalSince1970: Double(receivedAtMicroseconds) / 1_000_000)
     }
@@ -89,13 +90,13 @@ public struct UpstreamMessage: Sendable {
 }
 
 extension UpstreamMessage: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
-    /// The key alone: ids, tokens and payload stay out of whatever a message is printed into.
+    /// The key only: ids, tokens and payload stay out of any text.
     public var description: String { "UpstreamMessage(\(messageKey))" }
 
-    /// The key alone.
+    /// The key only.
     public var debugDescription: String { description }
 
-    /// Shows the key and the device key only.
+    /// Shows the keys of message and device only.
     public var customMirror: Mirror {
         Mirror(self, children: ["messageKey": messageKey, "deviceKey": deviceKey])
     }

@@ -1,8 +1,8 @@
 import CLI
-// One import is all that a worker's source needs.
+// One import suffices for a worker's source.
 @_exported public import UpstreamKit
 
-/// A worker with Swift handlers of your own: an executable with every command of `upstream-worker`.
+/// A worker with your own Swift handlers: an executable with every command of `upstream-worker`.
 ///
 /// ```swift
 /// import UpstreamWorker
@@ -15,20 +15,20 @@ import CLI
 /// }
 /// ```
 ///
-/// The handlers run beside those of the configuration, in every worker that is started from this executable. Their
-/// names are unique among both.
+/// The handlers run beside the configured ones, in every worker started from this executable. Names are unique among
+/// both.
 public protocol UpstreamWorkerProgram: SendableMetatype {
     /// The handlers, made anew for each command that needs them: `run`, `dev` and `check`.
     ///
-    /// What can fail (a pool that is opened, a file that is read) may throw: the command then ends with exit code 78 and
+    /// Failing initialisation (opening a pool, reading a file) may throw: the command then ends with exit code 78 and
     /// the error's description, which must hold no secret.
     static var handlers: [HandlerRegistration] { get async throws }
 }
 
 extension UpstreamWorkerProgram {
-    /// Does what the command line says.
+    /// Runs the command line; `@main` calls it.
     ///
-    /// `@main` calls it. A command that fails ends the process with its exit code.
+    /// A failing command ends the process with its exit code.
     public static func main() async {
         await WorkerProgram.main { try await Self.handlers }
     }

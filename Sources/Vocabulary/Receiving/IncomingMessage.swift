@@ -88,7 +88,8 @@ package struct IncomingMessage: Sendable {
     package var sender: UInt16 = 0
     /// The stanza's number on its connection, modulo 2^32, where stanzas are counted (XEP-0198); else 0.
     package var stanzaNumber: UInt32 = 0
-    /// When the stanza was parsed, in microseconds since 1970-01-01 UTC; stored as `received_at`.
+    /// When the stanza was parsed, by the database's clock, in microseconds since 1970-01-01 UTC; stored as
+    /// `received_at`.
     package var receivedAt: Int64 = 0
     /// When the stanza was parsed, in nanoseconds of the monotonic clock; for the ack's latency.
     package var parsedAt: UInt64 = 0
