@@ -1,10 +1,10 @@
 import Vocabulary
 
-// A libFuzzer target over the JSON scanner, the codec and the ack encoder, built from their sources as one module.
+// A libFuzzer target for the JSON scanner, the codec and the ack encoder, built from their sources as one module.
 //
-// Properties: no input crashes; every span lies inside its text; the top-level members' spans are themselves JSON, with the
-// same verdict on castability; the scanner's result does not depend on what it scanned before; and the ack of whatever can
-// be acked is well-formed XML around JSON that names the same id and token, by the texts of both.
+// Properties: no input crashes; every span lies inside its text; the top-level members' spans are JSON themselves, with
+// the same verdict on castability; the scanner's result does not depend on earlier scans; and each ack is well-formed
+// XML around JSON that names the same id and token, in both texts.
 
 /// Ends the process, which libFuzzer reports with the input.
 private func require(_ condition: Bool, _ what: StaticString) {
@@ -18,7 +18,7 @@ nonisolated(unsafe) private var codec: UpstreamCodec = {
     return UpstreamCodec(configuration: configuration)
 }()
 
-/// The same sender with JSON containers, and every fall-back.
+/// The same sender with JSON containers and every fall-back.
 nonisolated(unsafe) private var containerCodecs: [UpstreamCodec] = [JSONPayload.Ack.json, .receipt].map { ack in
     var configuration = CodecConfiguration(sender: 0, senderID: "1", domain: "example.com")
     configuration.dialect = .xmpp
@@ -45,7 +45,7 @@ private func checkMembers(_ text: UnsafeBufferPointer<UInt8>, _ scanner: JSONSca
         require(isInside(member.key, text.count) && isInside(member.value, text.count), "a span outside of the text")
         let value = UnsafeBufferPointer(rebasing: text[member.value.range])
         require(scan(value, with: &inner) == member.kind, "a member's value is no JSON by itself")
-        // Wrapped as the only member again: the same traits.
+        // Wrapped again as the only member, it has the same traits.
         let wrapped = Array("{\"x\":".utf8) + value + Array("}".utf8)
         wrapped.withUnsafeBufferPointer { wrapped in
             require(scan(wrapped, with: &inner) == .object, "a member's value is refused elsewhere")
@@ -74,7 +74,7 @@ private func encodedAck(of message: IncomingMessage, _ encoder: AckEncoder) -> [
     }
 }
 
-/// The message before this one, which may share a block of memory with it, and what its bytes were.
+/// The previous message, which may share a block of memory, and a copy of its bytes.
 nonisolated(unsafe) private var neighbour: (message: IncomingMessage, bytes: [UInt8])?
 
 private func checkEnvelope(_ text: UnsafeBufferPointer<UInt8>) {
@@ -121,7 +121,7 @@ private func checkEnvelope(_ text: UnsafeBufferPointer<UInt8>) {
     }
 }
 
-/// A container without an id, a sender or an address to fall back on is read as a `gcm` of the same text is.
+/// Checks that a container without an id, sender or address to fall back on reads like a `gcm` of the same text.
 private func checkContainer(_ text: UnsafeBufferPointer<UInt8>) {
     guard case .message(let wanted) = codec.decode(.fuzzed(payload: text), receivedAt: 1, parsedAt: 1) else { return }
     let stanza = Stanza.fuzzed(payload: text, in: ("json", "urn:xmpp:json:0"))
@@ -129,7 +129,7 @@ private func checkContainer(_ text: UnsafeBufferPointer<UInt8>) {
         guard case .message(let message) = containerCodecs[index].decode(stanza, receivedAt: 1, parsedAt: 1) else {
             fatalError("a container is no message where a gcm is one")
         }
-        // But for the category, which has a fall-back that needs nothing of the stanza.
+        // Except for the category, whose fall-back needs nothing of the stanza.
         if wanted.quarantine != .categoryUnusable || wanted.category != nil {
             require(message.quarantine == wanted.quarantine, "another verdict on a container")
             require(message.kind == wanted.kind, "another kind of container")
@@ -183,7 +183,7 @@ extension Stanza {
     }
 }
 
-/// The entry point that libFuzzer calls.
+/// The entry point of libFuzzer.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzzJSON(_ data: UnsafePointer<UInt8>, _ count: Int) -> CInt {
     let text = UnsafeBufferPointer(start: data, count: count)

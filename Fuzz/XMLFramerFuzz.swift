@@ -1,14 +1,14 @@
-/// libFuzzer target of `XMLFramer`: no input may crash it, and neither the way the bytes are cut nor whether ordinary stanzas
-/// are read without libxml2 may matter.
+/// The stream header before most inputs of this libFuzzer target of `XMLFramer`.
 ///
-/// Built together with the module's sources (`run.sh xml`). The first byte of an input chooses the cuts and the limits;
-/// with its lowest bit clear, a stream header is put before the rest, so that most inputs get past it.
+/// No input may crash it, and neither how the bytes are cut nor whether plain stanzas bypass libxml2 may change the
+/// result. Built together with the module's sources (`run.sh xml`). An input's first byte chooses the cuts and the
+/// limits; if its lowest bit is clear, this header is put before the rest, so that most inputs get past it.
 
 private let prologue = Array(
     ("<stream:stream id='s1' version='1.0' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>").utf8
 )
 
-/// What a framer made of an input, in a form that can be compared.
+/// A framer's result in comparable form.
 private struct Outcome: Equatable {
     var transcript: [UInt8] = []
     var code: XMLStreamError.Code?
@@ -19,7 +19,7 @@ private func fnv(_ bytes: some Sequence<UInt8>, _ hash: inout UInt64) {
     hash = (hash ^ 0xFFFF) &* 0x100_0000_01B3
 }
 
-/// Reads everything that a consumer may read, and with it checks every range.
+/// Reads everything that a consumer may read, and checks every range.
 private func digest(of stanza: Stanza) -> UInt64 {
     var hash: UInt64 = 0xCBF2_9CE4_8422_2325
     for (index, element) in stanza.elements.enumerated() {
@@ -38,7 +38,7 @@ private func digest(of stanza: Stanza) -> UInt64 {
     return hash
 }
 
-/// Where the reader of skipped stanzas sees the end of one that libxml2 has read; 0 for none.
+/// Where the skipper sees the end of a stanza that libxml2 has read; 0 for nowhere.
 private func length(of raw: [UInt8]) -> Int {
     var skipper = StanzaSkipper()
     return raw.withUnsafeBytes { if case .ended(let end) = skipper.read($0) { end } else { 0 } }
@@ -46,11 +46,10 @@ private func length(of raw: [UInt8]) -> Int {
 
 /// How an input is cut.
 private enum Cut {
-    /// Not at all.
     case nowhere
     /// Into small pieces, whose sizes follow from a number.
     case often(seed: UInt64)
-    /// Once, in front of the byte at this place: a stanza in two pieces is read without libxml2.
+    /// Once, before the byte at this index: a stanza in two pieces is read without libxml2.
     case once(at: Int)
 }
 
@@ -68,7 +67,7 @@ private func run(
     var rest = input
     while let first = rest.first {
         var size = rest.count
-        // The header by itself, as servers send it: what follows in its buffer is libxml2's.
+        // The header by itself, as servers send it: libxml2 reads whatever follows in its buffer.
         if rest.startIndex == input.startIndex, input.starts(with: prologue) { size = prologue.count }
         switch cut {
         case .nowhere: break
@@ -80,7 +79,7 @@ private func run(
             size = min(size, 1 + Int(random >> 33) % (first == UInt8(ascii: "<") ? 3 : 23))
             if random >> 60 == 0 { framer.releaseMemory() }
         }
-        // Memory of just that size, so that a read past it is found.
+        // Memory of exactly that size, so that a read past it is found.
         let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: size, alignment: 1)
         defer { memory.deallocate() }
         memory.copyBytes(from: rest.prefix(size))
@@ -114,7 +113,7 @@ private func run(
     return outcome
 }
 
-/// What libFuzzer calls with each input.
+/// The entry point of libFuzzer.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzzXMLFramer(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
     let bytes = UnsafeBufferPointer(start: start, count: count)
@@ -126,8 +125,8 @@ public func fuzzXMLFramer(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
 
     let whole = run(input[...], limits: limits, restarts: restarts)
     let parsed = run(input[...], limits: limits, restarts: restarts, plain: false)
-    // The code may be another one: how much of a stanza the parser is shown at once, and so whether it finds an error in it
-    // before a limit is reached, depends on whether the stanza before it was the parser's as well.
+    // The code may differ: how much of a stanza the parser sees at once, and so whether it finds an error before a
+    // limit is reached, depends on who read the stanza before it.
     precondition(whole.transcript == parsed.transcript, "the events depend on the reader")
     precondition((whole.code == nil) == (parsed.code == nil), "whether it fails depends on the reader")
     // Behind the header, which is fed by itself.
@@ -146,14 +145,14 @@ public func fuzzXMLFramer(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
 
 /// Whether the events are the same.
 ///
-/// A stanza that is not well-formed may be skipped, where its start tag was found to be too wide before libxml2 had seen
-/// all of it: the skipper does not look for an attribute that comes twice.
+/// A malformed stanza may be skipped if its start tag proved too wide before libxml2 had seen all of it: the skipper
+/// does not look for repeated attributes.
 private func isSame(_ whole: Outcome, _ cut: Outcome) -> Bool {
     if whole.transcript == cut.transcript { return true }
     return whole.code == .notWellFormed && cut.transcript.starts(with: whole.transcript)
 }
 
-/// Whether one cut shows an error that the other has not met yet: the parser waits for more of a tag before it looks.
+/// Whether one run shows an error that the other has not met yet: the parser waits for more of a tag before it looks.
 private func isLateError(_ one: Outcome, _ other: Outcome) -> Bool {
     let code = one.code ?? other.code
     return code == .notWellFormed || code == .entity

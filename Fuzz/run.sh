@@ -47,7 +47,7 @@ swiftc -O -parse-as-library -swift-version 6 -package-name upstream_worker -modu
 
 options=(-max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=4096 -print_final_stats=1)
 [ -f "Fuzz/$target.dict" ] && options+=(-dict="Fuzz/$target.dict")
-# The seeds of a target stand in a folder of its own; libFuzzer writes only to the first folder it is given.
+# The seeds have their own folder, since libFuzzer writes only to the first one given.
 seeds=()
 [ -d "Fuzz/seeds-$target" ] && seeds+=("Fuzz/seeds-$target")
 # Leaks at exit are the language runtime's; its backtracer hangs under the address sanitizer.

@@ -1,14 +1,14 @@
-// A bare worker to measure ours against: the same libraries (OpenSSL, libxml2, libpq), one table, and nothing that
-// upstream-worker promises beyond "stored once, then acked": no ledger, no conflicts told apart, no quarantine, no checks
-// of XML, JSON or senders, no partitions, no look-up indexes, no reconnect, no draining. Never part of the product.
+// A bare worker to compare with: the same libraries (OpenSSL, libxml2, libpq), one table, and none of upstream-worker's
+// promises beyond "stored once, then acked": no ledger, conflicts, quarantine, checks of XML, JSON or senders,
+// partitions, look-up indexes, reconnects or draining. Never part of the product.
 //
-// The table's key is message_id, and a known id is left alone: servers redeliver what was not acked, so a worker of the
-// field is idempotent on it. Without the key it would store every redelivery again, which nobody would run.
+// The table's key is message_id, and a known id is left alone: servers redeliver unacked messages, so real workers are
+// idempotent on it. Without the key it would store every redelivery again.
 //
 //   baseline HOST PORT DOMAIN SENDER SECRET_FILE CA_FILE DATABASE_URL CONNECTIONS WRITERS
 //
 // One thread reads all connections (epoll) and writes acks; each writer is a thread with a database connection that
-// takes everything that waits, up to 500 messages, in one INSERT.
+// stores all waiting messages, up to 500, in one INSERT.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -117,7 +117,7 @@ static void open_stream(struct connection *c) {
     append_text(&c->out, "' version='1.0' xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams'>");
 }
 
-// The span of a member's value, taken on trust.
+// The span of a member's value, without validation.
 static bool find(const char *text, size_t count, const char *key, size_t *start, size_t *length) {
     const char *place = memmem(text, count, key, strlen(key)), *end = text + count;
     if (!place) return false;
@@ -229,7 +229,7 @@ static void flush(struct connection *c) {
     while (c->sent < c->out.count) {
         int count = SSL_write(c->ssl, c->out.start + c->sent, (int)(c->out.count - c->sent));
         if (count <= 0) {
-            // The window is small: what does not fit goes with the next read or the next acks.
+            // The window is small: the rest goes with the next read or the next acks.
             if (SSL_get_error(c->ssl, count) == SSL_ERROR_WANT_WRITE) return;
             fail("SSL_write");
         }

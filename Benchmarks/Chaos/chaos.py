@@ -29,7 +29,7 @@ import time
 
 from system import Cluster, Worker, configuration, start_emulator, wait_until
 
-# A handler inside the database: what it has taken is counted by the message's key.
+# A handler inside the database, so that its messages can be counted by key.
 HANDLER = """
 CREATE SCHEMA app;
 CREATE TABLE app.taken (message_key uuid, at timestamptz DEFAULT clock_timestamp());
@@ -146,7 +146,7 @@ def acked_ids(path):
             try:
                 entry = json.loads(line)
             except ValueError:
-                # The file's end, where the emulator was cut short.
+                # The last line is incomplete if the emulator was killed.
                 continue
             if entry["direction"] != "in":
                 continue
@@ -228,7 +228,7 @@ def run(options, folder):
             chaos.one()
             if sys.stderr.isatty():
                 print(f"\r{time.monotonic() - begin:6.0f} s  {sum(chaos.counts.values())} faults ", end="", file=sys.stderr)
-        # In peace: what is left is sent, acked and handled.
+        # Without faults: the rest is sent, acked and handled.
         wait_until("the last ack", lambda: chaos.wait(0.1, 0.2) or emulator.poll() is not None, options.seconds + 300)
         waiting = "SELECT (SELECT count(*) FROM upstream.deliveries) + (SELECT count(*) FROM upstream.delivery_blocks)"
         wait_until("the handler", lambda: chaos.wait(0.1, 0.2) or cluster.query(waiting, check=False) == ["0"], 300)

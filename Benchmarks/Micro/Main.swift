@@ -4,9 +4,9 @@ import XMLWire
 
 /// Micro-benchmarks of the hot paths: `swift run -c release Micro [ROUNDS]`, 40 rounds of 10,000 stanzas by default.
 ///
-/// `Micro receive ROUNDS [FORM]` runs only the ``ReceivePath`` (framer, codec, digests), `Micro frame ROUNDS [FORM]` its
-/// framer alone; a round is 2,000 messages, and a form one wrapping, as `entities`, instead of all in turns. Prints
-/// processor time. On a busy machine compare instructions instead: `scripts/count-instructions`.
+/// `Micro receive ROUNDS [FORM]` runs only the ``ReceivePath`` (framer, codec, digests), `Micro frame ROUNDS [FORM]`
+/// only its framer; a round is 2,000 messages, and FORM a single wrapping, such as `entities`, instead of all in turn.
+/// Prints processor time. On a busy machine compare instructions instead: `scripts/count-instructions`.
 @main
 enum Micro {
     /// Processor time of this process, in seconds.
@@ -61,9 +61,9 @@ enum Micro {
         "<stream:stream from='a.example' id='1' version='1.0' xmlns='jabber:client' "
         + "xmlns:stream='http://etherx.jabber.org/streams'>"
 
-    /// One upstream message as a server writes it: three elements and 635 bytes.
+    /// An upstream message as a server writes it: three elements and 635 bytes.
     ///
-    /// - Parameter quote: How it writes the quotation marks of the JSON: standard servers as `&quot;`, CCS verbatim.
+    /// - Parameter quote: The form of the JSON's quotation marks: `&quot;` from standard servers, verbatim from CCS.
     /// - Returns: The stanza's text.
     private static func stanza(quote: String) -> String {
         let start =

@@ -4,19 +4,19 @@ import Vocabulary
 import XMLWire
 import XMPP
 
-/// The way of messages from plaintext to what a batch holds: framer, codec and digests, over a fixed input.
+/// The receive path from plaintext to a batch's content: framer, codec and digests, over a fixed input.
 ///
-/// The input is a pure function of this file and the emulator's generator, so that under callgrind two runs of one program
-/// count the same instructions; what one round costs is the difference of two runs with different numbers of rounds.
+/// The input is a pure function of this file and the emulator's generator, so under callgrind two runs of one program
+/// count the same instructions; a round's cost is the difference of two runs with different numbers of rounds.
 struct ReceivePath {
     /// Distinct messages, as `bench` sends them: 400 bytes of JSON, every wrapping, a thousand devices.
     static let messages = 2000
-    /// What a read of the socket brings at most.
+    /// The most bytes that one read of the socket brings.
     private static let pieceBytes = 16 * 1024
-    /// Messages held before they are let go, about as many as a batch has.
+    /// Messages held before they are released, about a batch.
     private static let batch = 240
 
-    /// The stanzas, one after another.
+    /// The stanzas in a row.
     private let stream: [UInt8]
     private let configuration = CodecConfiguration(
         sender: 0,
@@ -27,7 +27,7 @@ struct ReceivePath {
 
     /// Makes the input.
     ///
-    /// - Parameter forms: The wrappings that its messages take turns with.
+    /// - Parameter forms: The wrappings, used in turn.
     init(forms: [EnvelopeForm] = EnvelopeForm.allCases) {
         var profile = LoadProfile(count: Self.messages)
         profile.forms = forms
@@ -39,13 +39,13 @@ struct ReceivePath {
         stream = Array(buffer.readableBytesView)
     }
 
-    /// Reads the input so many times, as one stream.
+    /// Reads the input repeatedly, as one stream.
     ///
     /// - Parameters:
-    ///   - rounds: How often.
-    ///   - isDecoding: Whether stanzas are decoded; else they are only framed.
-    /// - Returns: Messages, or stanzas, and a checksum of what was made of them.
-    /// - Throws: `XMLStreamError` where the input is none; a mistake of this file.
+    ///   - rounds: The number of repetitions.
+    ///   - isDecoding: Whether to decode stanzas; else they are only framed.
+    /// - Returns: The number of messages or stanzas, and a checksum of the results.
+    /// - Throws: `XMLStreamError` if the input is invalid, which is a bug in this file.
     func run(rounds: Int, isDecoding: Bool) throws -> (count: Int, checksum: UInt64) {
         let framer = XMLFramer()
         var codec = UpstreamCodec(configuration: configuration)

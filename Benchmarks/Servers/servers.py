@@ -254,7 +254,7 @@ class Bench:
                 "tls": {"mode": "direct", "ca_file": str(authority)},
             },
         )
-        # It begins when the stream is bound, and would end, with its figures, behind the last ack: so we look at the table.
+        # Its own figures start at the bind and would end after the last ack, so we look at the table.
         wait_for("the stream is bound", lambda: "stream.bound" in self.logged(log))
         times = {}
 
@@ -343,7 +343,7 @@ class Device:
         self.socket.close()
 
 
-# How a worker attaches as a component, beside host, port and domain.
+# Settings of a worker attached as a component, besides host, port and domain.
 COMPONENT = {"tls": {"mode": "none"}}
 
 

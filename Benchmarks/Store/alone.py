@@ -14,7 +14,7 @@ import time
 import store
 
 NAMES = ["store_batch", "store_one", "bare"]
-# The parameters of store_one. Keys of the load are what the digest of the sender and the id is.
+# The parameters of store_one. The load's keys are the digests of sender and id.
 TYPES = {
     name: store.TYPES.get(name, "text")
     for name in "key fingerprint time sender scope id token device category data raw extra type stanza_from".split()
@@ -34,7 +34,7 @@ def store_next(side, name, pause):
     used, started = store.cpu(side["pid"]), time.perf_counter()
     side["connection"].execute(sql, parameters)
     elapsed = time.perf_counter() - started
-    # What the backend does after its answer belongs to the message, too.
+    # The backend's work after its answer belongs to the message, too.
     time.sleep(0.0005)
     return (store.cpu(side["pid"]) - used) * 1e6, elapsed * 1e6
 

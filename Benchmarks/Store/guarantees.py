@@ -10,7 +10,7 @@ import store
 WITHOUT_PARTITIONS = """
     ALTER TABLE upstream.messages RENAME TO partitioned;
     CREATE TABLE upstream.messages (LIKE upstream.partitioned INCLUDING ALL);"""
-# Stores every redelivery again, and tells no conflict.
+# Stores every redelivery again, and detects no conflict.
 BODIES = store.function("g_bodies", store.SCALAR_PARAMETERS, f"{store.BODY} {store.SCALAR_TARGETS}; stored := 0;")
 
 

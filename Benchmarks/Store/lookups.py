@@ -57,7 +57,7 @@ LOOKUPS = {
     "device": (PAGE.format("m.device_key = md5(%s)::uuid"), lambda chance, devices: str(chance.randrange(devices))),
 }
 
-# What autovacuum would do for the rows of a round, in another process.
+# Autovacuum's work for the rows of a round, in another process.
 UPKEEP = """
     SELECT CASE a.amname
         WHEN 'gin' THEN gin_clean_pending_list(x.indexrelid) WHEN 'brin' THEN brin_summarize_new_values(x.indexrelid) END
@@ -75,9 +75,9 @@ def side(cluster, name, options):
     connection.execute(FILL % {"rows": options.rows, "devices": options.devices})
     for statement in INDEXES[name]:
         connection.execute(statement)
-    # Planned for each value, as a command's statements are.
+    # Planned for each value, like a command's statements.
     connection.execute("SET plan_cache_mode = force_custom_plan")
-    # BRIN is summarised and the lists of GIN are merged, as by autovacuum on a quiet day.
+    # BRIN is summarised and GIN's pending lists are merged, as by autovacuum on a quiet day.
     connection.execute("VACUUM ANALYZE upstream.messages")
     connection.execute("CHECKPOINT")
     made["lookups"] = {kind: [] for kind in LOOKUPS}

@@ -28,7 +28,7 @@ import psycopg
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# Look-ups by id, category and device need the secondary indexes; the primary key stays.
+# Drops the secondary indexes for look-ups by id, category and device; the primary key stays.
 WITHOUT_LOOKUPS = """
     DO $$
     DECLARE name regclass;
@@ -93,7 +93,7 @@ class Load:
             self.time += timedelta(microseconds=20)
             device = self.random.randrange(self.devices)
             token = f"FAKE-{device:06d}:" + "x" * 140
-            # In no order, as the ids of many devices are: a b-tree takes those that ascend at its right edge.
+            # In random order, like the ids of many devices: a b-tree takes ascending ids at its right edge.
             identifier = f"bench-{self.count * 618033988749 % 10**12:012}"
             data = self.body()
             rows.append(
@@ -182,7 +182,7 @@ VARIANTS["+ target list"] = (
     call("v_targets", ALL), lambda rows: arrays(by_key(rows)),
 )
 
-# Columns that are one value or null over the whole batch: an empty array gives nulls, a scalar the value.
+# Columns with one value or null for the whole batch: an empty array gives nulls, a scalar the value.
 SCALARS = [(c, "" if c in ("sender", "stanza_from") else "[]") for c in COLUMNS]
 SCALAR_PARAMETERS = ", ".join(f"{c}s {TYPES[c]}{s}" for c, s in SCALARS)
 SCALAR_TARGETS = TARGETS.replace("unnest(senders)", "senders").replace("unnest(stanza_froms)", "stanza_froms")
@@ -270,12 +270,12 @@ VARIANTS["store_batch of 0011"] = ("", STORE_BATCH, store_batch)
 # The variants up to here are prototypes beside the schema of 0011.
 BEFORE = {name: "0012" for name in VARIANTS}
 
-# With no handler that takes its deliveries in blocks.
+# Without a handler that takes its deliveries in blocks.
 BATCH_OF_0013 = STORE_BATCH.replace("%b::text[])", "%b::text[], %b::text[], %b::bigint)")
 VARIANTS["store_batch of 0013"] = ("", BATCH_OF_0013, lambda rows: [*store_batch(rows), [], 0])
 BEFORE["store_batch of 0013"] = "0022"
 
-# With no handler here, so no registration, and no ids that are likely to be known.
+# Without a handler or registration, and with no ids that are likely to be known.
 TODAY_BATCH = BATCH_OF_0013.replace(
     "%b::bigint)", "%b::bigint, %b::text[], %b::text[], %b::bool, %b::bool, %b::bool)"
 )
@@ -284,7 +284,7 @@ VARIANTS["store_batch"] = (
 )
 VARIANTS["filled"] = VARIANTS["store_batch"]
 
-# A worker of the field that is idempotent on message_id, and nothing else: Benchmarks/Baseline stores the same way.
+# Idempotent on message_id, and nothing else: Benchmarks/Baseline stores the same way.
 BARE = "INSERT INTO baseline (message_id, token, category, data) SELECT id, token, category, data::json " \
     "FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[]) AS i (id, token, category, data)"
 VARIANTS["bare"] = (
@@ -293,14 +293,14 @@ VARIANTS["bare"] = (
     BARE + " ON CONFLICT DO NOTHING",
     lambda rows: arrays(rows, ["id", "token", "category", "data"]),
 )
-# One that stores every redelivery again.
+# Stores every redelivery again.
 VARIANTS["bare without key"] = (VARIANTS["bare"][0].replace(" PRIMARY KEY", ""), BARE, VARIANTS["bare"][2])
 
 DEFAULTS = [
     "store_messages", "store_batch of 0011", "store_batch of 0013", "store_batch", "bare", "bare without key"
 ]
 
-# A day's messages, in steps: keys in random order, as digests are; 1,000 devices in turn.
+# A day's messages, in steps: keys in random order, like digests; 1,000 devices in turn.
 FILL = """
     WITH made AS MATERIALIZED (
         SELECT n, gen_random_uuid() AS key, now() - interval '2 hours' + n * interval '20 microseconds' AS at
@@ -319,8 +319,8 @@ FILL_LEDGER = """
 
 
 def fill(connection, rows, ledger_only):
-    # Not behind the fill: the first change of each page after a checkpoint logs the page, and a ledger that takes thousands
-    # of messages a second has changed all of its pages soon after one.
+    # Before the fill, not after it: the first change of a page after a checkpoint logs the whole page, and a ledger
+    # that takes thousands of messages a second has soon changed all of its pages.
     connection.execute("CHECKPOINT")
     connection.execute("SET synchronous_commit = off")
     step = 250_000

@@ -17,15 +17,15 @@ class Full(Exception):
 class Outbox:
     def __init__(self, path, limit=1000):
         self.limit = limit
-        # Autocommit: each call below is one transaction, on disk when it returns.
+        # Autocommit: each call below is a transaction, on disk when it returns.
         self.database = sqlite3.connect(path, isolation_level=None, timeout=10)
         self.database.execute("CREATE TABLE IF NOT EXISTS install (id TEXT NOT NULL)")
-        # AUTOINCREMENT: a number is never given out twice, even after its row is gone.
+        # AUTOINCREMENT: a number is never reused, even after its row is gone.
         self.database.execute("CREATE TABLE IF NOT EXISTS outbox (n INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL)")
         self.database.execute(
             "INSERT INTO install SELECT ? WHERE NOT EXISTS (SELECT 1 FROM install)", [uuid.uuid4().hex]
         )
-        # A fresh install gets another id: its numbers begin at 1 again, and its ids must still be new.
+        # A fresh install gets another id: its numbers start at 1 again, and its message ids must still be new.
         (self.install,) = self.database.execute("SELECT id FROM install").fetchone()
 
     def put(self, category, data):

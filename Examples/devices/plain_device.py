@@ -40,7 +40,7 @@ class Stream:
         host, _, port = address.rpartition(":")
         context = ssl.create_default_context(cafile=ca_file)
         plain = socket.create_connection((host, int(port)), timeout=15)
-        # The certificate must be for the domain of our address, whatever host it runs on.
+        # The certificate must be for our address's domain, whatever the host.
         self.socket = context.wrap_socket(plain, server_hostname=domain)
         self.open()
 
@@ -110,7 +110,7 @@ class Stream:
         self.write(f"<iq type='set' id='bind'><bind xmlns='{BIND}'/></iq>")
         if self.expect("{jabber:client}iq").get("type") != "result":
             raise ConnectionError("the server refuses to bind")
-        # Acks that came while we were away wait on the server until we say that we are here.
+        # The server holds acks that came while we were away until we send our presence.
         self.write("<presence/>")
 
     def answer(self, name):
@@ -181,7 +181,7 @@ def run(address, ca_file, jid, password_file, to, path, until_empty=False, resen
         password = file.readline().rstrip("\n")
     pause = 0
     while not (until_empty and len(outbox) == 0):
-        # Many devices lose their server in the same moment: none may come back in the same moment as all others.
+        # Random, so that devices that lost their server at the same moment don't all return at the same moment.
         time.sleep(random.uniform(0, pause))
         pause = min(60, max(1, pause * 2))
         try:

@@ -43,7 +43,7 @@ class Device(slixmpp.ClientXMPP):
         )
 
     def on_start(self, _):
-        # Acks that came while we were away wait on the server until we say that we are here.
+        # The server holds acks that came while we were away until we send our presence.
         self.send_presence()
         self.sent = {}
         self.is_online = self.was_online = True
@@ -77,7 +77,7 @@ class Device(slixmpp.ClientXMPP):
         self.connect(self.host, int(self.port))
         while True:
             try:
-                # An ack wakes us up; so does time, for what others have put into the outbox, and what must be resent.
+                # Woken by an ack, or by the time limit: for new messages in the outbox, and for those to resend.
                 await asyncio.wait_for(self.changed.wait(), 0.2 if self.is_online else 30)
             except TimeoutError:
                 if not self.is_online:
@@ -97,7 +97,7 @@ async def run(address, ca_file, jid, password_file, to, path, until_empty, resen
         password = file.readline().rstrip("\n")
     pause = 0
     while not (until_empty and len(outbox) == 0):
-        # Many devices lose their server in the same moment: none may come back in the same moment as all others.
+        # Random, so that devices that lost their server at the same moment don't all return at the same moment.
         await asyncio.sleep(random.uniform(0, pause))
         pause = min(60, max(1, pause * 2))
         device = Device(address, ca_file, jid, password, to, outbox, resend)

@@ -19,5 +19,5 @@ for line in sys.stdin:
         # Standard error goes to the worker's log. Print keys, never tokens or payload.
         print(f"order {message['message_key']}, attempt {message['attempt']}", file=sys.stderr)
         answer = {"outcome": "done"}
-    # Naming the message in the answer is optional, and guards against answers that got out of step.
+    # Naming the message in the answer is optional; it guards against answers in the wrong order.
     print(json.dumps(answer | {"message_key": message["message_key"]}), flush=True)

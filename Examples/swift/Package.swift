@@ -11,7 +11,7 @@ let package = Package(
     ],
     targets: [
         .executableTarget(name: "orders-worker", dependencies: worker),
-        // The one that the documentation shows.
+        // The one in the documentation.
         .executableTarget(name: "shortest-worker", dependencies: worker),
     ]
 )

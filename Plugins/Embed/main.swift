@@ -1,6 +1,6 @@
 import Foundation
 
-// Embed OUTPUT FILE...: writes a Swift file that holds the names and the texts of others.
+// Embed OUTPUT FILE...: writes a Swift file with the names and texts of other files.
 let arguments = CommandLine.arguments.dropFirst()
 guard let output = arguments.first else { fatalError("usage: Embed OUTPUT FILE...") }
 var source = """
@@ -12,7 +12,7 @@ var source = """
 for path in arguments.dropFirst() {
     let file = URL(filePath: path)
     let text = try String(contentsOf: file, encoding: .utf8)
-    // The line end before the closing quotation marks is not part of a literal.
+    // The line end before the closing quotation marks is not part of the literal.
     source += "        (\"\(file.lastPathComponent)\", ####\"\"\"\n\(text)\n\"\"\"####),\n"
 }
 source += "    ]\n}\n"

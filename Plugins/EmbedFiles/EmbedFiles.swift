@@ -1,10 +1,10 @@
 import Foundation
 import PackagePlugin
 
-/// Makes the files of a folder part of a module, as `EmbeddedFiles.all`: it is read again at each build.
+/// Embeds a folder's files in a module, as `EmbeddedFiles.all`, anew at each build.
 @main
 struct EmbedFiles: BuildToolPlugin {
-    /// The folder of each module that uses the plugin, from the package's root.
+    /// The folder of each module that uses the plugin, relative to the package's root.
     private static let folders = ["MessageStore": "migrations", "Console": "Sources/Console/Assets"]
 
     func createBuildCommands(context: PluginContext, target: any Target) throws -> [Command] {

@@ -10,11 +10,11 @@ private struct Order: Decodable {
     var quantity: Int
 }
 
-/// Which version of the interface this is built for.
+/// The version of the interface that this is built for.
 @_cdecl("upstream_plugin_abi")
 public func pluginABI() -> UInt32 { UInt32(UPSTREAM_PLUGIN_ABI) }
 
-/// Takes the messages of one call.
+/// Handles the messages of one call.
 @_cdecl("upstream_plugin_handle")
 public func handle(
     _ messages: UnsafePointer<UnsafePointer<upstream_message>>,
@@ -36,7 +36,7 @@ public func handle(
                 upstream_reject(outcome, "an order needs a quantity above zero")
             }
         } catch {
-            // Not the error's own text, which may quote the payload.
+            // Not the error's text, which may quote the payload.
             upstream_reject(outcome, "the data is not an order")
         }
     }

@@ -1,6 +1,6 @@
 import UpstreamWorker
 
-/// What the app sends.
+/// The app's data.
 struct Order: Decodable {
     var item: String
     var quantity: Int
@@ -11,7 +11,7 @@ struct TakeOrder: UpstreamHandler {
     let stock: Stock
 
     func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
-        // Data of another shape throws, which sets the message aside as a dead letter.
+        // Data of another shape throws, which makes the message a dead letter.
         let order = try message.decode(Order.self)
         guard order.quantity > 0 else { return .reject(reason: "an order needs a quantity above zero") }
         guard await stock.take(order.quantity, of: order.item, for: message.messageKey) else {
@@ -21,7 +21,7 @@ struct TakeOrder: UpstreamHandler {
     }
 }
 
-/// A worker with one handler of its own: `orders-worker run`, and every other command of `upstream-worker`.
+/// A worker with its own handler: `orders-worker run`, and every other command of `upstream-worker`.
 @main
 struct OrdersWorker: UpstreamWorkerProgram {
     static var handlers: [HandlerRegistration] {
