@@ -2,25 +2,23 @@ package import Logging
 import Telemetry
 package import UpstreamKit
 
-/// Handler kind `log`: one line per message, for trying things out.
+/// Handler kind `log`: logs each message on one line, for trying things out.
 ///
 /// A line may be written later than its attempt, but before the delivery counts as done: at least once, as everything.
-/// The line has the message's keys, category and size; never its token, id or data.
+/// It has the message's keys, category and size; never its token, id or data.
 package struct MessageLogHandler: ImmediateHandler {
     private let logger: Logger
 
-    /// A handler that writes to this log at `info`.
+    /// A handler that logs at `info`.
     package init(logger: Logger) {
         self.logger = logger
     }
 
-    /// Writes the line; always done.
     package func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
         take([MessageOutline(message, attempt: context.attempt)], handler: context.handler)
         return .done
     }
 
-    /// Writes their lines.
     package func take(_ messages: [MessageOutline], handler: String) {
         logger.event(.info, .messageHandled, "message", each: messages) { message in
             [

@@ -1,9 +1,9 @@
 import UpstreamKit
 import Vocabulary
 
-/// The JSON object that a handler outside this process sees of a message: see `docs/handlers.md`.
+/// A message as a JSON object for handlers outside this process: see `docs/handlers.md`.
 enum MessageObject {
-    /// One line without its newline.
+    /// The object on one line, without its newline.
     static func line(_ message: UpstreamMessage, _ context: HandlerContext) -> [UInt8] {
         var object = JSONWriter(capacity: 640 + (message.data?.count ?? 0) + (message.extra?.count ?? 0))
         object.beginObject()
@@ -19,7 +19,7 @@ enum MessageObject {
         object.member("received_at", Timestamp(microseconds: message.receivedAtMicroseconds))
         object.member("attempt", context.attempt)
         object.member("replay_id", context.replayID)
-        // Only where tracing is on: what was there before stays as it was.
+        // Only with tracing on, so that the object is unchanged without it.
         if let traceparent = context.traceparent { object.member("traceparent", traceparent) }
         if let tracestate = context.tracestate { object.member("tracestate", tracestate) }
         object.endObject()

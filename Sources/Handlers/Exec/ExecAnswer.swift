@@ -2,7 +2,7 @@ import FoundationEssentials
 import UpstreamKit
 import Vocabulary
 
-/// What a long-lived subprocess answers to a message: one JSON object on one line.
+/// A long-lived subprocess's answer to a message: one JSON object on one line.
 enum ExecAnswer {
     private struct Object: Decodable {
         var outcome: String
@@ -11,11 +11,11 @@ enum ExecAnswer {
         var message_key: String?
     }
 
-    /// Reads an answer.
+    /// Parses an answer.
     ///
     /// - Parameters:
     ///   - line: The line without its newline.
-    ///   - key: The message that was asked about; an answer may repeat it as `message_key`, and then it must match.
+    ///   - key: The key of the message; if the answer repeats it as `message_key`, it must match.
     /// - Returns: nil for a line of any other shape.
     static func parse(_ line: [UInt8], about key: MessageKey) -> HandlerOutcome? {
         guard let object = try? JSONDecoder().decode(Object.self, from: Data(line)) else { return nil }
@@ -31,8 +31,8 @@ enum ExecAnswer {
         }
     }
 
-    /// The wait that an answer asks for, as the configuration writes durations; nil for any other text, and for more than
-    /// 366 days.
+    /// The wait that an answer requests, in the configuration's form of durations; nil for any other text, and for more
+    /// than 366 days.
     static func wait(_ text: String) -> Duration? {
         guard let text = DurationText(text), text.unit != nil, text.unit != .weeks, let wait = text.duration,
             wait <= .seconds(366 * 86_400)

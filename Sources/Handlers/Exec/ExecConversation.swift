@@ -1,63 +1,56 @@
-/// How the end of a subprocess's answer is known.
+/// How a subprocess's answer is delimited.
 enum AnswerShape: Sendable, Hashable {
-    /// A line of at most so many bytes, without its newline.
+    /// A line of at most this many bytes, without its newline.
     case line(limit: Int)
-    /// A length (32 bits, little-endian) and so many bytes, at most the limit.
+    /// A length (32 bits, little-endian) and as many bytes, up to the limit.
     case frame(limit: Int)
 }
 
-/// The rules of talking with a long-lived subprocess: one request to it, then one answer from it.
+/// The protocol with a long-lived subprocess: one request, then one answer.
 ///
-/// Pure; ``ExecSession`` acts on what it returns. The first violation ends the conversation: a late or unexpected answer could
-/// otherwise be taken for the next message's.
+/// Pure; ``ExecSession`` acts on its results. The first violation ends the conversation: a late or unexpected answer
+/// could otherwise be taken for the next message's.
 struct ExecConversation {
-    /// Why a conversation ended.
     enum End: Sendable, Hashable {
         /// The process closed its standard output, usually by ending.
         case closed
         /// It wrote more than one answer, or an unexpected one.
         case unasked
-        /// Its answer grew over the limit.
+        /// The answer exceeded the limit.
         case tooLong
-        /// It gave no answer in time.
         case timedOut
-        /// We ended it.
         case stopped
     }
 
     private enum State {
-        /// Nothing is asked. Goes to `awaiting` and `ended`.
+        /// No request is pending. Goes to `awaiting` and `ended`.
         case idle
-        /// A message has been written; holds the part of the answer that has come. Goes to `idle` and `ended`.
+        /// A request has been written; holds the answer's part received so far. Goes to `idle` and `ended`.
         case awaiting([UInt8])
-        /// No more messages.
         case ended(End)
     }
 
     private var state = State.idle
     private let shape: AnswerShape
 
-    /// A conversation whose answers have this shape.
     init(_ shape: AnswerShape) {
         self.shape = shape
     }
 
-    /// A conversation that takes lines of at most this many bytes.
+    /// A conversation with lines of at most this many bytes.
     init(limit: Int) {
         self.init(.line(limit: limit))
     }
 
-    /// What to do with a message that is to be sent.
     enum SendAction: Hashable {
-        /// Write it.
         case write
-        /// Refuse it: the conversation has ended, and the process has not seen the message.
+        /// Refuse the message: the conversation has ended, and the process has not seen it.
         case refuse(End)
     }
 
-    /// A message is to be sent.
+    /// Begins a request.
     ///
-    /// - Precondition: None is awaiting its answer.
+    /// - Precondition: None is pending.
     mutating func send() -> SendAction {
         switch state {
         case .idle:
@@ -68,26 +61,25 @@ struct ExecConversation {
         }
     }
 
-    /// What to do with bytes from the process.
     enum ReceiveAction: Hashable {
-        /// Nothing, more must come.
+        /// Do nothing until more arrives.
         case wait
-        /// Give this answer, without what marks its end, to whoever waits.
+        /// Pass this answer, without its delimiter, to the waiter.
         case answer([UInt8])
-        /// Kill the process and tell whoever waits, if anyone does.
+        /// Kill the process and tell the waiter, if any.
         case end(End)
-        /// Nothing: it has ended already.
+        /// Do nothing: the conversation has ended.
         case ignore
     }
 
-    /// Bytes came from the process.
+    /// Handles bytes from the process.
     mutating func receive(_ bytes: some Collection<UInt8>) -> ReceiveAction {
         switch state {
         case .idle:
             state = .ended(.unasked)
             return .end(.unasked)
         case .awaiting(var part):
-            // The state's own copy goes first: the part is then extended in place.
+            // Drops the state's copy first, so that the part is extended in place.
             state = .idle
             let step =
                 switch shape {
@@ -125,9 +117,9 @@ struct ExecConversation {
         return part.count == length + 4 ? .answer(Array(part.dropFirst(4))) : .end(.unasked)
     }
 
-    /// The conversation ends for a reason outside it.
+    /// Ends the conversation for an outside reason.
     ///
-    /// - Returns: Whether it had not ended before.
+    /// - Returns: False if it had already ended.
     mutating func end(_ end: End) -> Bool {
         if case .ended = state { return false }
         state = .ended(end)

@@ -6,13 +6,12 @@ import Pipeline
 import Processes
 package import UpstreamKit
 
-/// Handler kind `exec`: gives messages to a program of the user's, in any language.
+/// Handler kind `exec`: gives messages to a user's program in any language.
 ///
-/// In `stream` mode processes are long-lived and take one message at a time, a line each way; there are at most as many as the
-/// handler's concurrency. In `once` mode there is a process per message. No shell is used, and the environment holds only the
-/// allowed names.
+/// In `stream` mode processes are long-lived and take one message at a time, a line each way; there are at most as many
+/// as the handler's concurrency. In `once` mode there is a process per message. No shell is used, and the environment
+/// holds only the allowed names.
 package final class ExecHandler: ContainedHandler {
-    /// How the program is run.
     package enum Mode: Sendable, Hashable {
         /// One process for many messages, a line each.
         case stream
@@ -20,7 +19,7 @@ package final class ExecHandler: ContainedHandler {
         case once
     }
 
-    /// The environment variables that are passed on, where they are set.
+    /// The environment variables passed on if they are set.
     package static let passedEnvironment = ["PATH", "LANG", "LC_ALL", "TZ"]
 
     /// The most bytes of an answer's line.
@@ -32,14 +31,14 @@ package final class ExecHandler: ContainedHandler {
     private let group: MultiThreadedEventLoopGroup
     private let pool: ExecSessionPool
 
-    /// A handler that starts the program when the first message comes.
+    /// A handler that starts the program for the first message.
     ///
     /// - Parameters:
     ///   - name: The handler's name, for its log lines.
     ///   - command: The program's absolute path, then its arguments.
     ///   - mode: How it is run.
     ///   - environment: The names to pass on from our environment.
-    ///   - logger: Takes what the program writes to its standard error.
+    ///   - logger: Receives the program's standard error.
     ///   - group: Runs the pipes.
     package init(
         name: String,
@@ -49,7 +48,7 @@ package final class ExecHandler: ContainedHandler {
         logger: Logger,
         group: MultiThreadedEventLoopGroup = .singleton
     ) {
-        // A write to a process that has ended must fail instead of killing us with SIGPIPE.
+        // A write to an ended process must fail, not kill us with SIGPIPE.
         signal(SIGPIPE, SIG_IGN)
         self.program = ChildProgram(command: command, environment: Self.environment(environment))
         self.mode = mode
@@ -58,7 +57,7 @@ package final class ExecHandler: ContainedHandler {
         pool = ExecSessionPool(subject: "exec program", output: output)
     }
 
-    /// The variables with these names, where they are set, as `NAME=value`.
+    /// Those of these variables that are set, as `NAME=value`.
     static func environment(_ names: [String]) -> [String] {
         names.compactMap { name in getenv(name).map { "\(name)=\(String(cString: $0))" } }
     }
@@ -72,12 +71,10 @@ package final class ExecHandler: ContainedHandler {
         }
     }
 
-    /// Closes the processes' standard inputs, waits a moment, and kills those that are left.
+    /// Closes the processes' standard inputs, waits a moment, and kills the rest.
     package func shutdown() async {
         await pool.shutdown()
     }
-
-    // MARK: once
 
     private func handleOnce(_ line: [UInt8], _ context: HandlerContext) async throws -> HandlerOutcome {
         try await pool.waitForBackoff()
@@ -98,8 +95,6 @@ package final class ExecHandler: ContainedHandler {
         if exit == .signal(SIGKILL), context.timeLeft == .zero { throw Self.failure(.timedOut) }
         return ExecProcess.outcome(of: exit)
     }
-
-    // MARK: stream
 
     private func handleStream(
         _ line: [UInt8],
@@ -122,7 +117,7 @@ package final class ExecHandler: ContainedHandler {
                 throw Self.failure(end)
             }
             guard let outcome = ExecAnswer.parse(answer, about: message.messageKey) else {
-                // It does not follow the protocol, so its next line can't be trusted either.
+                // It breaks the protocol, so its next line can't be trusted either.
                 session.stop()
                 pool.noteEnd(of: session, reason: "answer out of shape", isFailure: true)
                 throw HandlerVerdictError(
@@ -154,8 +149,6 @@ package final class ExecHandler: ContainedHandler {
             throw unavailable(error)
         }
     }
-
-    // MARK: Failures
 
     private func unavailable(_ error: any Error) -> HandlerVerdictError {
         let wait = pool.startFailed()

@@ -7,22 +7,19 @@ import Telemetry
 
 /// Logs the standard error of a handler's subprocesses line by line, bounded in length and rate.
 package struct ExecOutputLog: Sendable {
-    /// The handler's name.
     var handler: String
 
-    /// The log.
     var logger: Logger
 
-    /// The most bytes of a line that are logged.
+    /// Longer lines are cut to this many bytes.
     static let lineLimit = 1024
 
-    /// The most lines of one process that are logged in a second; the rest is counted.
+    /// The most lines logged of one process in a second; the others are counted.
     static let linesPerSecond = 50
 
-    /// The most bytes that are read from one process in a second: a program that writes faster waits.
+    /// The most bytes read from one process in a second: a faster writer waits.
     static let bytesPerSecond = 1 << 20
 
-    /// Logs one line.
     func write(_ line: [UInt8]) {
         logger.event(
             .info,
@@ -59,11 +56,10 @@ package struct ExecOutputLog: Sendable {
 
 /// Splits bytes into lines, limited in length and rate.
 struct LineSampler {
-    /// What came out of some bytes.
     struct Sample: Hashable {
         /// The lines to log.
         var lines: [[UInt8]] = []
-        /// How many were left out in the second before, once it is over.
+        /// The number of lines left out in the previous second, once it is over.
         var skipped = 0
     }
 
@@ -93,7 +89,7 @@ struct LineSampler {
         return sample
     }
 
-    /// Takes the end of the flow.
+    /// Takes the end of the output.
     mutating func finish() -> Sample {
         var sample = Sample()
         close(into: &sample)
@@ -113,9 +109,8 @@ struct LineSampler {
     }
 }
 
-/// The pipes of a subprocess as channels.
 enum ExecPipes {
-    /// Reads a standard error and logs it, until its end or, where others hold it open, shortly after the process has ended.
+    /// Logs a standard error until its end or, if other processes hold it open, until shortly after the process's end.
     static func logErrors(
         _ descriptor: CInt,
         to log: ExecOutputLog,
@@ -131,7 +126,7 @@ enum ExecPipes {
             }
         exit.whenComplete { _ in
             guard channel.isActive else { return }
-            // Time to read what a pipe holds.
+            // Time to read the pipe's content.
             eventLoop.scheduleTask(in: .seconds(1)) { channel.close(promise: nil) }
         }
     }

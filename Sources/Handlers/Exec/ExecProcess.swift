@@ -3,13 +3,13 @@ import NIOPosix
 import Processes
 import UpstreamKit
 
-/// One process for one message (`mode: once`): the message on its standard input, the answer in its exit status.
+/// A process for a single message (`mode: once`): the message on its standard input, the answer in its exit status.
 enum ExecProcess {
-    /// Starts the program, gives it the message and waits for its end.
+    /// Starts the program, writes the message and waits for the end.
     ///
     /// Cancelling the task, or the deadline, kills the process group; the result is then `.signal(SIGKILL)`.
     ///
-    /// - Throws: ``SpawnError``, or what NIO throws where the pipes can't be used.
+    /// - Throws: ``SpawnError``, or NIO's error if the pipes can't be used.
     static func run(
         _ program: ChildProgram,
         input: [UInt8],
@@ -34,9 +34,9 @@ enum ExecProcess {
                 try await ExecPipes.logErrors(pipes.error, to: output, on: eventLoop, until: exit.futureResult)
                 let channel = try await NIOPipeBootstrap(group: eventLoop)
                     .takingOwnershipOfDescriptor(output: pipes.input) { $0.eventLoop.makeSucceededFuture($0) }
-                // A process need not read: what it leaves unread fails the write, and its exit status still counts.
+                // A process need not read its input: the write then fails, and the exit status still counts.
                 channel.writeAndFlush(ByteBuffer(bytes: input)).whenComplete { _ in channel.close(promise: nil) }
-                // Nor does whoever it left behind with the other end.
+                // Nor need a grandchild that holds the other end.
                 exit.futureResult.whenComplete { _ in channel.close(promise: nil) }
             } catch {
                 child.kill()
@@ -49,7 +49,7 @@ enum ExecProcess {
         }
     }
 
-    /// What an exit status says about the message.
+    /// The outcome of an exit status.
     static func outcome(of exit: ChildProcess.Exit) -> HandlerOutcome {
         switch exit {
         // The numbers are sysexits.h's: EX_TEMPFAIL and EX_DATAERR.

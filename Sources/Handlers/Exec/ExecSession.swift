@@ -7,12 +7,11 @@ import Processes
 import Synchronization
 import UpstreamKit
 
-/// A running long-lived subprocess that is given one message at a time.
+/// A running long-lived subprocess that handles one message at a time.
 ///
-/// It is killed, its whole process group with it, as soon as it breaks the rules of ``ExecConversation``; whoever holds
-/// it then starts another.
+/// It is killed, with its process group, as soon as it breaks the rules of ``ExecConversation``; its holder then starts
+/// another.
 final class ExecSession: Sendable {
-    /// Why a message got no answer.
     enum Failure: Error {
         /// The process had ended before the message was written: it has not seen it.
         case notSent
@@ -20,7 +19,7 @@ final class ExecSession: Sendable {
         case ended(ExecConversation.End)
     }
 
-    /// How a process is ended that must not go on.
+    /// How a process is ended.
     enum Stop: Sendable {
         /// Killed, with its process group.
         case kill
@@ -28,7 +27,7 @@ final class ExecSession: Sendable {
         case terminate
     }
 
-    /// How long a process whose standard input was closed may take to end.
+    /// How long a process may take to end once its standard input is closed.
     static let grace = Duration.seconds(2)
 
     /// Completed once the process has been reaped.
@@ -51,13 +50,13 @@ final class ExecSession: Sendable {
     /// Starts the program.
     ///
     /// - Parameters:
-    ///   - program: What to start.
-    ///   - shape: What its answers look like.
-    ///   - stop: How it is ended where it must not go on.
-    ///   - output: Takes its standard error.
+    ///   - program: The program.
+    ///   - shape: The shape of its answers.
+    ///   - stop: How it is ended if it breaks the rules.
+    ///   - output: Receives its standard error.
     ///   - eventLoop: Runs its pipes.
     /// - Returns: The running process.
-    /// - Throws: ``SpawnError``, or what NIO throws where the pipes can't be used.
+    /// - Throws: ``SpawnError``, or NIO's error if the pipes can't be used.
     static func start(
         _ program: ChildProgram,
         shape: AnswerShape,
@@ -98,20 +97,20 @@ final class ExecSession: Sendable {
         }
     }
 
-    /// Whether it can be given another message.
+    /// Whether it can take another message.
     var isAlive: Bool { channel.isActive }
 
     /// Whether it ever answered.
     var hasAnswered: Bool { answers.load(ordering: .relaxed) > 0 }
 
-    /// Gives it a message and waits for its answer.
+    /// Writes a request and waits for the answer.
     ///
     /// Cancelling the task kills the process.
     ///
     /// - Parameters:
-    ///   - request: What to write: a line with its newline, or a frame.
+    ///   - request: A line with its newline, or a frame.
     ///   - deadline: When to kill the process instead of waiting on.
-    /// - Returns: The answer, without what marks its end.
+    /// - Returns: The answer, without its delimiter.
     /// - Throws: ``Failure``
     func exchange(_ request: [UInt8], deadline: ContinuousClock.Instant) async throws(Failure) -> [UInt8] {
         let wait = TimeAmount(max(.zero, ContinuousClock.now.duration(to: deadline)))
@@ -138,15 +137,14 @@ final class ExecSession: Sendable {
         channel.eventLoop.execute { [handler] in handler.value.stop() }
     }
 
-    /// Closes its standard input, which asks a well-behaved program to end, and kills what is left after
-    /// ``grace``.
+    /// Closes its standard input, which asks a well-behaved program to end, and kills the rest after ``grace``.
     func close() async {
         channel.close(promise: nil)
         _ = try? await terminated.get()
     }
 }
 
-/// Runs an ``ExecConversation`` over the pipes of a subprocess.
+/// Runs an ``ExecConversation`` over a subprocess's pipes.
 private final class ExecAnswerHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
@@ -155,7 +153,7 @@ private final class ExecAnswerHandler: ChannelInboundHandler {
     private var reply: EventLoopPromise<[UInt8]>?
     private var timeout: Scheduled<Void>?
     private var context: ChannelHandlerContext?
-    /// Where a process that has ended may have left unread output.
+    /// Where an ended process may have left unread output.
     private var leftover: CInt?
     private let kill: () -> Void
 

@@ -1,7 +1,7 @@
 import Pipeline
 import Synchronization
 
-/// The long-lived processes of a handler that wait for work, and when another may be started.
+/// A handler's idle long-lived processes, and the back-off for starting others.
 final class ExecSessionPool: Sendable {
     private struct State {
         var idle: [ExecSession] = []
@@ -18,15 +18,15 @@ final class ExecSessionPool: Sendable {
     ///
     /// - Parameters:
     ///   - subject: What the processes are, for failures.
-    ///   - output: Where their ends are logged.
-    ///   - mostIdle: How many may wait for work; others are closed.
+    ///   - output: Logs their ends.
+    ///   - mostIdle: The most idle processes; others are closed.
     init(subject: String, output: ExecOutputLog, mostIdle: Int = .max) {
         (self.subject, self.output, self.mostIdle) = (subject, output, mostIdle)
     }
 
-    /// A process that waits, or one that `start` starts.
+    /// An idle process, or one that `start` starts.
     ///
-    /// - Throws: ``Pipeline/HandlerVerdictError`` while none may be started, and what `start` throws.
+    /// - Throws: ``Pipeline/HandlerVerdictError`` during the back-off, and what `start` throws.
     func checkOut(start: () async throws -> ExecSession) async throws -> ExecSession {
         let idle: ExecSession? = state.withLock { state in
             while let session = state.idle.popLast() {
@@ -40,11 +40,11 @@ final class ExecSessionPool: Sendable {
         return try await start()
     }
 
-    /// Takes a process back that has answered.
+    /// Takes back a process that has answered.
     ///
     /// - Parameters:
     ///   - session: The process.
-    ///   - works: Whether its answer shows that it can do its work.
+    ///   - works: Whether its answer shows that it works.
     func checkIn(_ session: ExecSession, works: Bool = true) async {
         let isKept = state.withLock { state in
             if works { state.backoff.succeeded() } else { state.backoff.failed(now: .now) }
@@ -55,7 +55,7 @@ final class ExecSessionPool: Sendable {
         if !isKept { await session.close() }
     }
 
-    /// A process has ended, or is ended because it broke the rules.
+    /// Records that a process has ended, or was ended because it broke the rules.
     func noteEnd(of session: ExecSession, reason: String, isFailure: Bool = false) {
         output.ended(reason)
         state.withLock { state in
@@ -63,12 +63,12 @@ final class ExecSessionPool: Sendable {
         }
     }
 
-    /// A process has done its work and ended, as it was to.
+    /// Records that a process has done its work and ended as intended.
     func succeeded() {
         state.withLock { $0.backoff.succeeded() }
     }
 
-    /// A process could not be started; returns how long to wait until the next start.
+    /// Records a failed start; returns the wait until the next one.
     func startFailed() -> Duration? {
         state.withLock { state in
             state.backoff.failed(now: .now)
@@ -76,7 +76,7 @@ final class ExecSessionPool: Sendable {
         }
     }
 
-    /// Throws while none may be started yet; waits if that is only a moment.
+    /// Throws during the back-off; if that is only the rate limit, waits.
     func waitForBackoff() async throws {
         let (wait, isPacing) = state.withLock { ($0.backoff.wait(now: .now), $0.backoff.isPacing) }
         guard let wait else { return }
@@ -89,7 +89,7 @@ final class ExecSessionPool: Sendable {
         )
     }
 
-    /// Closes the processes' standard inputs, waits a moment, and kills those that are left.
+    /// Closes the processes' standard inputs, waits a moment, and kills the rest.
     func shutdown() async {
         let sessions = state.withLock { state in
             state.isShutDown = true

@@ -1,16 +1,15 @@
 import UpstreamKit
 import Vocabulary
 
-/// The protocol with `upstream-plugin-host`, as `Sources/PluginHost/host.h` describes it: one reply to each request, both as
-/// frames of a length and so many bytes.
+/// The protocol with `upstream-plugin-host`, specified in `Sources/PluginHost/host.h`: one reply to each request, both
+/// as frames of a length and as many bytes.
 enum PluginFrame {
     /// The protocol's version; the host refuses any other.
     static let version: UInt8 = 2
 
-    /// The most messages in one call.
     static let messageLimit = 1_000
 
-    /// The most bytes of messages in one call, unless it is one message alone; the host takes twice as many.
+    /// The most bytes of messages in one call, except for a single message; the host accepts twice as many.
     static let byteLimit = 16 << 20
 
     /// The most bytes of a reply: every message with a full reason.
@@ -18,8 +17,6 @@ enum PluginFrame {
 
     private static let open: UInt8 = 1
     private static let handle: UInt8 = 2
-
-    // MARK: Requests
 
     /// Asks the host to load and open the library.
     ///
@@ -59,7 +56,7 @@ enum PluginFrame {
         return bytes
     }
 
-    /// Gives messages, made by ``message(_:_:)``, to the plugin.
+    /// A request with messages encoded by ``message(_:_:)``.
     static func handling(_ messages: [[UInt8]], timeout: Duration) -> [UInt8] {
         framed(capacity: messages.reduce(16) { $0 + $1.count }) { bytes in
             bytes.append(handle)
@@ -92,11 +89,7 @@ enum PluginFrame {
         bytes.append(0)
     }
 
-    // MARK: Replies
-
-    /// How a call ended.
     enum End: UInt8, Sendable, Hashable {
-        /// The function returned 0.
         case returned = 0
         /// It returned something else: the plugin can't work now.
         case unavailable = 1
@@ -108,26 +101,23 @@ enum PluginFrame {
         case notLoaded = 4
     }
 
-    /// What the host answers.
     struct Reply: Sendable, Hashable {
-        /// How the call ended.
         var end: End
-        /// Why, in words; empty where it returned.
+        /// The reason in words; empty if the function returned.
         var detail: String
-        /// What the plugin said about each message; nil where it said nothing.
+        /// The plugin's outcome for each message; nil where it gave none.
         ///
         /// Empty after opening.
         var outcomes: [Outcome?]
     }
 
-    /// What the plugin says about a message.
     enum Outcome: Sendable, Hashable {
         case said(HandlerOutcome)
-        /// It wrote something that is no outcome.
+        /// Not a valid outcome.
         case unknown
     }
 
-    /// Reads the host's reply to an opening.
+    /// Parses the host's reply to an opening.
     ///
     /// - Returns: nil for bytes of any other shape.
     static func opened(_ bytes: [UInt8]) -> Reply? {
@@ -136,7 +126,7 @@ enum PluginFrame {
         return Reply(end: end, detail: detail, outcomes: [])
     }
 
-    /// Reads the host's reply about so many messages.
+    /// Parses the host's reply about this many messages.
     ///
     /// - Returns: nil for bytes of any other shape.
     static func handled(_ bytes: [UInt8], count: Int) -> Reply? {
@@ -165,7 +155,7 @@ enum PluginFrame {
         case 0: return nil
         case 1: return .said(.done)
         case 2:
-            // As long as an answer of exec may ask for.
+            // The limit of exec's answers.
             let wait = Duration.milliseconds(Int64(clamping: min(after, 366 * 86_400_000)))
             return .said(.retry(after: after == 0 ? nil : wait, reason: reason.isEmpty ? nil : reason))
         case 3: return .said(.reject(reason: reason.isEmpty ? "rejected without a reason" : reason))
@@ -174,7 +164,7 @@ enum PluginFrame {
     }
 }
 
-/// Reads numbers and texts off bytes, and nothing past their end.
+/// Reads numbers and texts with bounds checks.
 private struct ByteReader {
     private var rest: ArraySlice<UInt8>
 

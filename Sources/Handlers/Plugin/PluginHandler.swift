@@ -7,13 +7,13 @@ import Synchronization
 package import UpstreamKit
 import Vocabulary
 
-/// Handler kind `plugin`: gives messages to a shared library, which `upstream-plugin-host` loads into a process of its own.
+/// Handler kind `plugin`: gives messages to a shared library, which `upstream-plugin-host` loads into a separate
+/// process.
 ///
-/// Messages that wait go into one call (``PluginQueue``). A call whose process ends settles the messages that have an outcome;
-/// the others are given again one by one, and an attempt counts only for a message that was alone (``PluginVerdict``). The time
-/// that a message waits here is nobody's: the timeout holds for each call.
+/// Waiting messages share a call (``PluginQueue``). A call whose process ends settles the messages that have an
+/// outcome; the others are repeated one by one, and an attempt counts only for a message that was alone
+/// (``PluginVerdict``). The timeout applies to each call, not to a message's wait for it.
 package final class PluginHandler: ContainedHandler {
-    /// What is run, and how.
     package struct Options: Sendable {
         /// The program that loads the library.
         package var host: String
@@ -25,12 +25,11 @@ package final class PluginHandler: ContainedHandler {
         package var processes: Int
         /// The most bytes of address space for each; 0 for no limit.
         package var memory: Int
-        /// The longest time for a call, and for loading the library.
+        /// The time limit for a call, and for loading the library.
         package var timeout: Duration
-        /// The most messages in hand at the same time: the handler's concurrency.
+        /// The most messages at the same time: the handler's concurrency.
         package var messages: Int
 
-        /// Options with these values.
         package init(
             host: String,
             library: String,
@@ -50,10 +49,10 @@ package final class PluginHandler: ContainedHandler {
         }
     }
 
-    /// How long the dispatcher lets an attempt run: the calls have limits of their own, and a message may wait for many of them.
+    /// The dispatcher's limit for an attempt: calls have their own limits, and a message may wait for many of them.
     package static let attemptTimeout = Duration.seconds(86_400)
 
-    /// What has become of a message that was given to ``ask(_:_:)``.
+    /// The result of ``ask(_:_:)``.
     private enum Answer: Sendable {
         case verdict(PluginVerdict)
         case cancelled
@@ -66,7 +65,7 @@ package final class PluginHandler: ContainedHandler {
     }
 
     private struct Call {
-        /// Its messages that somebody still waits for.
+        /// The messages that are still waited for.
         var waiting: Int
         var session: ExecSession?
     }
@@ -87,12 +86,12 @@ package final class PluginHandler: ContainedHandler {
     private let program: ChildProgram
     private let state: Mutex<State>
 
-    /// A handler that starts the host when the first message comes.
+    /// A handler that starts the host for the first message.
     ///
     /// - Parameters:
     ///   - name: The handler's name, for its log lines.
     ///   - options: What is run, and how.
-    ///   - logger: Takes what the plugin writes to its standard output and error.
+    ///   - logger: Receives the plugin's standard output and error.
     ///   - group: Runs the pipes.
     package init(
         name: String,
@@ -100,7 +99,7 @@ package final class PluginHandler: ContainedHandler {
         logger: Logger,
         group: MultiThreadedEventLoopGroup = .singleton
     ) {
-        // A write to a process that has ended must fail instead of killing us with SIGPIPE.
+        // A write to an ended process must fail, not kill us with SIGPIPE.
         signal(SIGPIPE, SIG_IGN)
         self.options = options
         self.output = ExecOutputLog(handler: name, logger: logger)
@@ -110,7 +109,8 @@ package final class PluginHandler: ContainedHandler {
             environment: ExecHandler.environment(ExecHandler.passedEnvironment)
         )
         let alone = min(4, max(1, options.messages))
-        // As many as there may be calls: a process that is closed for want of room here has to load the library anew.
+        // As many as there can be calls: a process closed here would have to be replaced by one that loads the library
+        // anew.
         pool = ExecSessionPool(subject: "plugin host", output: output, mostIdle: options.processes + alone)
         let batch = min(max(1, options.messages / options.processes), PluginFrame.messageLimit)
         state = Mutex(
@@ -125,7 +125,7 @@ package final class PluginHandler: ContainedHandler {
         )
     }
 
-    /// Gives the message to the plugin, alone if it failed before or a call that it was in went wrong.
+    /// Gives the message to the plugin: alone if it failed before, or after a call with it went wrong.
     package func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
         let bytes = PluginFrame.message(message, context)
         var track: PluginQueue.Track = context.attempt > 1 ? .alone : .together
@@ -141,7 +141,7 @@ package final class PluginHandler: ContainedHandler {
 
     /// Ends the hosts, which give the plugin time to close.
     ///
-    /// Call it once no message is wanted any more: a call under way is cut off, and so is a library that is still opening.
+    /// Call it once no message is wanted any more: it cuts off a call under way and a library that is still opening.
     package func shutdown() async {
         let callers = state.withLock { Array($0.callers.values) }
         for caller in callers { caller.cancel() }
@@ -149,10 +149,8 @@ package final class PluginHandler: ContainedHandler {
         for caller in callers { await caller.value }
     }
 
-    /// How many messages wait for a call.
+    /// The number of messages waiting for a call.
     var waiting: Int { state.withLock { $0.queue.count } }
-
-    // MARK: Waiting
 
     private func ask(_ bytes: [UInt8], _ track: PluginQueue.Track) async -> Answer {
         let id = state.withLock { state in
@@ -162,7 +160,7 @@ package final class PluginHandler: ContainedHandler {
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 let isCancelled = state.withLock { state in
-                    // Once it is known here, `cancelled` finds it.
+                    // From here on `cancelled` finds it.
                     guard !Task.isCancelled else { return true }
                     state.waiters[id] = Waiter(continuation: continuation)
                     if state.queue.append(.init(id: id, bytes: bytes), to: track) { begin(track, &state) }
@@ -175,16 +173,16 @@ package final class PluginHandler: ContainedHandler {
         }
     }
 
-    /// Another caller begins.
+    /// Starts another caller.
     ///
-    /// Not a child task: it serves several messages, and none that is cancelled may cut the others off.
+    /// Not a child task: it serves several messages, and cancelling one must not cut the others off.
     private func begin(_ track: PluginQueue.Track, _ state: inout State) {
         state.lastCaller += 1
         let caller = state.lastCaller
         state.callers[caller] = Task { await serve(track, caller) }
     }
 
-    /// A message is not to be handled any more: a call that has only such messages is ended.
+    /// Cancels a message; ends its call if no other message of it is wanted.
     private func cancelled(_ id: PluginQueue.ID) {
         let continuation = state.withLock { state -> CheckedContinuation<Answer, Never>? in
             guard let waiter = state.waiters.removeValue(forKey: id) else { return nil }
@@ -199,8 +197,6 @@ package final class PluginHandler: ContainedHandler {
         }
         continuation?.resume(returning: .cancelled)
     }
-
-    // MARK: Calls
 
     /// Makes calls as long as messages wait.
     private func serve(_ track: PluginQueue.Track, _ caller: Int) async {
@@ -227,7 +223,7 @@ package final class PluginHandler: ContainedHandler {
         }
     }
 
-    /// One call of the plugin: what becomes of each of its messages.
+    /// Calls the plugin once and returns the verdict for each message.
     private func call(_ messages: [[UInt8]], _ caller: Int) async -> [PluginVerdict] {
         func all(_ verdict: HandlerVerdict) -> [PluginVerdict] { messages.map { _ in .settled(verdict) } }
         let request = PluginFrame.handling(messages, timeout: options.timeout)
@@ -245,11 +241,11 @@ package final class PluginHandler: ContainedHandler {
             if !isWanted { session.stop() }
             let answer: [UInt8]
             do throws(ExecSession.Failure) {
-                // Whoever cancels from here on must not end a process that is back in the pool.
+                // From here on a cancellation must not end a process that is back in the pool.
                 defer { state.withLock { $0.calls[caller]?.session = nil } }
                 answer = try await session.exchange(request, deadline: .now + options.timeout * 2 + .seconds(5))
             } catch .notSent {
-                // It ended between two calls. One that we stop ourselves has nobody who waits.
+                // It ended between two calls. If we stopped it ourselves, nobody waits.
                 if !isWanted || Task.isCancelled { return all(.cancelled) }
                 pool.noteEnd(of: session, reason: "closed")
                 continue
@@ -270,9 +266,9 @@ package final class PluginHandler: ContainedHandler {
         }
     }
 
-    /// Starts a host and has it load the library.
+    /// Starts a host that loads the library.
     ///
-    /// - Throws: ``Pipeline/HandlerVerdictError`` where it can't.
+    /// - Throws: ``Pipeline/HandlerVerdictError`` if that fails.
     private func start() async throws -> ExecSession {
         let session: ExecSession
         do {

@@ -4,22 +4,20 @@ import NIOPosix
 import Pipeline
 import Processes
 
-/// The program `upstream-plugin-host`: where it is, and what it says about a library.
+/// Finds the program `upstream-plugin-host`, and checks libraries with it.
 package enum PluginHost {
-    /// The program's file name.
     package static let name = "upstream-plugin-host"
 
-    /// Why there is no host.
     package struct Missing: Error, Sendable {
         package var message: String
     }
 
-    /// Finds the program: where the configuration says, else beside the worker's own executable, else in
+    /// Finds the program: at the configured path, else beside the worker's own executable, else in
     /// `../libexec/upstream-worker/` from there.
     ///
     /// - Parameter configured: An absolute path, or nil.
     /// - Returns: The program's path.
-    /// - Throws: ``Missing`` where no program is.
+    /// - Throws: ``Missing`` if there is no such program.
     package static func find(configured: String? = nil) throws(Missing) -> String {
         let candidates = configured.map { [$0] } ?? standard
         if let found = candidates.first(where: { access($0, X_OK) == 0 }) { return found }
@@ -45,12 +43,12 @@ package enum PluginHost {
         return String(decoding: buffer.prefix(count).map(UInt8.init(bitPattern:)), as: UTF8.self)
     }
 
-    /// Has the host load a library without opening it; runs the library's initializers, in the host's child.
+    /// Has the host load a library without opening it; this runs the library's initialisers, in the host's child.
     ///
     /// - Parameters:
     ///   - library: The library's absolute path.
     ///   - host: The program, as found by ``find(configured:)``.
-    /// - Returns: What is wrong with it; nil where it is a plugin of the right version.
+    /// - Returns: What is wrong; nil for a plugin of the right version.
     package static func problem(with library: String, host: String) async -> String? {
         let program = ChildProgram(
             command: [host, "--probe", library],
@@ -62,7 +60,7 @@ package enum PluginHost {
         do {
             let (child, pipes) = try await ChildProcess.start(program, readsOutput: false) { exit.succeed($0) }
             close(pipes.input)
-            // Longer than the host lets a library take.
+            // Longer than the host's own limit for a library.
             let limit = eventLoop.scheduleTask(in: .seconds(40)) { child.kill() }
             text = await withCheckedContinuation { continuation in
                 // A blocking read, on a thread that has nothing else to do.
@@ -79,7 +77,7 @@ package enum PluginHost {
         return line.isEmpty ? "\(host) says that it can't be loaded" : line
     }
 
-    /// The first 64 KiB up to the end, as text; closes the descriptor.
+    /// Reads to the end and closes the descriptor; returns the first 64 KiB as text.
     private static func readAll(_ descriptor: CInt) -> String {
         defer { close(descriptor) }
         var bytes: [UInt8] = []

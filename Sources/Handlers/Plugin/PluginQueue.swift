@@ -1,22 +1,19 @@
-/// Which messages wait for a plugin, and which of them go into one call.
+/// The messages waiting for a plugin, grouped into calls.
 ///
-/// Pure.
-/// While a call is under way others collect for the next one; nothing waits for a timer. Messages that failed before, or were
-/// in a call whose process ended, go one by one on a track of their own, so that a call that goes wrong then says which message
-/// it was, and no message that never failed waits behind them.
+/// Pure. During a call, others collect for the next one; there is no timer. Messages that failed before, or were in a
+/// call whose process ended, go one by one on a separate track: so a failing call identifies its message, and no
+/// message that never failed waits behind them.
 struct PluginQueue: Sendable {
-    /// Names a waiting message; never used again.
+    /// Identifies a waiting message; never reused.
     typealias ID = UInt64
 
-    /// How messages are taken.
     enum Track: Int, CaseIterable, Sendable {
         /// Many in one call.
         case together
-        /// Each in a call of its own.
+        /// Each in its own call.
         case alone
     }
 
-    /// A message that waits.
     struct Entry: Sendable, Hashable {
         var id: ID
         /// Its part of the request.
@@ -32,10 +29,10 @@ struct PluginQueue: Sendable {
 
         mutating func take() -> Entry {
             let entry = entries[first]
-            // From here on they are the call's, and go with it.
+            // From here on they are the call's, and are freed with it.
             entries[first].bytes = []
             first += 1
-            // Gives the memory back without moving everything each time.
+            // Frees memory without moving everything each time.
             if first > 64, first * 2 > entries.count {
                 entries.removeFirst(first)
                 first = 0
@@ -48,21 +45,19 @@ struct PluginQueue: Sendable {
     let batch: Int
     /// The most bytes in one call of more than one message.
     let bytes: Int
-    /// The most calls at the same time, by track.
+    /// The most concurrent calls, by track.
     let callers: [Int]
     private var waiting = Track.allCases.map { _ in Waiting() }
 
-    /// An empty queue.
     init(batch: Int, bytes: Int, together: Int, alone: Int) {
         (self.batch, self.bytes, callers) = (batch, bytes, [together, alone])
     }
 
-    /// How many messages wait.
     var count: Int { waiting.reduce(0) { $0 + $1.entries.count - $1.first } }
 
-    /// A message waits from now on.
+    /// Adds a message.
     ///
-    /// - Returns: Whether another caller is to begin on the track.
+    /// - Returns: Whether to start another caller on the track.
     mutating func append(_ entry: Entry, to track: Track) -> Bool {
         waiting[track.rawValue].entries.append(entry)
         guard waiting[track.rawValue].callers < callers[track.rawValue] else { return false }
@@ -70,7 +65,7 @@ struct PluginQueue: Sendable {
         return true
     }
 
-    /// What a caller is to take into its next call; nothing: the caller ends.
+    /// The messages of a caller's next call; if empty, the caller ends.
     mutating func next(_ track: Track) -> [Entry] {
         var taken: [Entry] = []
         var size = 0
@@ -84,7 +79,7 @@ struct PluginQueue: Sendable {
         return taken
     }
 
-    /// A message waits no longer; nothing happens where a call has it already.
+    /// Removes a message, unless a call has it already.
     mutating func remove(_ id: ID) {
         for track in waiting.indices {
             let index = waiting[track].entries.indices.dropFirst(waiting[track].first)

@@ -1,17 +1,16 @@
 import Pipeline
 import UpstreamKit
 
-/// What the end of a call means for one of its messages.
+/// The end of a call's meaning for one of its messages.
 enum PluginVerdict: Sendable, Hashable {
-    /// It is settled.
     case settled(HandlerVerdict)
-    /// Nobody knows whether it was this message's fault: it is given again, in a call of its own.
+    /// The culprit is unknown: the message is repeated in its own call.
     case again
 
-    /// Judges what the host replied about a message.
+    /// Judges the host's reply about a message.
     ///
     /// - Parameters:
-    ///   - outcome: What the plugin said about it; that counts however the call ended.
+    ///   - outcome: The plugin's outcome, which counts however the call ended.
     ///   - reply: How the call ended.
     ///   - isAlone: Whether it was the only message of the call.
     /// - Returns: What becomes of the message.

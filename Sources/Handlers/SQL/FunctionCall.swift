@@ -3,13 +3,13 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// One attempt: its parameters, and what its errors mean.
+/// One attempt: its parameters, and the meaning of its errors.
 struct FunctionCall: Sendable {
     let function: SQLFunction
     let handler: String
     let message: FunctionStatements.Message
     let token: Int64
-    /// The limit of the attempt's statements.
+    /// The time limit of the attempt's statements.
     let milliseconds: Int64
     /// Whether the history of attempts is written.
     let recording: AttemptRecording
@@ -32,7 +32,7 @@ struct FunctionCall: Sendable {
         milliseconds = max(1, ContinuousClock.now.duration(to: deadline).milliseconds)
     }
 
-    /// What the completion takes.
+    /// The parameters of the completion.
     var delivery: FunctionStatements.Delivery {
         FunctionStatements.Delivery(
             key: message.key,
@@ -49,8 +49,8 @@ struct FunctionCall: Sendable {
         HandlerFailure(group: "sql \(error.sqlState ?? "no SQLSTATE")", detail: error.description)
     }
 
-    /// What an error that arose inside the call says about the message, whatever its SQLSTATE: functions raise what they
-    /// like, and a table that is missing for one message may be there for the next.
+    /// The verdict on an error inside the call, whatever its SQLSTATE: functions raise what they like, and a table
+    /// missing for one message may be there for the next.
     static func verdict(of error: PostgresError) -> HandlerVerdict {
         let failure = failure(of: error)
         // PL/pgSQL's own class: RAISE EXCEPTION is P0001 unless the function says otherwise.
@@ -68,7 +68,7 @@ extension PostgresConnection {
         var end = AttemptEnd.settled
         var hasBegun = false
         do throws(PostgresError) {
-            // What the function set for its session is not for the next message, nor for a pooler's other clients.
+            // The function's session settings must not reach the next message, or a pooler's other clients.
             try transaction(thenResetting: true) { connection throws(PostgresError) in
                 try connection.limitStatements(milliseconds: Int(call.milliseconds), "SAVEPOINT handler")
                 hasBegun = true
@@ -85,20 +85,20 @@ extension PostgresConnection {
         } catch {
             if case .lost = end { return .lost }
             if error.failureClass == .cancelled, isOpen, !Task.isCancelled { return .verdict(.cancelled) }
-            // On a server that takes no writes no call could succeed.
+            // On a server that takes no writes, no call could succeed.
             guard hasBegun, !Task.isCancelled, error.failureClass != .readOnly else { throw error }
-            // The completion or the commit failed, of what the function did to the session or left to the commit; or the
-            // session is gone. Should the commit have gone through though its reply was lost, then the delivery's row is
-            // gone, and what this verdict leads to finds nothing to change.
+            // The completion or the commit failed because of what the function did to the session or left to the
+            // commit; or the session is gone. If the commit went through but its reply was lost, the delivery's row is
+            // gone, and this verdict changes nothing.
             let failure = FunctionCall.failure(of: error)
             return .verdict(isOpen ? .retry(after: nil, failure) : .interrupted(failure))
         }
         return end
     }
 
-    /// Deletes the delivery, and writes its history; returns whether it was still ours.
+    /// Deletes the delivery and writes its history; false if the lease was lost.
     ///
-    /// Where the history can't be written the delivery alone is deleted, and the next calls go without history.
+    /// If the history can't be written, only the delivery is deleted, and the next calls go without history.
     private func complete(_ call: FunctionCall, isRecorded: Bool) throws(PostgresError) -> Bool {
         guard isRecorded else {
             return try run(FunctionStatements.complete, call.delivery).affectedRows == 1
@@ -108,7 +108,7 @@ extension PostgresConnection {
         } catch {
             guard error.mayBeOfHistory, isOpen else { throw error }
             try script("ROLLBACK TO SAVEPOINT history")
-            // Should that fail as well, the history was not to blame.
+            // If this fails as well, the history was not to blame.
             let isOurs = try run(FunctionStatements.complete, call.delivery).affectedRows == 1
             call.recording.suspend(
                 after: StoreError(
@@ -124,7 +124,7 @@ extension PostgresConnection {
 
     /// Calls the function so that its failure leaves the transaction usable.
     ///
-    /// - Returns: nil where it succeeded, constraints that were deferred to the commit included.
+    /// - Returns: nil for success, including constraints deferred to the commit.
     private func callInSavepoint(_ call: FunctionCall, isRecorded: Bool) throws(PostgresError) -> HandlerVerdict? {
         do throws(PostgresError) {
             let rows = try run(call.sql).count
@@ -132,7 +132,7 @@ extension PostgresConnection {
             if rows == 0, try !run(FunctionStatements.exists, call.message).value(Bool.self) {
                 return .reject(.missing)
             }
-            // A history that somebody has locked is waited for a second only.
+            // Waits at most a second for a locked history.
             let further = isRecorded ? "; SAVEPOINT history; SET LOCAL lock_timeout = 1000" : ""
             try script("SET CONSTRAINTS ALL IMMEDIATE; RELEASE SAVEPOINT handler" + further)
             return nil
@@ -149,9 +149,9 @@ extension PostgresConnection {
         }
     }
 
-    /// Why the call can't even begin: no such function, no right to it, or none to look the message up.
+    /// Why the call can't even begin: the function is missing, or the right to call it or to look the message up.
     ///
-    /// EXPLAIN resolves the function and checks the right to call it as the call does, and calls nothing.
+    /// EXPLAIN resolves the function and checks rights as the call does, and calls nothing.
     private func obstacle(to call: FunctionCall) throws(PostgresError) -> PostgresError? {
         do throws(PostgresError) {
             try run(FunctionStatements.exists, call.message)

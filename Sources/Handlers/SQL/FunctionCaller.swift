@@ -7,14 +7,14 @@ package import Vocabulary
 /// Handler kind `sql`: calls a database function with the message, in the transaction that completes the delivery.
 ///
 /// The function's effects and the delivery's end commit together or not at all: exactly once inside PostgreSQL. The
-/// lease is checked last, by the delete itself, so that a worker that was stopped and lost its lease meanwhile loses the
-/// function's effects as well; and so that heartbeats don't wait for a lock on the delivery while the function runs.
+/// delete itself checks the lease, last: a worker that was stopped and lost its lease meanwhile loses the function's
+/// effects as well, and heartbeats don't wait for a lock on the delivery while the function runs.
 package final class FunctionCaller: Sendable {
     private let settings: PostgresSettings
     private let recording: AttemptRecording
     private let idle = Mutex<[PostgresClient]>([])
 
-    /// A caller with connections of its own, as many as calls run side by side.
+    /// A caller with its own connections, as many as there are concurrent calls.
     ///
     /// - Parameters:
     ///   - settings: The database.
@@ -34,10 +34,10 @@ package final class FunctionCaller: Sendable {
     /// - Parameters:
     ///   - function: A function that takes one `upstream.messages`.
     ///   - handler: The handler's name.
-    ///   - message: The message; the function is given its row.
+    ///   - message: The message; the function gets its row.
     ///   - token: The lease's fencing token.
-    ///   - deadline: When the server is to give the call up.
-    /// - Returns: How the attempt ended; `settled` where the delivery's row has been deleted.
+    ///   - deadline: When the server must give the call up.
+    /// - Returns: How the attempt ended; `settled` if the delivery's row has been deleted.
     package func call(
         _ function: SQLFunction,
         handler: String,
@@ -57,7 +57,6 @@ package final class FunctionCaller: Sendable {
         }
     }
 
-    /// Ends the sessions.
     package func close() async {
         for client in idle.withLock({ $0 }) { await client.close() }
     }

@@ -1,15 +1,15 @@
 package import Postgres
 package import Vocabulary
 
-/// Whether a handler's function is there and may be called, without calling it (`check --connect`).
+/// Checks that a handler's function exists and may be called, without calling it (`check --connect`).
 package enum FunctionProbe {
     /// Resolves the function with a message's row, and checks the right to call it, as a delivery does.
     ///
     /// - Parameters:
     ///   - function: The handler's function.
     ///   - connection: A session of the worker's role.
-    /// - Throws: ``PostgresError`` of class `schema` where there is no such function, of class `permission` where the role may
-    ///   not call it.
+    /// - Throws: ``PostgresError`` of class `schema` if there is no such function, of class `permission` if the role
+    ///   may not call it.
     package static func run(
         _ function: SQLFunction,
         on connection: PostgresConnection

@@ -4,13 +4,12 @@ import Vocabulary
 
 /// The statement catalogs of this module.
 package enum HandlersCatalogs {
-    /// Every one.
     package static var all: [any StatementCatalog.Type] { [FunctionStatements.self] }
 }
 
 /// The statements of the handler kind `sql`.
 enum FunctionStatements: StatementCatalog {
-    /// How a message's row is found.
+    /// The key of a message's row.
     struct Message: Sendable {
         var key: Digest128
         var receivedAt: Timestamp
@@ -21,16 +20,15 @@ enum FunctionStatements: StatementCatalog {
         var key: Digest128
         var handler: String
         var token: Int64
-        /// Who made the attempt.
         var worker = ""
-        /// How long it has taken so far.
+        /// The duration so far.
         var age = Duration.zero
     }
 
-    /// Calls a function with a message; the name is quoted, and can't be a parameter.
+    /// Calls a function with a message; the quoted name can't be a parameter.
     ///
-    /// Not prepared: a function that its owners replace meanwhile may come with another result type, which a prepared
-    /// statement would stumble over for as long as the session lasts.
+    /// Not prepared: a function that its owners replace may come with another result type, on which a prepared
+    /// statement would fail for the rest of the session.
     static func call(_ function: SQLFunction, _ message: Message) -> SQL {
         """
         SELECT \(raw: function.quoted)(message)
@@ -46,7 +44,8 @@ enum FunctionStatements: StatementCatalog {
         WHERE message_key = \(\.key) AND handler = \(\.handler) AND lease_token = \(\.token)
         """
 
-    /// As ``complete``, and writes the attempt to the history (`upstream.attempts`): both commit with the function's effects.
+    /// ``complete``, which also writes the attempt to the history (`upstream.attempts`): both commit with the
+    /// function's effects.
     static let completeRecorded: PreparedStatement<Delivery> = """
         WITH ended AS (
             DELETE FROM upstream.deliveries
@@ -79,6 +78,6 @@ enum FunctionStatements: StatementCatalog {
 }
 
 extension SQL {
-    /// How the server would run the statement.
+    /// The statement's EXPLAIN.
     var explained: SQL { "EXPLAIN \(self)" }
 }

@@ -3,19 +3,17 @@ import NIOCore
 import NIOPosix
 import Vocabulary
 
-/// Looks up the addresses of a host name.
 package struct AddressResolver: Sendable {
-    /// Gives all addresses of a name, IPv4 and IPv6, in the order to try them.
+    /// Returns all addresses of a name, IPv4 and IPv6, in the order to try them.
     ///
-    /// Throws ``ResolveError`` where there are none.
+    /// Throws ``ResolveError`` if there are none.
     let resolve: @Sendable (String) async throws -> [NetworkAddress]
 
-    /// A resolver that calls `resolve`.
     init(_ resolve: @escaping @Sendable (String) async throws -> [NetworkAddress]) {
         self.resolve = resolve
     }
 
-    /// The system's: `getaddrinfo`, which blocks and therefore runs on NIO's thread pool.
+    /// `getaddrinfo`, which blocks and therefore runs on NIO's thread pool.
     package static let system = AddressResolver { host in
         try await NIOThreadPool.singleton.runIfActive { try lookUp(host) }
     }
@@ -55,8 +53,6 @@ package struct AddressResolver: Sendable {
     }
 }
 
-/// Why a host name has no address.
 struct ResolveError: Error {
-    /// The resolver's message.
     var reason: String
 }

@@ -3,12 +3,11 @@ import Vocabulary
 
 /// A message as a CloudEvent (CloudEvents 1.0.2) in an HTTP request (HTTP binding 1.0.2).
 struct CloudEvent: Sendable {
-    /// The request's headers that belong to the event.
+    /// The event's headers.
     var headers: [(String, String)]
-    /// The request's body.
     var body: [UInt8]
 
-    /// The most bytes of a header's value; an attribute beyond it is left out.
+    /// The most bytes of a header's value; longer attributes are left out.
     private static let headerLimit = 2048
 
     /// The event in structured content mode: the body is the whole event (JSON format 1.0.2).
@@ -52,10 +51,10 @@ struct CloudEvent: Sendable {
         case number(Int)
     }
 
-    /// The attributes and extensions, in their order.
+    /// The attributes and extensions, in order.
     ///
-    /// `messageid` and `category` are left out where the device put characters into them that a CloudEvents string may
-    /// not hold (§3.1 "String"); `id` names the message all the same.
+    /// `messageid` and `category` are left out if they hold characters that a CloudEvents string may not (§3.1
+    /// "String"); `id` still names the message.
     private static func attributes(
         _ message: UpstreamMessage,
         _ context: HandlerContext
@@ -75,12 +74,12 @@ struct CloudEvent: Sendable {
         return attributes
     }
 
-    /// The event's `source`: a URI reference (RFC 3986), everything but unreserved characters percent-encoded.
+    /// The event's `source`: a URI reference (RFC 3986), percent-encoded except for unreserved characters.
     private static func source(_ message: UpstreamMessage) -> String {
         "/senders/\(uriSegment(message.senderID))/apps/\(uriSegment(message.category))"
     }
 
-    /// A text as a segment of a URI's path (RFC 3986 §3.3): unreserved characters stay.
+    /// A text as a path segment of a URI (RFC 3986 §3.3), percent-encoded except for unreserved characters.
     private static func uriSegment(_ text: String) -> String {
         percentEncoded(text) { byte in
             switch byte {
@@ -90,7 +89,8 @@ struct CloudEvent: Sendable {
         }
     }
 
-    /// A text as a header's value (HTTP binding §3.1.3.2): printable ASCII stays, but for the quote and the percent sign.
+    /// A text as a header's value (HTTP binding §3.1.3.2), percent-encoded except for printable ASCII without quote and
+    /// percent sign.
     private static func headerValue(_ text: String) -> String {
         percentEncoded(text) { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x25 }
     }

@@ -1,8 +1,8 @@
 package import Vocabulary
 
-/// Which addresses a webhook may be sent to: public ones over TLS, and what the operator allows.
+/// The addresses that a webhook may be sent to: public ones over TLS, and what the operator allows.
 package struct NetworkPolicy: Sendable {
-    /// The networks within which private addresses and plain http are allowed.
+    /// The networks in which private addresses and plain http are allowed.
     private let allowed: [Network]
 
     /// A policy that allows these networks besides the public ones.
@@ -10,17 +10,15 @@ package struct NetworkPolicy: Sendable {
         self.allowed = allowed
     }
 
-    /// What the policy says about an address.
     enum Decision: Hashable {
-        /// Send.
         case allow
-        /// Don't: it is private, loopback, link-local or otherwise not a public host's.
+        /// The address is private, loopback, link-local or otherwise not a public host's.
         case refuse
-        /// Don't: plain http goes to allowed networks only.
+        /// Plain http goes to allowed networks only.
         case refusePlain
     }
 
-    /// Judges an address before a connection to it is made.
+    /// Judges an address before connecting to it.
     func decide(_ address: NetworkAddress, isPlain: Bool) -> Decision {
         if allowed.contains(where: { $0.contains(address) }) { return .allow }
         // `10.0.0.0/8` also covers `::ffff:10.1.2.3`, which is the same host.
@@ -35,8 +33,8 @@ package struct NetworkPolicy: Sendable {
 
     /// Addresses that IANA's special-purpose registries list as not globally reachable, and multicast.
     ///
-    /// Cloud metadata endpoints are among them: 169.254.169.254, fd00:ec2::254, 100.100.100.200; those in public space
-    /// are listed by themselves.
+    /// They include cloud metadata endpoints: 169.254.169.254, fd00:ec2::254, 100.100.100.200; those in public space
+    /// are listed separately.
     private static let special: [Network] = [
         "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
         "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",

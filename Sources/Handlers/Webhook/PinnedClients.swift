@@ -4,29 +4,27 @@ import NIOPosix
 import Synchronization
 import Vocabulary
 
-/// HTTP clients that connect to one checked address each.
+/// HTTP clients that each connect to one checked address.
 ///
-/// A client that resolved the name itself could get another address than the one that was checked (DNS rebinding); so the
-/// address is pinned, while certificate checks and the `Host` header use the name. The client is replaced when the name's
-/// addresses change, and when the files of its TLS do.
+/// A client that resolved the name itself could get another address than the checked one (DNS rebinding); so the
+/// address is pinned, while certificate checks and the `Host` header use the name. The client is replaced when the
+/// name's addresses or its TLS files change.
 final class PinnedClients: Sendable {
-    /// A client on loan; give it back.
+    /// A borrowed client; give it back.
     struct Loan: Sendable {
-        /// Where its connections go.
         let address: NetworkAddress
-        /// The client.
         let client: HTTPClient
-        /// Why the files of its TLS, as they are now, are not those that it uses; nil where they are.
+        /// Why the present TLS files can't be used, so that the client uses older ones; nil if it uses them.
         var trustProblem: String?
     }
 
     private struct Entry {
         var loan: Loan
-        /// Connects anew for each request, where one had to be sent again.
+        /// Connects anew for each request; for those that had to be sent again.
         var unpooled: HTTPClient?
-        /// Which reading of the TLS files it was made with.
+        /// The generation of the TLS files it was made with.
         var generation: Int
-        /// Whether a request may go out on a connection that was used before.
+        /// Whether a request may go out on a used connection.
         var reusesConnections = false
         var users = 0
         var isRetired = false
@@ -58,10 +56,10 @@ final class PinnedClients: Sendable {
         (self.trust, self.group) = (trust, group)
     }
 
-    /// Lends a client for one of these addresses: the one in use, if it is among them and works, else the first that
+    /// Lends a client for one of these addresses: the current one if it is among them and works, else the first that
     /// did not just fail.
     ///
-    /// - Returns: nil after the shutdown, and where there is no address.
+    /// - Returns: nil after the shutdown, and if there is no address.
     func borrow(_ addresses: [NetworkAddress]) -> Loan? {
         let trust = trust.current()
         return state.withLock { state in
@@ -85,12 +83,12 @@ final class PinnedClients: Sendable {
         }
     }
 
-    /// A client for the same address that has no connections: for requests with `Connection: close`.
+    /// A client for the same address without connections, for requests with `Connection: close`.
     func unpooled(_ loan: Loan) -> HTTPClient {
         let trust = trust.current()
         return state.withLock { state in
             let index = state.entries.firstIndex { $0.loan.client === loan.client }
-            // What is lent is kept until it is given back.
+            // A borrowed client is kept until it is given back.
             guard let index else { return loan.client }
             if let client = state.entries[index].unpooled { return client }
             let client = makeClient(loan.address, trust)
@@ -99,7 +97,8 @@ final class PinnedClients: Sendable {
         }
     }
 
-    /// A request was answered: another may go out on its connection, also one that waits for a connection of its own now.
+    /// Notes that a request was answered: its connection may carry another, even one that now waits for a new
+    /// connection.
     func answered(_ loan: Loan) {
         state.withLock { state in
             guard let index = state.entries.firstIndex(where: { $0.loan.client === loan.client }) else { return }
@@ -107,7 +106,7 @@ final class PinnedClients: Sendable {
         }
     }
 
-    /// Whether a request by this client may have gone out on a connection that was used before.
+    /// Whether a request by this client may have gone out on a used connection.
     func reusesConnections(_ loan: Loan) -> Bool {
         state.withLock { $0.entries.contains { $0.loan.client === loan.client && $0.reusesConnections } }
     }
@@ -115,8 +114,8 @@ final class PinnedClients: Sendable {
     /// Takes a client back.
     ///
     /// - Parameters:
-    ///   - loan: What was lent.
-    ///   - isReachable: Whether a connection to its address came about.
+    ///   - loan: The borrowed client.
+    ///   - isReachable: Whether it could connect to its address.
     func giveBack(_ loan: Loan, isReachable: Bool) async {
         let ended: [HTTPClient] = state.withLock { state in
             if isReachable {
@@ -153,7 +152,7 @@ final class PinnedClients: Sendable {
             decompression: .disabled
         )
         configuration.httpVersion = .http1Only
-        // The attempt has a span, and its request carries that.
+        // The attempt has a span, which its request carries.
         configuration.tracing.tracer = nil
         configuration.dnsOverride = [host: address.description]
         configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = connections

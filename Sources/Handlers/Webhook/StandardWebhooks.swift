@@ -5,7 +5,6 @@ import Vocabulary
 package struct WebhookSigner: Sendable {
     /// Why a secret can't be used.
     package enum SecretError: Error, Sendable, Hashable, CustomStringConvertible {
-        /// There is none.
         case missing
         /// More than ``WebhookSigner/secretLimit``.
         case tooMany
@@ -33,7 +32,7 @@ package struct WebhookSigner: Sendable {
 
     private let keys: [[UInt8]]
 
-    /// A signer with the secrets of a file, one a line; all of them sign, which is what a rotation needs.
+    /// A signer with a file's secrets, one a line; all of them sign, as a rotation requires.
     ///
     /// - Throws: ``SecretError``
     package init(secrets lines: [[UInt8]]) throws(SecretError) {

@@ -6,17 +6,16 @@ package struct WebhookEndpoint: Sendable, Hashable {
     let isPlain: Bool
     /// The host in lower case: a name, or an address without brackets.
     package let host: String
-    /// The port of an https endpoint; nil of any other.
+    /// The port of an https endpoint; nil for http.
     package let tlsPort: Int?
-    /// The address, where the host is one.
+    /// The address, if the host is one.
     let address: NetworkAddress?
-    /// The URL to request.
     let url: String
 
-    /// Reads an `http` or `https` URL.
+    /// Parses an `http` or `https` URL.
     ///
     /// - Returns: nil for a URL with credentials, a fragment, or a host of other than letters, digits, `-`, `_` and `.`
-    ///   (international names go in their `xn--` form) or an address.
+    ///   (international names use their `xn--` form) or an address.
     package init?(_ text: String) {
         guard text.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != 0x23 && $0 != 0x5C }) else { return nil }
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)

@@ -9,12 +9,12 @@ import Telemetry
 package import UpstreamKit
 import Vocabulary
 
-/// Handler kind `webhook`: posts each message as a CloudEvent, signed as Standard Webhooks specifies.
+/// Handler kind `webhook`: posts each message as a CloudEvent, signed as in Standard Webhooks.
 ///
-/// A 2xx answer takes the message, and one of ``Options/rejectStatuses`` rejects it. 410 pauses the handler, as the endpoint
-/// says it is gone. Every other answer, redirects included, and every connection failure is retried, not before
-/// `Retry-After`. Answers that say the endpoint is down or overloaded (429, 5xx) and timeouts count for the circuit breaker; on
-/// 429 and 503 `Retry-After` stops all messages for that long.
+/// A 2xx response accepts the message, and one of ``Options/rejectStatuses`` rejects it. 410, gone, pauses the handler.
+/// Every other response, including redirects, and every connection failure is retried, not before `Retry-After`.
+/// Responses of an endpoint that is down or overloaded (429, 5xx) and timeouts count for the circuit breaker; with 429
+/// and 503, `Retry-After` stops all messages for that long.
 package final class WebhookHandler: ContainedHandler {
     /// The content modes of the CloudEvents HTTP binding.
     package enum Mode: Sendable {
@@ -24,25 +24,20 @@ package final class WebhookHandler: ContainedHandler {
         case binary
     }
 
-    /// Where and how to post.
     package struct Options: Sendable {
-        /// The endpoint.
         package var endpoint: WebhookEndpoint
-        /// The longest time for one request, its answer included.
+        /// The time limit of one request, including its response.
         package var timeout: Duration
-        /// Which addresses may be connected to.
+        /// The addresses that may be connected to.
         package var policy: NetworkPolicy
-        /// The most connections at the same time: the handler's concurrency.
+        /// The most concurrent connections: the handler's concurrency.
         package var connections: Int
 
-        /// How the event stands in the request.
         package var mode: Mode
-        /// The files of its TLS.
         package var tls: WebhookTLSFiles
-        /// The statuses that refuse a message for good.
+        /// The statuses that reject a message.
         package var rejectStatuses: Set<Int>
 
-        /// Options with these values.
         package init(
             endpoint: WebhookEndpoint,
             timeout: Duration,
@@ -62,10 +57,10 @@ package final class WebhookHandler: ContainedHandler {
         }
     }
 
-    /// The most bytes of an answer's body that are read, so that the connection can be used again.
+    /// The most bytes read of a response's body, so that the connection can be reused.
     static let bodyLimit = 64 * 1024
 
-    /// The most bytes of an answer's body that are kept with a failure.
+    /// The most bytes of a response's body that are stored with a failure.
     static let keptLimit = 1024
 
     private let options: Options
@@ -77,12 +72,12 @@ package final class WebhookHandler: ContainedHandler {
     /// A handler that posts to an endpoint.
     ///
     /// - Parameters:
-    ///   - options: Where and how.
-    ///   - resolver: Looks the host's addresses up, before each request.
+    ///   - options: Where and how to post.
+    ///   - resolver: Looks up the host's addresses before each request.
     ///   - group: Runs the connections.
-    ///   - headers: The headers to add; called for each request, as they may stand in a file.
+    ///   - headers: Returns the headers to add; called for each request, as they may come from a file.
     ///   - secrets: Reads the secret file's lines; called for each request, so that a rotation needs no restart.
-    /// - Throws: ``WebhookTrustError`` where the options' files can't be used.
+    /// - Throws: ``WebhookTrustError`` if the options' files can't be used.
     package init(
         options: Options,
         resolver: AddressResolver = .system,
@@ -103,7 +98,6 @@ package final class WebhookHandler: ContainedHandler {
         )
     }
 
-    /// Posts the message.
     package func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
         let deadline = min(context.deadline, .now + options.timeout)
         let request = try makeRequest(message, context)
@@ -122,17 +116,14 @@ package final class WebhookHandler: ContainedHandler {
         return try judge(Int(response.status.code), response.headers, body)
     }
 
-    /// Closes the connections.
     package func shutdown() async {
         await clients.shutdown()
     }
 
-    // MARK: The request
-
-    /// Sends the request; once more, on a new connection, where one that was used before may have ended under it.
+    /// Sends the request; if a reused connection may have ended under it, once more on a new one.
     ///
-    /// A server closes connections that are idle, and a request that meets that end is not answered (RFC 9112 §9.3.1). It may
-    /// have been read all the same: receivers know a repeated message by its `webhook-id`.
+    /// A server closes idle connections, and a request that meets that end gets no response (RFC 9112 §9.3.1). It may
+    /// have been read all the same: receivers recognise a repeated message by its `webhook-id`.
     private func send(
         _ request: HTTPClientRequest,
         by loan: PinnedClients.Loan,
@@ -153,7 +144,7 @@ package final class WebhookHandler: ContainedHandler {
         }
     }
 
-    /// Whether a connection ended before the answer.
+    /// Whether a connection ended before the response.
     private static func hasClosed(_ error: any Error) -> Bool {
         switch error {
         case let error as HTTPClientError: error == .remoteConnectionClosed
@@ -223,9 +214,7 @@ package final class WebhookHandler: ContainedHandler {
         }
     }
 
-    // MARK: The answer
-
-    /// The start of an answer's body, up to the limit or the deadline.
+    /// The start of a response's body, up to the limit or the deadline.
     private static func start(
         of body: HTTPClientResponse.Body,
         until deadline: ContinuousClock.Instant
@@ -252,7 +241,7 @@ package final class WebhookHandler: ContainedHandler {
             }
             let first = await tasks.next() ?? nil
             tasks.cancelAll()
-            // At the deadline: what has arrived, once the task has seen the cancellation.
+            // At the deadline: the bytes received, once the task has seen the cancellation.
             for await rest in tasks where first == nil { return rest ?? [] }
             return first ?? []
         }
@@ -274,7 +263,7 @@ package final class WebhookHandler: ContainedHandler {
             now: Timestamp.now.microseconds / 1_000_000
         )
         switch status {
-        // Both are about the endpoint as a whole (RFC 6585 §4, RFC 9110 §15.6.4).
+        // Both concern the whole endpoint (RFC 6585 §4, RFC 9110 §15.6.4).
         case 429, 503:
             let hold = wait.flatMap { $0 > .zero ? min($0, RetryAfter.longestHold) : nil }
             throw HandlerVerdictError(.down(after: wait, hold: hold, failure))
@@ -284,7 +273,7 @@ package final class WebhookHandler: ContainedHandler {
     }
 
     private static func failure(of error: any Error, trustProblem: String?) -> HandlerVerdictError {
-        // The files that the connection was to be made with may be what is wrong with it.
+        // The TLS files may have caused the failure.
         let note = trustProblem.map { " (the TLS files have changed and can't be used: \($0))" } ?? ""
         return switch error {
         case let error as HTTPClientError where error == .deadlineExceeded || error == .connectTimeout:
@@ -300,7 +289,7 @@ package final class WebhookHandler: ContainedHandler {
         HandlerVerdictError(.down(after: nil, HandlerFailure(group: group, detail: detail)))
     }
 
-    /// What the requests are made of is wrong, not a message.
+    /// The configuration of requests is wrong, not a message.
     private static func unusable(_ group: String, _ error: any Error) -> HandlerVerdictError {
         HandlerVerdictError(.unavailable(after: .seconds(30), HandlerFailure(group: group, detail: "\(error)")))
     }

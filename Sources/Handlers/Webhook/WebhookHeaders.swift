@@ -1,10 +1,8 @@
 import NIOHTTP1
 
-/// Headers that the configuration adds to every request of a webhook.
+/// The configured headers of every request of a webhook.
 package struct WebhookHeaders: Sendable, Equatable {
-    /// Why a line is not a header that may be added.
-    ///
-    /// Never holds the value, which may be a secret.
+    /// Why a line is not a permitted header; never holds the value, which may be a secret.
     package struct Refused: Error, Sendable, Equatable, CustomStringConvertible {
         package let description: String
     }
@@ -15,18 +13,17 @@ package struct WebhookHeaders: Sendable, Equatable {
     /// The longest value, in bytes.
     static let valueLimit = 4_096
 
-    /// The names and values, in their order.
+    /// The names and values, in order.
     package private(set) var fields: [(name: String, value: String)] = []
 
-    /// No headers.
     package init() {}
 
-    /// Reads headers, one a line: `Name: value`.
+    /// Parses headers, one a line: `Name: value`.
     ///
     /// - Parameters:
     ///   - lines: The lines, without their ends.
-    ///   - holdsSecrets: Whether headers that carry credentials are allowed: they stand in a file of their own.
-    /// - Throws: ``Refused`` for the first line that can't be a header (RFC 9110 section 5), or whose name is ours.
+    ///   - holdsSecrets: Whether headers with credentials are allowed, as in a separate file.
+    /// - Throws: ``Refused`` for the first line that can't be a header (RFC 9110 section 5), or whose name is reserved.
     package init(_ lines: [[UInt8]], holdsSecrets: Bool) throws(Refused) {
         self = try WebhookHeaders().adding(lines, holdsSecrets: holdsSecrets)
     }
@@ -50,7 +47,7 @@ package struct WebhookHeaders: Sendable, Equatable {
 
     /// Adds a header.
     ///
-    /// - Throws: ``Refused``: the rest of a sentence that begins with what the line is called.
+    /// - Throws: ``Refused``: the rest of a sentence whose subject is the line.
     private mutating func append(_ line: [UInt8], holdsSecrets: Bool) throws(Refused) {
         guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else {
             throw Refused(description: "must be 'Name: value'")
@@ -79,7 +76,7 @@ package struct WebhookHeaders: Sendable, Equatable {
         guard !value.isEmpty, value.count <= Self.valueLimit else {
             throw Refused(description: "must have a value of 1 to \(Self.valueLimit) bytes after '\(name):'")
         }
-        // What RFC 9110 section 5.5 calls obs-text is left out: receivers disagree about its meaning.
+        // obs-text (RFC 9110 section 5.5) is excluded, since receivers disagree about its meaning.
         guard value.allSatisfy({ (0x20...0x7E).contains($0) || $0 == 0x09 }) else {
             throw Refused(description: "must have a value of printable ASCII characters after '\(name):'")
         }
@@ -95,8 +92,8 @@ package struct WebhookHeaders: Sendable, Equatable {
         }
     }
 
-    /// Names that say how the request is framed or routed (RFC 9110, RFC 9112), that hold the event or its signature, or that
-    /// trace it (W3C Trace Context).
+    /// Names that frame or route the request (RFC 9110, RFC 9112), that hold the event or its signature, or that trace
+    /// it (W3C Trace Context).
     private static func isReserved(_ name: String) -> Bool {
         let names: Set = [
             "host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection",
@@ -107,7 +104,7 @@ package struct WebhookHeaders: Sendable, Equatable {
         return names.contains(name) || name.hasPrefix("webhook-") || name.hasPrefix("ce-")
     }
 
-    /// Names whose values are credentials, by their meaning (RFC 9110, RFC 6265) or by what they say.
+    /// Names whose values are credentials, by definition (RFC 9110, RFC 6265) or by the words in them.
     private static func isCredential(_ name: String) -> Bool {
         ["authorization", "proxy-authorization", "cookie"].contains(name)
             || ["token", "secret", "api-key", "apikey", "password"].contains { name.contains($0) }

@@ -1,26 +1,26 @@
 package import Vocabulary
 
-/// Whether a webhook's host resolves, to addresses that its policy allows: before each request, and in `check --connect`.
+/// Checks that a webhook's host resolves to addresses that its policy allows: before each request, and in `check
+/// --connect`.
 package enum WebhookProbe {
-    /// What was found.
     package enum Finding: Sendable, Equatable {
         /// Requests would go to one of these.
         case allowed([NetworkAddress])
         /// The name has no address, and why.
         case unresolved(host: String, reason: String)
-        /// One of its addresses is private, loopback or otherwise not public, and in no network that is allowed.
+        /// One of its addresses is private, loopback or otherwise not public, and in no allowed network.
         case refused(host: String, NetworkAddress)
-        /// Plain http would go outside of the networks that are allowed.
+        /// Plain http would leave the allowed networks.
         case refusedPlain(host: String, NetworkAddress)
     }
 
-    /// Looks the host up, and sends nothing.
+    /// Looks up the host, and sends nothing.
     ///
     /// - Parameters:
-    ///   - endpoint: Where the webhook is.
-    ///   - policy: Which addresses it may have.
-    ///   - resolver: Looks names up.
-    /// - Returns: What was found; one address that is refused refuses all.
+    ///   - endpoint: The webhook's endpoint.
+    ///   - policy: The addresses it may have.
+    ///   - resolver: Looks up names.
+    /// - Returns: The finding; one refused address refuses all.
     package static func run(
         _ endpoint: WebhookEndpoint,
         policy: NetworkPolicy,

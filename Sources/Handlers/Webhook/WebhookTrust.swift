@@ -2,11 +2,11 @@ import Glibc
 import NIOSSL
 import Synchronization
 
-/// The files of a webhook's TLS: whom it trusts, and who it is.
+/// The TLS files of a webhook: the authorities it trusts, and its own identity.
 package struct WebhookTLSFiles: Sendable, Hashable {
     /// The certificates to trust instead of the system's, PEM.
     package var ca: String?
-    /// Our own certificate and those that lead from it to its authority, PEM: for endpoints that ask for one.
+    /// Our certificate and the chain to its authority, PEM, for endpoints that ask for one.
     package var certificate: String?
     /// That certificate's private key, PEM, without a passphrase.
     package var key: String?
@@ -19,23 +19,21 @@ package struct WebhookTLSFiles: Sendable, Hashable {
     }
 }
 
-/// How webhooks speak TLS: everything verified, 1.2 at least, against the system's certificates or a file's, with a certificate
-/// of our own where there is one.
+/// The TLS settings of webhooks: everything verified, 1.2 at least, against the system's certificates or a file's, with
+/// our own certificate if there is one.
 ///
-/// The files are read again while the worker runs. A rotation replaces one after the other, and may be seen half done: what
-/// was read last holds until all of them are good again.
+/// The files are read again while the worker runs. A rotation replaces them one by one, and may be seen half done: the
+/// last good set stays in use until all files are good again.
 final class WebhookTrust: Sendable {
-    /// The settings, and which reading of the files they come from.
     struct Current: Sendable {
-        /// The HTTP client's settings.
         var configuration: TLSConfiguration
-        /// Grows each time that the files have changed.
+        /// Grows each time the files have changed.
         var generation = 0
-        /// Why the files as they are now can't be used; nil where they are in use.
+        /// Why the present files can't be used; nil if they are in use.
         var problem: String?
     }
 
-    /// How often the files are read again, at most.
+    /// The minimum interval between two readings of the files.
     static let interval = Duration.seconds(1)
 
     private struct State {
@@ -49,7 +47,8 @@ final class WebhookTrust: Sendable {
 
     /// Reads the files.
     ///
-    /// - Throws: ``WebhookTrustError`` where one can't be read, holds nothing of its kind, or the key is not the certificate's.
+    /// - Throws: ``WebhookTrustError`` if one can't be read, holds nothing of its kind, or the key is not the
+    ///   certificate's.
     init(_ files: WebhookTLSFiles) throws(WebhookTrustError) {
         self.files = files
         let contents = try Self.contents(of: files)
@@ -57,7 +56,7 @@ final class WebhookTrust: Sendable {
         state = Mutex(State(current: current, contents: contents, read: .now))
     }
 
-    /// The settings to make a connection with now.
+    /// The settings for a new connection.
     func current(now: ContinuousClock.Instant = .now) -> Current {
         state.withLock { state in
             guard files != WebhookTLSFiles(), state.read.duration(to: now) >= Self.interval else {
@@ -78,7 +77,7 @@ final class WebhookTrust: Sendable {
         }
     }
 
-    /// The files' bytes: those of `ca`, `certificate` and `key`, as far as they are named.
+    /// The contents of `ca`, `certificate` and `key`, as far as they are named.
     private static func contents(of files: WebhookTLSFiles) throws(WebhookTrustError) -> [[UInt8]] {
         var contents: [[UInt8]] = []
         for path in [files.ca, files.certificate, files.key] {
@@ -126,7 +125,7 @@ final class WebhookTrust: Sendable {
             throw WebhookTrustError(description: "'\(keyPath)' holds no private key in PEM form without a passphrase")
         }
         do {
-            // Compares the two, which nobody would before the first connection.
+            // Compares the two, which would otherwise happen only with the first connection.
             _ = try NIOSSLContext(configuration: configuration)
         } catch {
             throw WebhookTrustError(
@@ -149,7 +148,6 @@ final class WebhookTrust: Sendable {
     }
 }
 
-/// Why the files of a webhook's TLS can't be used.
 package struct WebhookTrustError: Error, Sendable, CustomStringConvertible {
     package let description: String
 }
