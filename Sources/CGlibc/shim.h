@@ -23,11 +23,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* glibc declares these only with _GNU_SOURCE, which Swift's Glibc module is built without; declared here as they are documented. */
+/* glibc declares these only with _GNU_SOURCE, which Swift's Glibc module lacks; declared here as documented. */
 extern int pipe2(int ends[2], int flags);
 extern void *memmem(const void *haystack, size_t haystack_length, const void *needle, size_t needle_length);
 
-/* How many bytes wait to be read; Swift can't call variadic functions. */
+/* The number of bytes waiting to be read; Swift can't call variadic functions. */
 static inline int upstream_unread(int descriptor) {
     int count = 0;
     return ioctl(descriptor, FIONREAD, &count) == 0 ? count : 0;
@@ -39,21 +39,20 @@ extern void closefrom(int from);
 extern char **environ;
 static inline char **upstream_environment(void) { return environ; }
 
-/* Whether a child has ended; it stays a zombie, so that its id remains its own. siginfo_t's members are macros. */
+/* Whether a child has ended; it stays a zombie, so that its id is not reused. siginfo_t's members are macros. */
 static inline int upstream_has_ended(pid_t child) {
     siginfo_t information = {0};
     return waitid(P_PID, child, &information, WEXITED | WNOWAIT | WNOHANG) != 0 || information.si_pid != 0;
 }
 
-/* Starts a program as the leader of a process group of its own, with all signals at their defaults and none blocked, with
-   the three descriptors and no others; -1 is /dev/null. Nothing of ours is kept or freed. Returns the process id, or a
-   negative errno where it could not be started.
+/* Starts a program as the leader of a new process group, with all signals at their defaults and unblocked, and only the
+   three descriptors; -1 is /dev/null. Keeps or frees nothing of ours. Returns the process id, or a negative errno.
 
-   With `bound`, the program is killed when the thread that started it ends, which it does when our process is killed: the
-   one thing that posix_spawn can't ask for (prctl(2), PR_SET_PDEATHSIG).
+   With `bound`, the program is killed when the thread that started it ends, which it does when our process is killed:
+   posix_spawn can't ask for that (prctl(2), PR_SET_PDEATHSIG).
 
-   The child shares our memory until it runs the program, as posix_spawn's does: signals are blocked meanwhile, it calls
-   system calls only, and it writes to `failure` alone. */
+   The child shares our memory until it runs the program, as posix_spawn's does: signals are blocked meanwhile, it makes
+   system calls only, and it writes only to `failure`. */
 __attribute__((noinline)) static inline pid_t upstream_start(
     const char *path, char *const arguments[], char *const environment[], int input, int output, int error, int bound) {
     volatile int failure = 0;
@@ -75,13 +74,13 @@ __attribute__((noinline)) static inline pid_t upstream_start(
             failure = errno;
             _exit(127);
         }
-        /* Nothing else of ours: a pipe that it held would never end for whoever reads it. */
+        /* Nothing else of ours: a pipe that it held would never end for its reader. */
         closefrom(3);
         if (bound && prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
             failure = errno;
             _exit(127);
         }
-        /* Ended before that was asked for. */
+        /* The parent ended before the request took effect. */
         if (bound && getppid() != parent) _exit(127);
         sigset_t none;
         sigemptyset(&none);
@@ -98,7 +97,7 @@ __attribute__((noinline)) static inline pid_t upstream_start(
     return -failure;
 }
 
-/* The beginning of what dl_iterate_phdr(3) tells of each loaded object; <link.h> has it only with _GNU_SOURCE. */
+/* The first members of dl_iterate_phdr(3)'s description of an object; <link.h> has it only with _GNU_SOURCE. */
 struct upstream_object {
     ElfW(Addr) base;
     const char *name;
@@ -107,7 +106,7 @@ struct upstream_object {
 };
 extern int dl_iterate_phdr(int (*visit)(struct upstream_object *object, size_t size, void *data), void *data);
 
-/* A macro of <resolv.h>, in the way of the field. */
+/* A macro of <resolv.h> that clashes with the field. */
 #undef p_type
 
 static int upstream_release_segments(struct upstream_object *object, size_t size, void *data) {
@@ -123,17 +122,17 @@ static int upstream_release_segments(struct upstream_object *object, size_t size
     return 0;
 }
 
-/* Lets go of the pages of the segments that no object ever writes to: code and constants, which are read from the page cache
-   again when they are used. What the loader relocates lies in writable segments. The loader's lock is held, so that none of
-   them can be unloaded meanwhile. Returns how many bytes they span. */
+/* Releases the pages of all read-only segments, code and constants; they are read from the page cache again on use. Data
+   that the loader relocates is in writable segments. Holds the loader's lock, so that no object is unloaded meanwhile.
+   Returns the number of bytes released. */
 static inline size_t upstream_release_code(void) {
     size_t bytes = 0;
     dl_iterate_phdr(upstream_release_segments, &bytes);
     return bytes;
 }
 
-/* What we ask about a file. Several Swift modules hold a `struct stat`, and which of them a file of ours gets depends on
-   the files compiled beside it: the same source then builds or does not. */
+/* A file's status. Several Swift modules have a `struct stat`, and which of them a source file gets depends on the files
+   compiled beside it, so that it may or may not build. */
 struct upstream_file {
     uint64_t device, inode, links;
     int64_t size;
@@ -166,13 +165,13 @@ static inline int upstream_fstat(int descriptor, struct upstream_file *file) {
     return upstream_file_from(fstat(descriptor, &status), &status, file);
 }
 
-/* Asks the name servers of /etc/resolv.conf, or the one IPv4 server given, for the records of a name, and waits: over UDP, and
-   over TCP where the answer doesn't fit. No search list is applied. The state is this call's own, so that any number of
-   threads may ask at once; servers, options and the file's changes are read anew each time.
+/* Asks the name servers of /etc/resolv.conf, or the given IPv4 server, for a name's records and waits: over UDP, or over
+   TCP if the answer doesn't fit. Applies no search list. The state is the call's own, so that threads may ask
+   concurrently; the file is read anew each time.
 
-   The system's time-outs hold, 5 s and 3 tries at most. Returns the answer's length, whatever its code (which may be over
-   `size` where it did not fit), or -1 where no server gave a usable answer. res_state has unions and bit fields that Swift
-   can't set. */
+   The system's time-outs apply, 5 s and 3 tries at most. Returns the answer's length whatever its code (more than `size`
+   if it did not fit), or -1 if no server gave a usable answer. In C, because res_state has unions and bit fields that
+   Swift can't set. */
 static inline int upstream_dns_ask(
     const char *name, int type, const struct sockaddr_in *server, unsigned char *answer, int size) {
     struct __res_state state;

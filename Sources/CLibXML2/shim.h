@@ -11,7 +11,7 @@
 #include <libxml/parserInternals.h>
 #include <libxml/xmlerror.h>
 
-/* The version of the library that is loaded, such as "20914" for 2.9.14; a mutable global, which Swift 6 refuses. */
+/* The version of the loaded library, such as "20914" for 2.9.14; a mutable global, which Swift 6 refuses. */
 static inline const char *upstream_libxml2_version(void) { return xmlParserVersion; }
 
 #endif

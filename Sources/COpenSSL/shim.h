@@ -10,8 +10,8 @@
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
-// Swift imports no function-like macro, no variadic function and no constant that is built with a cast. Each function
-// below stands for one of these and does nothing else.
+// Swift imports no function-like macros, variadic functions or constants built with casts. Each function below stands
+// for one of these and does nothing else.
 
 // SSL_CTX_set_min_proto_version and SSL_CTX_set_max_proto_version are macros over SSL_CTX_ctrl. 1 on success.
 static inline int upstream_ssl_ctx_set_versions(SSL_CTX *ctx, int minimum, int maximum) {
@@ -26,7 +26,7 @@ static inline void upstream_ssl_ctx_set_session_cache_mode(SSL_CTX *ctx, long mo
     SSL_CTX_set_session_cache_mode(ctx, mode);
 }
 
-// SSL_CTX_add1_chain_cert is a macro over SSL_CTX_ctrl. Takes a reference of its own. 1 on success.
+// SSL_CTX_add1_chain_cert is a macro over SSL_CTX_ctrl. Takes its own reference. 1 on success.
 static inline int upstream_ssl_ctx_add1_chain_cert(SSL_CTX *ctx, X509 *certificate) {
     return (int)SSL_CTX_add1_chain_cert(ctx, certificate);
 }
@@ -34,12 +34,12 @@ static inline int upstream_ssl_ctx_add1_chain_cert(SSL_CTX *ctx, X509 *certifica
 // SSL_set_tlsext_host_name is a macro over SSL_ctrl. Copies the name. 1 on success.
 static inline int upstream_ssl_set_sni(SSL *ssl, const char *name) { return (int)SSL_set_tlsext_host_name(ssl, name); }
 
-// SSL_get_extms_support is a macro over SSL_ctrl. 1 where the master secret is the extended one (RFC 7627).
+// SSL_get_extms_support is a macro over SSL_ctrl. 1 if the master secret is the extended one (RFC 7627).
 static inline int upstream_ssl_extended_master_secret(SSL *ssl) { return (int)SSL_get_extms_support(ssl); }
 
-// sk_X509_num and sk_X509_pop are macros. Forgets the certificates that the peer has sent beside its own, and those that were found
-// to lead to an authority: connections of one server would each keep them for ever, in 3 KB apiece. Both lists are the
-// connection's, which holds a reference to each member, and holds the peer's own certificate by another one; both may be null.
+// sk_X509_num and sk_X509_pop are macros. Frees the certificates that the peer has sent, and the chain verified from
+// them: each connection would keep them, 3 KB apiece. Both lists are the connection's, which has a reference to each
+// member, and another one to the peer's own certificate; both may be null.
 static inline void upstream_ssl_forget_chains(SSL *ssl) {
     STACK_OF(X509) *lists[] = {SSL_get_peer_cert_chain(ssl), SSL_get0_verified_chain(ssl)};
     for (int index = 0; index < 2; index++) {
@@ -47,7 +47,7 @@ static inline void upstream_ssl_forget_chains(SSL *ssl) {
     }
 }
 
-// How many certificates these lists hold.
+// The number of certificates in these lists.
 static inline int upstream_ssl_chain_count(SSL *ssl) {
     STACK_OF(X509) *sent = SSL_get_peer_cert_chain(ssl), *verified = SSL_get0_verified_chain(ssl);
     return (sent == NULL ? 0 : sk_X509_num(sent)) + (verified == NULL ? 0 : sk_X509_num(verified));
@@ -94,9 +94,9 @@ static inline int upstream_x509_add_extension(X509 *issuer, X509 *subject, int n
     return added;
 }
 
-// SHA-256 over a context that lives on the caller's stack. The EVP interface allocates inside every context it makes and
-// dispatches through a provider on every call; these are the functions it ends in. Deprecated since 3.0, present in all of
-// 3.x: silenced here, and only here.
+// SHA-256 with a context on the caller's stack. The EVP interface allocates inside every context and dispatches through
+// a provider on every call; these are the functions it ends in. Deprecated since 3.0 but present in all of 3.x:
+// silenced here, and only here.
 #include <openssl/sha.h>
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
