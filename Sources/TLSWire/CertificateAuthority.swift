@@ -1,6 +1,5 @@
 import COpenSSL
 
-/// A certificate with its private key, in PEM.
 package struct IssuedCertificate: Sendable {
     /// The certificate, followed by its issuer's.
     package var chainPEM: [UInt8]
@@ -10,11 +9,10 @@ package struct IssuedCertificate: Sendable {
 
 /// An `otherName` of a certificate.
 package struct OtherName: Sendable {
-    /// The type's object identifier, with dots.
+    /// The type's object identifier in dotted form.
     package var type: String
-    /// The ASN.1 type of the value, as OpenSSL's configuration names it.
+    /// The ASN.1 type of the value, by its name in OpenSSL's configuration.
     package var encoding: String
-    /// The name.
     package var value: String
 
     package init(type: String, encoding: String, value: String) {
@@ -34,19 +32,18 @@ package struct OtherName: Sendable {
     }
 }
 
-/// What a certificate is to say.
+/// The content of a certificate to issue.
 package struct CertificateRequest: Sendable {
     /// Host names; a wildcard is allowed as the first label.
     package var dnsNames: [String]
     /// IPv4 and IPv6 addresses.
     package var addresses: [String]
-    /// Names of other kinds.
     package var otherNames: [OtherName]
     /// Whether it is for a client, not for a server.
     package var isClient: Bool
-    /// The subject's name; the first of the names by default.
+    /// The subject's name; by default the first of the names.
     package var commonName: String?
-    /// When it is valid, in seconds from now: by default from an hour ago to 90 days ahead.
+    /// The validity in seconds from now: by default from an hour ago to 90 days ahead.
     package var validity: ClosedRange<Int>
 
     package init(
@@ -66,13 +63,12 @@ package struct CertificateRequest: Sendable {
     }
 }
 
-/// An authority that lives in memory, for the emulator and for tests.
+/// An authority in memory, for the emulator and for tests.
 ///
 /// Keys are P-256, signatures ECDSA with SHA-256. Nothing is written to disk.
 package struct CertificateAuthority: Sendable {
     /// The authority's certificate, for a client's ``TLSTrust/pem(_:)`` or a `ca_file`.
     package let certificatePEM: [UInt8]
-    /// The authority's private key; it stays here.
     private let keyPEM: [UInt8]
 
     /// Makes an authority that is valid for ten years.
@@ -84,7 +80,7 @@ package struct CertificateAuthority: Sendable {
         self.keyPEM = made.key
     }
 
-    /// Issues a server certificate.
+    /// Issues a certificate.
     ///
     /// Throws ``TLSError/Code/misconfigured`` for a name that can't stand in a certificate.
     package func issue(_ request: CertificateRequest) throws(TLSError) -> IssuedCertificate {
@@ -97,7 +93,7 @@ package struct CertificateAuthority: Sendable {
         return IssuedCertificate(chainPEM: made.certificate + self.certificatePEM, keyPEM: made.key)
     }
 
-    /// Makes a server certificate that is signed with its own key.
+    /// Makes a self-signed server certificate.
     package static func selfSigned(_ request: CertificateRequest) throws(TLSError) -> IssuedCertificate {
         let made = try CertificateMaker.make(request.subject, request, isAuthority: false, issuer: nil)
         return IssuedCertificate(chainPEM: made.certificate, keyPEM: made.key)
@@ -105,12 +101,12 @@ package struct CertificateAuthority: Sendable {
 }
 
 extension CertificateRequest {
-    /// The subject's name: the first of the names, or a stand-in.
+    /// The subject's name: the first of the names, or a placeholder.
     fileprivate var subject: String {
         self.commonName ?? self.dnsNames.first ?? self.addresses.first ?? "unnamed"
     }
 
-    /// The names in OpenSSL's configuration syntax.
+    /// The names in the syntax of OpenSSL's configuration.
     fileprivate func subjectAlternativeName() throws(TLSError) -> String {
         for name in self.dnsNames + self.addresses + self.otherNames.map(\.value) {
             // Commas and the like would be read as syntax.
@@ -127,7 +123,6 @@ extension CertificateRequest {
     }
 }
 
-/// Makes certificates with OpenSSL.
 private enum CertificateMaker {
     typealias Issuer = (certificate: PEMSource, key: PEMSource)
 
@@ -138,7 +133,7 @@ private enum CertificateMaker {
         issuer: Issuer?
     ) throws(TLSError) -> (certificate: [UInt8], key: [UInt8]) {
         ERR_clear_error()
-        // Both are owned here, freed below.
+        // We own both and free them below.
         guard let key = upstream_evp_p256_key() else { throw .internalFailure("a key") }
         defer { EVP_PKEY_free(key) }
         guard let certificate = X509_new() else { throw .internalFailure("a certificate") }
@@ -173,7 +168,7 @@ private enum CertificateMaker {
         _ request: CertificateRequest,
         _ key: OpaquePointer
     ) throws(TLSError) {
-        // A serial number must be positive and hard to guess (RFC 5280 §4.1.2.2): 63 random bits.
+        // A serial number must be positive and unpredictable (RFC 5280 §4.1.2.2): 63 random bits.
         let serial = UInt64.random(in: 1...UInt64(Int64.max))
         let name = Array(commonName.utf8.prefix(64))
         // The name stays the certificate's.

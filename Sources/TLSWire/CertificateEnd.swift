@@ -1,10 +1,10 @@
 import COpenSSL
 
-/// Until when certificates hold.
+/// When certificates expire.
 package enum CertificateEnd {
-    /// When the first certificate of PEM text ends, in seconds from now; negative where it has.
+    /// The seconds until the first certificate of a PEM text expires; negative if it has.
     ///
-    /// - Throws: ``TLSError`` where there is none, or it can't be read.
+    /// - Throws: ``TLSError`` if there is none, or it can't be read.
     package static func remaining(_ source: PEMSource) throws(TLSError) -> Int {
         var first: Int?
         _ = try source.forEachCertificate("the certificate") { index, certificate throws(TLSError) in
@@ -14,7 +14,7 @@ package enum CertificateEnd {
         return first
     }
 
-    /// The same of a certificate, which stays its owner's; nil where its end is no time.
+    /// The same for a certificate, which stays its owner's; nil if its end is invalid.
     static func remaining(_ certificate: OpaquePointer) -> Int? {
         guard let end = X509_get0_notAfter(certificate) else { return nil }
         var days: Int32 = 0

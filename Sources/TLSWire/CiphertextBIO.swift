@@ -1,19 +1,18 @@
 import COpenSSL
 import NIOCore
 
-/// The transport as OpenSSL sees it: reads take from the bytes lent for one call, writes collect in one buffer.
+/// The transport as OpenSSL sees it: reads take from bytes lent for one call, writes collect in a buffer.
 ///
-/// OpenSSL's own memory BIO copies everything once more and never gives back what it has grown to.
-///
-/// The BIO holds an unretained pointer to this object; the ``TLSConnection`` that owns both frees the BIO first.
+/// OpenSSL's own memory BIO copies everything once more and never shrinks. The BIO holds an unretained pointer to this
+/// object; the ``TLSConnection`` that owns both frees the BIO first.
 final class CiphertextBIO {
-    /// What OpenSSL has written since ``takeOutput()``.
+    /// OpenSSL's output since ``takeOutput()``.
     private(set) var output = ByteBuffer()
-    /// What OpenSSL has not read yet of the bytes lent by ``lend(_:_:)``; empty outside of it.
+    /// The lent bytes that OpenSSL has not read yet; empty outside of ``lend(_:_:)``.
     private var input = UnsafeRawBufferPointer(start: nil, count: 0)
-    /// The certificate that was refused, if one was.
+    /// The refused certificate, if any.
     var verificationFailure: VerificationFailure?
-    /// What the certificate may be for beside its DNS names; nil for nothing.
+    /// The names accepted in the certificate besides DNS names, if any.
     var xmppNames: XMPPCertificateNames?
 
     /// A BIO over this object; the caller owns it.
@@ -24,9 +23,9 @@ final class CiphertextBIO {
         return bio
     }
 
-    /// Lends ciphertext to OpenSSL for the length of `body`.
+    /// Lends ciphertext to OpenSSL during `body`.
     ///
-    /// OpenSSL reads until there is no more, unless the connection has failed or ended, and then the rest is of no use.
+    /// OpenSSL reads all of it, unless the connection has failed or ended and the rest is useless.
     func lend<Result>(_ ciphertext: ByteBuffer, _ body: () -> Result) -> Result {
         ciphertext.withUnsafeReadableBytes { bytes in
             self.input = bytes
@@ -35,12 +34,12 @@ final class CiphertextBIO {
         }
     }
 
-    /// Makes room for ciphertext that is about to be written.
+    /// Reserves room for ciphertext to be written.
     func reserveOutput(_ bytes: Int) {
         self.output.reserveCapacity(minimumWritableBytes: bytes)
     }
 
-    /// What OpenSSL has written, nil if nothing; the memory goes with it.
+    /// Takes OpenSSL's output and its memory; nil if there is none.
     func takeOutput() -> ByteBuffer? {
         guard self.output.readableBytes > 0 else { return nil }
         let output = self.output
@@ -60,7 +59,7 @@ final class CiphertextBIO {
         self.output.writeBytes(bytes)
     }
 
-    /// The kind of BIO, made once for the process and never freed.
+    /// The type of BIO, made once for the process and never freed.
     private nonisolated(unsafe) static let method: OpaquePointer? = {
         guard let method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "ByteBuffer") else { return nil }
         BIO_meth_set_read_ex(method) { bio, target, wanted, read in
@@ -85,7 +84,7 @@ final class CiphertextBIO {
             return 1
         }
         BIO_meth_set_ctrl(method) { _, command, _, _ in
-            // Writes go straight to the buffer, so a flush is done before it is asked for. Nothing else is supported.
+            // Writes go straight to the buffer, so there is nothing to flush. Nothing else is supported.
             command == BIO_CTRL_FLUSH ? 1 : 0
         }
         return method

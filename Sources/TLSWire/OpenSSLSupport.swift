@@ -10,12 +10,12 @@ import Darwin
 
 /// The oldest error of this thread's OpenSSL queue.
 ///
-/// The queue belongs to the thread, so all connections of an event loop share it: it is emptied before each call whose
-/// result is asked about, and here when a failure is read.
+/// All connections of an event loop share their thread's queue: it is emptied before each call whose result is asked
+/// about, and here when a failure is read.
 struct OpenSSLFailure {
     /// The library that reported it (`ERR_LIB_*`).
     var library: Int32
-    /// Its reason within the library.
+    /// The reason within the library.
     var reason: Int32
 
     /// Takes the oldest error and empties the queue; nil if there is none.
@@ -26,7 +26,7 @@ struct OpenSSLFailure {
         return OpenSSLFailure(library: ERR_GET_LIB(packed), reason: ERR_GET_REASON(packed))
     }
 
-    /// OpenSSL's words for it, or the system's.
+    /// OpenSSL's or the system's description.
     var text: String {
         if self.library == ERR_LIB_SYS {
             return String(cString: strerror(self.reason))
@@ -37,22 +37,22 @@ struct OpenSSLFailure {
         return String(cString: words)
     }
 
-    /// The text of the oldest error, or a stand-in if the queue is empty; empties the queue.
+    /// The text of the oldest error, or a placeholder; empties the queue.
     static func takeText() -> String {
         self.take()?.text ?? "no reason given"
     }
 }
 
 extension TLSError {
-    /// OpenSSL could not allocate or initialise `what`.
+    /// An error for something that OpenSSL could not allocate or initialise.
     static func internalFailure(_ what: String) -> TLSError {
         TLSError(.internalFailure, "OpenSSL could not make \(what): \(OpenSSLFailure.takeText())")
     }
 }
 
-/// Runs `body` on a BIO that collects what is written into it, and returns that.
+/// Runs `body` on a BIO and returns what was written to it.
 func collectingBIO(_ body: (OpaquePointer) -> Void) -> [UInt8] {
-    // Owned here, freed below.
+    // We own it and free it below.
     guard let bio = BIO_new(BIO_s_mem()) else { return [] }
     defer { BIO_free(bio) }
     body(bio)
@@ -62,9 +62,9 @@ func collectingBIO(_ body: (OpaquePointer) -> Void) -> [UInt8] {
     return Array(UnsafeRawBufferPointer(start: data, count: length))
 }
 
-/// What collects in a BIO, as text of at most 200 characters; unprintable characters become dots.
+/// The text written to a BIO, cut to 200 characters; unprintable ones become dots.
 ///
-/// For names out of a peer's certificate, which may hold anything.
+/// For names in a peer's certificate, which may hold anything.
 func printableText(_ body: (OpaquePointer) -> Void) -> String {
     let bytes = collectingBIO(body).prefix(200)
     return String(decoding: bytes.map { (0x20..<0x7F).contains($0) ? $0 : UInt8(ascii: ".") }, as: UTF8.self)
@@ -79,14 +79,14 @@ extension PEMSource {
         ERR_clear_error()
         switch self {
         case .file(let path):
-            // Owned here, freed below.
+            // We own it and free it below.
             guard let bio = BIO_new_file(path, "r") else {
                 throw TLSError(.misconfigured, "\(what) \"\(path)\" can't be read: \(OpenSSLFailure.takeText())")
             }
             defer { BIO_free(bio) }
             return try body(bio)
         case .bytes(let bytes):
-            // BIO_s_mem copies what is written into it. Owned here, freed below.
+            // BIO_s_mem copies what is written to it. We own it and free it below.
             guard let bio = BIO_new(BIO_s_mem()) else { throw .internalFailure("a buffer") }
             defer { BIO_free(bio) }
             var written = 0
@@ -97,7 +97,7 @@ extension PEMSource {
         }
     }
 
-    /// How errors name the source.
+    /// The source's name for errors.
     func label(_ what: String) -> String {
         switch self {
         case .file(let path): "\(what) \"\(path)\""
@@ -105,16 +105,17 @@ extension PEMSource {
         }
     }
 
-    /// Lends each certificate of the PEM text in turn; returns how many there were, which is never 0.
+    /// Lends each certificate of the PEM text in turn; returns how many there were, at least one.
     ///
-    /// Throws ``TLSError/Code/misconfigured`` for an unreadable file, for text without a certificate and for a broken one.
+    /// Throws ``TLSError/Code/misconfigured`` for an unreadable file, for text without a certificate and for a broken
+    /// one.
     func forEachCertificate(
         _ what: String,
         _ body: (_ index: Int, _ certificate: OpaquePointer) throws(TLSError) -> Void
     ) throws(TLSError) -> Int {
         try self.withBIO(what) { bio throws(TLSError) in
             var count = 0
-            // Each certificate is owned here, freed after its turn.
+            // We own each certificate and free it after its turn.
             while let certificate = PEM_read_bio_X509(bio, nil, nil, nil) {
                 defer { X509_free(certificate) }
                 try body(count, certificate)
@@ -142,7 +143,7 @@ extension PEMSource {
         _ body: (OpaquePointer) throws(TLSError) -> Result
     ) throws(TLSError) -> Result {
         try self.withBIO(what) { bio throws(TLSError) in
-            // Without a callback of ours OpenSSL would ask for a passphrase on the terminal. The key is owned here.
+            // Without our callback OpenSSL would ask for a passphrase on the terminal. We own the key.
             guard let key = PEM_read_bio_PrivateKey(bio, nil, { _, _, _, _ in -1 }, nil) else {
                 let text = OpenSSLFailure.takeText()
                 throw TLSError(

@@ -1,46 +1,41 @@
 import NIOCore
 
-/// What the application has written and OpenSSL has not taken yet.
+/// The application's writes that OpenSSL has not taken yet.
 struct PendingWrites {
     private struct Entry {
         var buffer: ByteBuffer
         var promise: EventLoopPromise<Void>?
     }
 
-    /// What became of an attempt to encrypt it.
+    /// The result of an attempt to encrypt.
     enum Outcome {
-        /// Everything is encrypted.
         case drained
-        /// The limit on output is reached.
         case limited
-        /// OpenSSL takes nothing before the peer has sent more.
+        /// OpenSSL takes nothing until the peer has sent more.
         case blocked
-        /// The connection is broken.
         case failed(TLSError)
     }
 
     private var entries: [Entry] = []
-    /// The first entry not done with; those before it are done and hold nothing.
+    /// The first unfinished entry; those before it hold nothing any more.
     private var head = 0
-    /// The plaintext waiting.
+    /// The waiting plaintext in bytes.
     private(set) var bytes = 0
-    /// Whether the application has flushed and the flush is not carried out.
+    /// Whether the application has asked for a flush that is not done yet.
     var wantsFlush = false
 
-    /// Whether nothing waits.
     var isEmpty: Bool {
         self.head == self.entries.count
     }
 
-    /// Adds a write.
     mutating func append(_ buffer: ByteBuffer, _ promise: EventLoopPromise<Void>?) {
         self.bytes += buffer.readableBytes
         self.entries.append(Entry(buffer: buffer, promise: promise))
     }
 
-    /// Encrypts until nothing waits, or until `limit` bytes of ciphertext lie in the connection.
+    /// Encrypts until nothing waits, or until the connection holds `limit` bytes of ciphertext.
     ///
-    /// The promises of the writes that are taken whole are appended to `done`; they belong to the output's fate.
+    /// The promises of completely taken writes are appended to `done`; the fate of the output decides them.
     mutating func encrypt(
         with connection: TLSConnection,
         limit: Int,
@@ -80,7 +75,7 @@ struct PendingWrites {
         }
     }
 
-    /// Moves past what OpenSSL has taken.
+    /// Skips the bytes that OpenSSL has taken.
     private mutating func consume(_ count: Int) {
         self.bytes -= count
         var left = count
@@ -93,7 +88,7 @@ struct PendingWrites {
         }
     }
 
-    /// Lets go of entries that are taken whole; whether any is left.
+    /// Drops finished entries; returns whether any is left.
     private mutating func dropFinished(_ done: inout [EventLoopPromise<Void>]) -> Bool {
         while self.head < self.entries.count, self.entries[self.head].buffer.readableBytes == 0 {
             if let promise = self.entries[self.head].promise {
@@ -109,7 +104,7 @@ struct PendingWrites {
         return false
     }
 
-    /// Takes everything out and returns the promises, to be failed by the caller.
+    /// Removes everything and returns the promises for the caller to fail.
     mutating func removeAll() -> [EventLoopPromise<Void>] {
         let promises = self.entries[self.head...].compactMap(\.promise)
         self = PendingWrites()

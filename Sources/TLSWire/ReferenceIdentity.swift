@@ -1,13 +1,13 @@
 import COpenSSL
 
-/// The name a server's certificate is compared with (RFC 9525 §6.1).
+/// The name to compare a server's certificate with (RFC 9525 §6.1).
 enum ReferenceIdentity: Sendable, Hashable {
-    /// A host name, without a final dot; compared with DNS names and sent as SNI.
+    /// A host name without a final dot; compared with DNS names and sent as SNI.
     case host(String)
     /// An address; compared with IP names, no SNI is sent.
     case address(String)
 
-    /// Tells a host name from an address.
+    /// Parses a host name or address.
     init(_ serverName: String) throws(TLSError) {
         guard !serverName.isEmpty, serverName.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
             throw TLSError(
@@ -19,7 +19,7 @@ enum ReferenceIdentity: Sendable, Hashable {
         if name.hasPrefix("["), name.hasSuffix("]") {
             name = String(name.dropFirst().dropLast())
         }
-        // Owned here, freed at once: only whether it parses counts.
+        // We own it and free it at once: only whether it parses counts.
         if let address = a2i_IPADDRESS(name) {
             ASN1_OCTET_STRING_free(address)
             self = .address(name)
@@ -42,19 +42,18 @@ enum ReferenceIdentity: Sendable, Hashable {
         self = .host(name)
     }
 
-    /// The name or address.
     var name: String {
         switch self {
         case .host(let name), .address(let name): name
         }
     }
 
-    /// Makes `ssl` expect this identity; the strings are copied.
+    /// Makes `ssl` expect this identity; OpenSSL copies the strings.
     func apply(to ssl: OpaquePointer) throws(TLSError) {
         switch self {
         case .host(let name):
-            // NEVER_CHECK_SUBJECT: a certificate without names matches no host, whatever its subject says (RFC 9525
-            // section 2): an authority checks the alternative names alone.
+            // NEVER_CHECK_SUBJECT: only the alternative names count, whatever the subject says (RFC 9525 section 2); an
+            // authority checks nothing else.
             SSL_set_hostflags(
                 ssl,
                 UInt32(X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS) | UInt32(X509_CHECK_FLAG_NEVER_CHECK_SUBJECT)

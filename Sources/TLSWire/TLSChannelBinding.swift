@@ -1,6 +1,6 @@
 import COpenSSL
 
-/// What ties something said over a TLS connection to this very connection (RFC 5056).
+/// A value that identifies a TLS connection, for authentication over it (RFC 5056).
 package struct TLSChannelBinding: Sendable, Equatable {
     /// The types, by their registered names.
     package enum Kind: String, Sendable, CaseIterable {
@@ -12,16 +12,15 @@ package struct TLSChannelBinding: Sendable, Equatable {
         case endPoint = "tls-server-end-point"
     }
 
-    /// Which type it is.
     package var kind: Kind
-    /// The value; both ends of a connection have the same.
+    /// The value; the same at both ends.
     package var data: [UInt8]
 }
 
 extension TLSConnection {
-    /// What an established connection can be told by; the same on both sides.
+    /// The bindings of an established connection, the same on both sides.
     ///
-    /// A type that this connection does not have is left out.
+    /// A type that this connection lacks is left out.
     var channelBindings: [TLSChannelBinding] {
         let values: [(TLSChannelBinding.Kind, [UInt8]?)] = [
             (.exporter, self.exporter), (.unique, self.firstFinished), (.endPoint, self.serverCertificateHash),
@@ -33,15 +32,15 @@ extension TLSConnection {
 
     /// 32 bytes of keying material (RFC 9266 section 2).
     ///
-    /// Below TLS 1.3 only where the master secret covers the whole handshake (RFC 7627): without that, somebody between can
-    /// bring both of his connections to the same one.
+    /// Below TLS 1.3 only if the master secret covers the whole handshake (RFC 7627): else a man in the middle can give
+    /// both of his connections the same one.
     private var exporter: [UInt8]? {
         guard self.hasTLS13 || upstream_ssl_extended_master_secret(self.ssl) == 1 else { return nil }
         let label = "EXPORTER-Channel-Binding"
         var context: UInt8 = 0
         var material = [UInt8](repeating: 0, count: 32)
         ERR_clear_error()
-        // All borrowed for the call. The context is there and empty, which before TLS 1.3 is not the same as none.
+        // All borrowed for the call. The context is present and empty, which before TLS 1.3 differs from none.
         let result = SSL_export_keying_material(
             self.ssl,
             &material,
@@ -57,8 +56,8 @@ extension TLSConnection {
 
     /// The Finished message of the client, which sends the first one of a full handshake (RFC 5929 section 3.1).
     ///
-    /// TLS 1.3 does not define it (RFC 9266 section 3). The triple handshake attack on it needs a session that is resumed or
-    /// a handshake that is repeated, and neither is ever done here.
+    /// TLS 1.3 does not define it (RFC 9266 section 3). The triple handshake attack on it needs a resumed session or a
+    /// repeated handshake, and neither is ever done here.
     private var firstFinished: [UInt8]? {
         guard !self.hasTLS13, SSL_session_reused(self.ssl) == 0 else { return nil }
         var message = [UInt8](repeating: 0, count: 64)
@@ -70,12 +69,12 @@ extension TLSConnection {
         return (12...message.count).contains(length) ? Array(message.prefix(length)) : nil
     }
 
-    /// The hash of the server's certificate, by the hash function of the certificate's signature, or SHA-256 where that is
+    /// The hash of the server's certificate, by the hash function of the certificate's signature, or SHA-256 if that is
     /// MD5 or SHA-1 (RFC 5929 section 4.1).
     ///
-    /// Nil for a signature without one hash function of its own, such as Ed25519: the type is not defined for it.
+    /// Nil for a signature without a single hash function, such as Ed25519: the type is not defined for it.
     private var serverCertificateHash: [UInt8]? {
-        // Owned here, freed below: a reference of our own in both cases.
+        // In both cases we own a reference and free it below.
         guard let certificate = self.isClient ? SSL_get1_peer_certificate(self.ssl) : SSL_get_certificate(self.ssl)
         else {
             return nil

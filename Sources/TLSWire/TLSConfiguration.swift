@@ -1,10 +1,10 @@
 package import NIOCore
 
-/// Where the trusted authorities of a client come from.
+/// The authorities that a client trusts.
 package enum TLSTrust: Sendable, Hashable {
     /// The distribution's trust store.
     case system
-    /// A PEM file with one or more certificates; each of them is trusted, and nothing else.
+    /// A PEM file with one or more certificates; only these are trusted.
     case file(String)
     /// The same as bytes.
     case pem([UInt8])
@@ -12,21 +12,17 @@ package enum TLSTrust: Sendable, Hashable {
 
 /// PEM text, in a file or in memory.
 package enum PEMSource: Sendable, Hashable {
-    /// The path of a PEM file.
     case file(String)
-    /// PEM text.
     case bytes([UInt8])
 }
 
-/// A version of the protocol, with OpenSSL's number.
+/// A protocol version, with OpenSSL's number.
 package enum TLSVersion: Int32, Sendable, Hashable, Comparable, CaseIterable {
-    /// TLS 1.0; only a server made for a test can speak it.
+    /// For servers in tests only.
     case v1_0 = 0x0301
-    /// TLS 1.1; only a server made for a test can speak it.
+    /// For servers in tests only.
     case v1_1 = 0x0302
-    /// TLS 1.2.
     case v1_2 = 0x0303
-    /// TLS 1.3.
     case v1_3 = 0x0304
 
     package static func < (left: TLSVersion, right: TLSVersion) -> Bool {
@@ -34,11 +30,11 @@ package enum TLSVersion: Int32, Sendable, Hashable, Comparable, CaseIterable {
     }
 }
 
-/// A domain of XMPP, which certificates name in more ways than others.
+/// An XMPP domain, which certificates can name in more ways than other domains.
 package struct XMPPDomain: Sendable, Hashable {
-    /// The name in ASCII: with A-labels.
+    /// The name in ASCII, with A-labels.
     package var ascii: String
-    /// The name as XMPP addresses have it: with U-labels, where it has any.
+    /// The name as in XMPP addresses, with U-labels if it has any.
     package var unicode: String
 
     package init(ascii: String, unicode: String) {
@@ -47,7 +43,7 @@ package struct XMPPDomain: Sendable, Hashable {
     }
 }
 
-/// What a client shows to a server that asks for a certificate.
+/// A client's certificate for servers that ask for one.
 package struct TLSClientIdentity: Sendable, Hashable {
     /// The certificate, followed by the intermediates, in PEM.
     package var certificateChain: PEMSource
@@ -60,29 +56,29 @@ package struct TLSClientIdentity: Sendable, Hashable {
     }
 }
 
-/// What a client expects of its peer: TLS 1.2 at least, a trusted chain, and the given name.
+/// A client's requirements: TLS 1.2 at least, a trusted chain, and the given name.
 package struct TLSClientConfiguration: Sendable {
-    /// The name the server's certificate must carry, also sent as SNI.
+    /// The name that the server's certificate must carry, also sent as SNI.
     ///
-    /// A host name in ASCII (A-labels), or an IPv4 or IPv6 address, with or without brackets. An address is compared with
-    /// the certificate's IP names, and no SNI is sent (RFC 6066 §3).
+    /// A host name in ASCII (A-labels), or an IPv4 or IPv6 address, with or without brackets. An address is compared
+    /// with the certificate's IP names, and no SNI is sent (RFC 6066 §3).
     package var serverName: String
-    /// An XMPP domain that the certificate may carry as SRV-ID or XmppAddr instead (RFC 6120 section 13.7); nil for none.
+    /// An XMPP domain that the certificate may name instead, as SRV-ID or XmppAddr (RFC 6120 section 13.7); nil for
+    /// none.
     package var xmppDomain: XMPPDomain?
-    /// What is shown to a server that asks for a certificate; nil for nothing.
+    /// The client certificate; nil for none.
     package var identity: TLSClientIdentity?
-    /// The trusted authorities.
     package var trust: TLSTrust
-    /// The protocol that is named by ALPN (RFC 7301), such as `xmpp-client` (XEP-0368 section 4); nil for none.
+    /// The protocol to name by ALPN (RFC 7301), such as `xmpp-client` (XEP-0368 section 4); nil for none.
     ///
-    /// A server that knows no ALPN is spoken with all the same.
+    /// A server without ALPN is accepted too.
     package var applicationProtocol: String?
-    /// From the start of the handshake to its end; 10 s by default.
+    /// The time limit of the handshake; 10 s by default.
     package var handshakeTimeout: TimeAmount
-    /// How long the peer's close_notify is waited for after ours; 2 s by default.
+    /// How long to wait for the peer's close_notify after ours; 2 s by default.
     package var closeTimeout: TimeAmount
 
-    /// Makes a configuration; without a `caFile` the system's trust store is used.
+    /// A configuration; without a `caFile` it uses the system's trust store.
     package init(
         serverName: String,
         caFile: String? = nil,
@@ -98,7 +94,7 @@ package struct TLSClientConfiguration: Sendable {
     }
 }
 
-/// What a server shows: its certificate, and the versions it speaks.
+/// A server's certificate and versions.
 package struct TLSServerConfiguration: Sendable {
     /// The leaf certificate, followed by the intermediates, in PEM.
     package var certificateChain: PEMSource
@@ -110,11 +106,11 @@ package struct TLSServerConfiguration: Sendable {
     package var maximumVersion: TLSVersion
     /// OpenSSL's security level; nil leaves the system's default.
     ///
-    /// Only a test has reason to set it: 0 lets a server speak TLS 1.1.
+    /// For tests only: 0 lets a server speak TLS 1.1.
     package var securityLevel: Int32?
-    /// From the start of the handshake to its end; 10 s by default.
+    /// The time limit of the handshake; 10 s by default.
     package var handshakeTimeout: TimeAmount
-    /// How long the peer's close_notify is waited for after ours; 2 s by default.
+    /// How long to wait for the peer's close_notify after ours; 2 s by default.
     package var closeTimeout: TimeAmount
 
     package init(
@@ -135,7 +131,7 @@ package struct TLSServerConfiguration: Sendable {
         self.closeTimeout = closeTimeout
     }
 
-    /// A server that shows what a ``CertificateAuthority`` issued.
+    /// A server with a certificate that a ``CertificateAuthority`` issued.
     package init(_ identity: IssuedCertificate) {
         self.init(certificateChain: .bytes(identity.chainPEM), privateKey: .bytes(identity.keyPEM))
     }

@@ -1,60 +1,54 @@
 import COpenSSL
 import NIOCore
 
-/// One connection's SSL object: ciphertext in, plaintext out, and the reverse.
+/// A connection's SSL object: ciphertext in, plaintext out, and the reverse.
 ///
-/// Decides nothing.
-///
-/// Lives on its event loop; not thread-safe.
+/// Decides nothing. Confined to its event loop.
 final class TLSConnection {
-    /// What a piece of ciphertext has brought.
+    /// The result of receiving ciphertext.
     struct Received {
-        /// The handshake was finished with it.
+        /// Whether it completed the handshake.
         var completedHandshake = false
         /// The application data in it.
         var plaintext: ByteBuffer?
-        /// What comes after the data.
+        /// What follows the data.
         var end = End.more
     }
 
     /// How a piece of ciphertext ends.
     enum End {
-        /// More is to come.
         case more
         /// The peer's close_notify.
         case closeNotify
-        /// The connection is broken; an alert may lie in the output.
+        /// The connection is broken; the output may hold an alert.
         case failed(TLSError)
     }
 
-    /// What became of a step of the handshake.
     enum HandshakeStep {
-        /// The peer's answer is awaited.
+        /// The peer must answer first.
         case incomplete
-        /// Done, the peer is verified.
+        /// Done, and the peer is verified.
         case complete
-        /// Failed; an alert may lie in the output.
+        /// Failed; the output may hold an alert.
         case failed(TLSError)
     }
 
-    /// What became of an attempt to encrypt.
     enum WriteStep {
-        /// So many bytes were taken.
+        /// The number of bytes taken.
         case wrote(Int)
-        /// Nothing can be written before the peer has sent the rest of a handshake message.
+        /// Nothing can be written until the peer has sent the rest of a handshake message.
         case blocked
-        /// The connection is broken.
         case failed(TLSError)
     }
 
     /// The largest plaintext of one record (RFC 8446 §5.1).
     static let maximumRecord = 16_384
-    /// What a record adds to its plaintext at most: header, explicit nonce, content type, tag.
+    /// The most that a record adds to its plaintext: header, explicit nonce, content type, tag.
     static let recordOverhead = 5 + 8 + 1 + 16
 
-    /// Kept for the callbacks whose arguments it owns.
+    /// Retained for the callbacks whose arguments it owns.
     let context: TLSContext
-    /// The SSL, owned, freed in deinit together with its BIO.
+    /// We own the SSL and free it in deinit, together with its BIO.
     let ssl: OpaquePointer
     private let transport: CiphertextBIO
 
@@ -64,7 +58,7 @@ final class TLSConnection {
         self.context = context
         self.ssl = ssl
         self.transport = CiphertextBIO()
-        // One BIO for both directions: SSL_set_bio takes the one reference over.
+        // One BIO for both directions: SSL_set_bio takes over our single reference.
         let bio = try self.transport.makeBIO()
         SSL_set_bio(ssl, bio, bio)
         switch context.role {
@@ -84,7 +78,7 @@ final class TLSConnection {
         SSL_free(self.ssl)
     }
 
-    /// Whether this is the verifying side.
+    /// Whether this side verifies the other.
     var isClient: Bool {
         self.context.role != .server
     }
@@ -96,18 +90,18 @@ final class TLSConnection {
         return .established(version: String(cString: SSL_get_version(self.ssl)), cipher: cipher ?? "unknown")
     }
 
-    /// When the certificate that the peer has shown ends, in seconds from now; nil where it has shown none.
+    /// The seconds until the peer's certificate expires; nil if it has shown none.
     var peerCertificateEnd: Int? {
         // Stays the connection's.
         SSL_get0_peer_certificate(self.ssl).flatMap(CertificateEnd.remaining)
     }
 
-    /// Takes the handshake as far as it goes without more from the peer.
+    /// Continues the handshake until it needs more from the peer.
     func handshake() -> HandshakeStep {
         ERR_clear_error()
         let result = SSL_do_handshake(self.ssl)
         if result == 1 {
-            // The peer is verified, and no session is resumed: nothing asks for what led to its certificate any more.
+            // The peer is verified, and no session is resumed: nothing needs its certificate chain any more.
             upstream_ssl_forget_chains(self.ssl)
             return .complete
         }
@@ -123,7 +117,7 @@ final class TLSConnection {
         }
     }
 
-    /// Takes ciphertext in and gives everything it holds.
+    /// Feeds ciphertext and returns everything it holds.
     func receive(_ ciphertext: ByteBuffer, handshaking: Bool, allocator: ByteBufferAllocator) -> Received {
         self.transport.lend(ciphertext) {
             var received = Received()
@@ -180,13 +174,12 @@ final class TLSConnection {
         }
     }
 
-    /// Makes room for the ciphertext of so much plaintext.
+    /// Reserves room for the ciphertext of this much plaintext.
     func reserveOutput(plaintext count: Int) {
         let records = count / Self.maximumRecord + 1
         self.transport.reserveOutput(count + records * Self.recordOverhead)
     }
 
-    /// Encrypts at most one record.
     func write(_ bytes: UnsafeRawBufferPointer) -> WriteStep {
         var count = 0
         ERR_clear_error()
@@ -202,7 +195,7 @@ final class TLSConnection {
         }
     }
 
-    /// Puts close_notify into the output, once.
+    /// Writes close_notify to the output, once.
     func sendCloseNotify() {
         ERR_clear_error()
         // Fails only in the middle of a post-handshake message; the peer then sees the connection end without it.
@@ -210,23 +203,23 @@ final class TLSConnection {
         ERR_clear_error()
     }
 
-    /// What is to be sent to the peer, nil if nothing.
+    /// Takes the output for the peer; nil if there is none.
     func takeOutput() -> ByteBuffer? {
         self.transport.takeOutput()
     }
 
-    /// How much is to be sent to the peer.
+    /// The size of the output for the peer.
     var outputBytes: Int {
         self.transport.output.readableBytes
     }
 
-    /// Keeps what the error message needs, and lets OpenSSL's verdict stand, but for names that it does not compare.
+    /// Records why OpenSSL refuses a certificate, unless its names match in ways that OpenSSL does not compare.
     private static let noteRefusedCertificate: SSL_verify_cb = { accepted, store in
         guard accepted == 0, let store else { return accepted }
         let ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx())
         if let ssl, let transport = SSL_get_ex_data(OpaquePointer(ssl), 0) {
             return Unmanaged<CiphertextBIO>.fromOpaque(transport)._withUnsafeGuaranteedRef {
-                // No DNS name fits: the last word is with the names that OpenSSL does not know.
+                // No DNS name matches: the names that OpenSSL does not know decide.
                 if X509_STORE_CTX_get_error(store) == X509_V_ERR_HOSTNAME_MISMATCH, let names = $0.xmppNames,
                     let certificate = X509_STORE_CTX_get0_cert(store), names.match(certificate)
                 {

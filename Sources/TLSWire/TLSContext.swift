@@ -1,35 +1,34 @@
 import COpenSSL
 import NIOCore
 
-/// What all connections of one kind share: trusted authorities, certificate, versions, limits.
+/// The shared part of one kind of connections: trusted authorities, certificate, versions, limits.
 ///
-/// Made once per sender or listener, for reading the authorities is the costly part. OpenSSL counts references to an
+/// Made once per sender or listener, since reading the authorities is the costly part. OpenSSL counts references to an
 /// SSL_CTX atomically and does not change it after set-up, hence `@unchecked`.
 package final class TLSContext: @unchecked Sendable {
-    /// Which side of the handshake connections of this context take.
+    /// The side of the handshake.
     enum Role: Sendable, Hashable {
-        /// The side that verifies; the identity is what it expects.
+        /// The side that verifies, with the identity it expects.
         case client(ReferenceIdentity)
         /// The side that shows a certificate.
         case server
 
-        /// What a client expects; nil for a server.
+        /// The identity that a client expects; nil for a server.
         var identity: ReferenceIdentity? {
             if case .client(let identity) = self { identity } else { nil }
         }
     }
 
-    /// The SSL_CTX, owned, freed in deinit.
+    /// We own the SSL_CTX and free it in deinit.
     let handle: OpaquePointer
-    /// The side taken.
     let role: Role
-    /// The protocol that ALPN names; nil for none.
+    /// The protocol named by ALPN; nil for none.
     package private(set) var applicationProtocol: String?
     /// Bounds the handshake.
     let handshakeTimeout: TimeAmount
     /// Bounds the wait for the peer's close_notify.
     let closeTimeout: TimeAmount
-    /// What a server's certificate may be for beside its DNS names; nil for nothing.
+    /// The names accepted in a server's certificate besides DNS names; nil for none.
     private(set) var xmppNames: XMPPCertificateNames?
 
     private init(_ role: Role, handshakeTimeout: TimeAmount, closeTimeout: TimeAmount) throws(TLSError) {
@@ -49,8 +48,8 @@ package final class TLSContext: @unchecked Sendable {
 
     /// A context for connections to one server name.
     ///
-    /// Throws ``TLSError/Code/misconfigured`` for a name or an authority file that can't be used, and for a certificate or key
-    /// of our own that can't, or that don't belong together.
+    /// Throws ``TLSError/Code/misconfigured`` for an unusable name or authority file, and for a certificate or key of
+    /// ours that is unusable or doesn't match.
     package static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
             .client(ReferenceIdentity(configuration.serverName)),
@@ -73,7 +72,7 @@ package final class TLSContext: @unchecked Sendable {
         return context
     }
 
-    /// When the certificate that this side shows ends, in seconds from now; negative where it has, nil where it shows none.
+    /// The seconds until this side's certificate expires; negative if it has, nil if there is none.
     package var certificateEnd: Int? {
         // Both stay their owners'.
         SSL_CTX_get0_certificate(self.handle).flatMap(CertificateEnd.remaining)
@@ -81,7 +80,7 @@ package final class TLSContext: @unchecked Sendable {
 
     /// A context for a listener.
     ///
-    /// Throws ``TLSError/Code/misconfigured`` for a certificate or key that can't be used, or that don't belong together.
+    /// Throws ``TLSError/Code/misconfigured`` for a certificate or key that is unusable or doesn't match.
     package static func server(_ configuration: TLSServerConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
             .server,
@@ -109,14 +108,15 @@ package final class TLSContext: @unchecked Sendable {
         // Sessions are never resumed: connections are few and long, and tickets would cost memory on each.
         upstream_ssl_ctx_set_session_cache_mode(self.handle, Int(SSL_SESS_CACHE_OFF))
         SSL_CTX_set_num_tickets(self.handle, 0)
-        // RELEASE_BUFFERS: an idle connection holds no record buffers (2 x 17 KB). PARTIAL_WRITE and MOVING_WRITE_BUFFER:
-        // SSL_write takes one record at a time, from wherever the bytes lie when it is called again.
+        // RELEASE_BUFFERS: an idle connection holds no record buffers (2 x 17 KB). PARTIAL_WRITE and
+        // MOVING_WRITE_BUFFER: SSL_write takes one record at a time, and a repeated call may pass the bytes at another
+        // address.
         upstream_ssl_ctx_set_mode(
             self.handle,
             Int(SSL_MODE_RELEASE_BUFFERS) | Int(SSL_MODE_ENABLE_PARTIAL_WRITE)
                 | Int(SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER)
         )
-        // Forward secrecy and authenticated encryption only (RFC 9325 §4.2); the TLS 1.3 suites are all of that kind.
+        // Forward secrecy and authenticated encryption only (RFC 9325 §4.2); all TLS 1.3 suites have both.
         if case .client = self.role {
             guard SSL_CTX_set_cipher_list(self.handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM") == 1 else {
                 throw .internalFailure("a list of cipher suites")
@@ -136,7 +136,7 @@ package final class TLSContext: @unchecked Sendable {
         guard (1...255).contains(name.utf8.count) else {
             throw TLSError(.misconfigured, "the protocol name \"\(name)\" is none for ALPN")
         }
-        // Copied by OpenSSL, which returns 0 for success here.
+        // OpenSSL copies it, and returns 0 for success here.
         let list = [UInt8(name.utf8.count)] + name.utf8
         guard SSL_CTX_set_alpn_protos(self.handle, list, UInt32(list.count)) == 0 else {
             throw .internalFailure("a list of protocols")
@@ -158,25 +158,25 @@ package final class TLSContext: @unchecked Sendable {
         case .pem(let bytes):
             source = .bytes(bytes)
         }
-        // The store stays the context's; it takes a reference to each certificate.
+        // The store stays the context's; it takes its own reference to each certificate.
         let store = SSL_CTX_get_cert_store(self.handle)
         _ = try source.forEachCertificate("tls.ca_file") { _, certificate throws(TLSError) in
             guard X509_STORE_add_cert(store, certificate) == 1 else {
                 throw .internalFailure("a trust store of tls.ca_file")
             }
         }
-        // Whoever names an intermediate authority or the server's own certificate means to trust it.
+        // Naming an intermediate authority or the server's own certificate means trusting it.
         X509_STORE_set_flags(store, UInt(X509_V_FLAG_PARTIAL_CHAIN))
     }
 
-    /// Takes up what this side shows; `names` are for errors.
+    /// Loads this side's certificate and key; `names` are for errors.
     private func load(
         _ certificateChain: PEMSource,
         _ privateKey: PEMSource,
         names: (certificate: String, key: String)
     ) throws(TLSError) {
         let handle = self.handle
-        // The context takes references of its own to certificates and key.
+        // The context takes its own references to certificates and key.
         _ = try certificateChain.forEachCertificate(names.certificate) { index, certificate throws(TLSError) in
             let accepted =
                 index == 0

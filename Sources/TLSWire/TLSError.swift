@@ -1,49 +1,44 @@
-/// What went wrong with a TLS connection or with what was to be used for it.
+/// A failure of a TLS connection or of its configuration.
 ///
-/// Texts name the cause and, where there is one, the fix. They hold names from certificates and configuration, never key
-/// material and nothing of what was sent over the connection.
+/// Texts name the cause and, if there is one, the fix. They hold names from certificates and configuration, never key
+/// material or data of the connection.
 package struct TLSError: Error, Sendable, CustomStringConvertible {
-    /// The kinds of failure, a closed set.
     package enum Code: Sendable, Hashable {
-        /// The certificate is valid but for another name or address (RFC 9525).
+        /// The certificate is valid, but for another name or address (RFC 9525).
         case hostnameMismatch
-        /// The certificate's validity has ended.
         case expired
-        /// The certificate's validity has not begun.
         case notYetValid
-        /// The chain ends at an authority that is not trusted here, or is otherwise not acceptable.
+        /// The chain ends at an authority that is not trusted here, or is otherwise unacceptable.
         case untrusted
-        /// The peer's certificate is signed with its own key and not trusted here.
+        /// The peer's certificate is self-signed and not trusted here.
         case selfSigned
-        /// No protocol version in common.
+        /// The peers share no protocol version.
         case protocolVersion
-        /// The peer's first bytes are no TLS record.
+        /// The peer's first bytes are not a TLS record.
         case plaintextPeer
-        /// The handshake was not finished in time.
         case handshakeTimeout
-        /// The connection ended without the peer's close_notify: what was received may be incomplete.
+        /// The connection ended without the peer's close_notify: received data may be incomplete.
         case truncated
-        /// The handshake failed for another reason, or the peer ended the connection in its middle.
+        /// The handshake failed for another reason, or the peer closed the connection during it.
         case handshakeFailed
         /// The peer sent a fatal alert (its number in RFC 8446 §6).
         case alertReceived(UInt8)
-        /// After the handshake: a record that can't be authenticated, or a message that has no place there.
+        /// After the handshake: a record failed authentication, or a message was out of place.
         case protocolViolation
         /// The transport failed (reset, time-out).
         case io
         /// More was written before the end of the handshake than is buffered.
         case pendingWriteOverflow
-        /// The certificate, key, authority file or name that was configured can't be used.
+        /// The configured certificate, key, authority file or name can't be used.
         case misconfigured
         /// OpenSSL could not allocate or initialise something.
         case internalFailure
     }
 
-    /// The kind of failure.
     package var code: Code
     /// The cause and the fix, for an operator.
     package var message: String
-    /// What the transport reported, for ``Code/io``.
+    /// The transport's error, for ``Code/io``.
     package var underlying: (any Error)?
 
     package init(_ code: Code, _ message: String, underlying: (any Error)? = nil) {
@@ -52,7 +47,7 @@ package struct TLSError: Error, Sendable, CustomStringConvertible {
         self.underlying = underlying
     }
 
-    /// A label value fit for a metric: from a closed set, lower case with underscores.
+    /// A metric label's value: from a closed set, lower case with underscores.
     package var shortDescription: String {
         switch self.code {
         case .hostnameMismatch: "tls_hostname_mismatch"

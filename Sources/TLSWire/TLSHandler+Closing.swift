@@ -28,7 +28,7 @@ extension TLSHandler {
         }
     }
 
-    /// The peer's close_notify has come.
+    /// Handles the peer's close_notify.
     func peerClosed(_ context: ChannelHandlerContext) {
         switch self.machine.closeNotifyReceived() {
         case .failHandshake:

@@ -51,10 +51,10 @@ extension TLSHandler {
         }
     }
 
-    /// Reads without having been asked anew.
+    /// Reads on without a new request of the application.
     ///
-    /// Ciphertext that gave no data must not count as the data the application asked for. But a peer that takes nothing
-    /// is not read from: it could ask for one key update after another, and the answers would pile up here.
+    /// Ciphertext that gave no data must not count as the data the application asked for. But a peer that accepts
+    /// nothing is not read from: it could ask for one key update after another, and the answers would pile up here.
     private func readOn(_ context: ChannelHandlerContext) {
         let isDue = self.readWanted && self.machine.state == .established && context.channel.isWritable
         if isDue || self.machine.readsOnItsOwn {
@@ -67,8 +67,8 @@ extension TLSHandler {
         if self.heldPlaintext != nil {
             self.deliverHeld(context)
             context.fireChannelReadComplete()
-            // The channel counts this read as done only by what the network brings: with automatic reading it would
-            // never ask again.
+            // The channel considers this read done only after input from the network: with automatic reading it would
+            // never read again.
             if (try? context.channel.syncOptions?.getOption(.autoRead)) == true {
                 context.read()
             }
@@ -77,7 +77,7 @@ extension TLSHandler {
         }
     }
 
-    /// Tells the application that the peer is verified, and lets its writes go.
+    /// Tells the application that the peer is verified, and releases its writes.
     private func announce(_ context: ChannelHandlerContext) {
         guard self.machine.handshakeCompleted() == .announce else { return }
         self.stopTimer()
@@ -89,7 +89,7 @@ extension TLSHandler {
     }
 
     private func deliver(_ plaintext: ByteBuffer, hold: Bool, _ context: ChannelHandlerContext) {
-        // The application may have closed a moment ago: what comes now is not for it.
+        // The application may have just closed: this data is not for it.
         guard self.machine.received() == .deliver else { return }
         if self.heldPlaintext != nil {
             self.heldPlaintext?.writeImmutableBuffer(plaintext)

@@ -32,7 +32,7 @@ extension TLSHandler {
         }
     }
 
-    /// Encrypts what waits and hands it to the network.
+    /// Encrypts waiting writes and passes them to the network.
     func encrypt(_ context: ChannelHandlerContext, flush: Bool = true) {
         while true {
             var done: [EventLoopPromise<Void>] = []
@@ -74,7 +74,7 @@ extension TLSHandler {
         }
     }
 
-    /// One promise for many.
+    /// One promise that completes the others.
     func joined(_ promises: [EventLoopPromise<Void>], _ context: ChannelHandlerContext) -> EventLoopPromise<Void> {
         if promises.count == 1 {
             return promises[0]

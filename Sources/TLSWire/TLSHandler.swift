@@ -2,29 +2,29 @@ package import NIOCore
 
 /// TLS for one channel: ciphertext on the network's side, plaintext on the application's.
 ///
-/// Added to a pipeline before the channel is active it starts the handshake with `channelActive`; added to an active
-/// channel (STARTTLS) it starts at once, and then whatever the peer sent ahead of the handshake must have been refused
-/// by the handler that adds it.
+/// Added before the channel is active, it starts the handshake at `channelActive`; added to an active channel
+/// (STARTTLS), it starts at once, and the handler that adds it must have refused any bytes that the peer sent ahead of
+/// the handshake.
 ///
-/// The application behind it sees, in this order: ``TLSEvent/established(version:cipher:)``, data as `ByteBuffer`,
-/// one `fireChannelRead` per read of the socket, ``TLSEvent/closedCleanly`` if the peer ended with close_notify, and
+/// The application sees, in this order: ``TLSEvent/established(version:cipher:)``, data as `ByteBuffer`, one
+/// `fireChannelRead` per read of the socket, ``TLSEvent/closedCleanly`` if the peer ended with close_notify, and
 /// `channelInactive`. Any failure is one ``TLSError`` through `errorCaught`, after which the channel is closed; the
-/// alert goes out first. What is written before the handshake is done waits, up to 64 KiB, and is never sent to a peer
-/// that is not verified.
+/// alert is sent first. Writes before the end of the handshake wait, up to 64 KiB, and are never sent to an unverified
+/// peer.
 ///
-/// `close` sends close_notify and waits at most the context's `closeTimeout` for the peer's. Closing one direction
-/// only is not supported.
+/// `close` sends close_notify and waits at most the context's `closeTimeout` for the peer's. Closing one direction only
+/// is not supported.
 package final class TLSHandler: ChannelDuplexHandler {
     package typealias InboundIn = ByteBuffer
     package typealias InboundOut = ByteBuffer
     package typealias OutboundIn = ByteBuffer
     package typealias OutboundOut = ByteBuffer
 
-    /// What may be written before the end of the handshake.
+    /// The most bytes written before the end of the handshake.
     static let maximumPendingBytes = 65_536
-    /// What may be written without a flush before it is encrypted and shows in the channel's writability.
+    /// The most bytes written without a flush before they are encrypted and count for the channel's writability.
     static let maximumUnflushedBytes = 65_536
-    /// How much ciphertext is handed on at a time.
+    /// How much ciphertext is passed on at a time.
     static let outputPiece = 262_144
 
     let connection: TLSConnection
@@ -32,30 +32,29 @@ package final class TLSHandler: ChannelDuplexHandler {
     var writes = PendingWrites()
     /// The place in the pipeline, for timers; nil outside of it.
     var channelContext: ChannelHandlerContext?
-    /// The one timer that runs: of the handshake, then of the closing.
+    /// The timer of the handshake, then of the closing.
     var timer: Scheduled<Void>?
     /// Promises of the application's `close`.
     var closePromises: [EventLoopPromise<Void>] = []
-    /// Data that came along with the end of the handshake, before the application asked for any.
+    /// Data that came with the end of the handshake, before the application asked for any.
     var heldPlaintext: ByteBuffer?
     /// Whether the application has asked for data and got none since.
     var readWanted = false
-    /// Whether the peer has sent anything.
     var peerHasSpoken = false
 
-    /// Makes a handler for one connection; the context decides which side it takes.
+    /// A handler for one connection; the context decides its side.
     package init(context: TLSContext) throws(TLSError) {
         self.connection = try TLSConnection(context)
     }
 
-    /// What tells this connection from any other, for SASL to bind to: the strongest first.
+    /// The connection's channel bindings for SASL, the strongest first.
     ///
     /// None before ``TLSEvent/established(version:cipher:)``.
     package var channelBindings: [TLSChannelBinding] {
         self.machine.state == .established ? self.connection.channelBindings : []
     }
 
-    /// When the certificate that the peer has shown ends, in seconds from now; nil before the handshake is done, and on a server.
+    /// The seconds until the peer's certificate expires; nil before the handshake is complete, and on a server.
     package var peerCertificateEnd: Int? {
         self.machine.state == .established ? self.connection.peerCertificateEnd : nil
     }
@@ -112,7 +111,7 @@ package final class TLSHandler: ChannelDuplexHandler {
         self.fail(TLSError(.io, "the network connection failed", underlying: error), context)
     }
 
-    /// Begins the handshake, if this is the time for it.
+    /// Starts the handshake, if it is time for it.
     private func start(_ context: ChannelHandlerContext) {
         guard self.machine.transportActive() == .startHandshake else { return }
         self.startTimer(.handshake, self.connection.context.handshakeTimeout, context)
@@ -125,8 +124,6 @@ package final class TLSHandler: ChannelDuplexHandler {
             self.fail(error, context)
         }
     }
-
-    // MARK: Timers and failure
 
     func startTimer(_ timer: TLSStateMachine.Timer, _ delay: TimeAmount, _ context: ChannelHandlerContext) {
         self.stopTimer()

@@ -1,4 +1,4 @@
-/// Tells from a peer's first bytes whether it speaks TLS.
+/// Recognises TLS by a peer's first bytes.
 package enum TLSProbe {
     /// Whether a first byte begins a TLS record (RFC 8446 §5.1: content types 20 to 23).
     ///
@@ -17,7 +17,7 @@ package enum TLSProbe {
         return major == 3
     }
 
-    /// The error for a TLS side whose peer's first bytes are no TLS record.
+    /// The error for a peer whose first bytes are not a TLS record.
     static func plaintextPeer(first: some Sequence<UInt8>) -> TLSError {
         let bytes = Array(first.prefix(5))
         let text: String

@@ -1,35 +1,32 @@
-/// The life of one TLS connection, as decisions only: each event returns what its caller has to do.
+/// The life of a TLS connection as pure decisions: each event returns its caller's action.
 ///
-/// States go one way: `idle` → `handshaking` → `established` → `closing` → `closed`, each of them may also go to `closed`
-/// at once. No state is entered twice, so a late timer is ignored.
+/// States go one way: `idle` → `handshaking` → `established` → `closing` → `closed`; each may also go to `closed` at
+/// once. No state is entered twice, so a late timer is ignored.
 package struct TLSStateMachine: Sendable {
-    /// Where the connection stands.
     package enum State: Sendable, Hashable, CaseIterable {
         /// The transport is not connected. To `handshaking` or `closed`.
         case idle
-        /// The peer is not verified and nothing of the application may go out. To `established` or `closed`.
+        /// The peer is not verified and no application data may be sent. To `established` or `closed`.
         case handshaking
         /// Application data flows. To `closing` or `closed`.
         case established
-        /// Our close_notify is out, the peer's is awaited, what it still sends is dropped. To `closed`.
+        /// Our close_notify is sent, the peer's is awaited, other input is dropped. To `closed`.
         case closing
         /// Over: cleanly, by a failure, or because the transport ended. Final.
         case closed
     }
 
-    /// The state.
     package private(set) var state: State = .idle
 
     package init() {}
 
-    /// What to do when the transport is connected.
     package enum StartAction: Sendable, Hashable {
         /// Start the handshake and its timer.
         case startHandshake
         case ignore
     }
 
-    /// The transport is connected.
+    /// Handles the connection of the transport.
     package mutating func transportActive() -> StartAction {
         switch self.state {
         case .idle:
@@ -40,14 +37,13 @@ package struct TLSStateMachine: Sendable {
         }
     }
 
-    /// What to do when the handshake is done.
     package enum EstablishedAction: Sendable, Hashable {
-        /// Stop the timer, announce the connection, send what waited.
+        /// Stop the timer, announce the connection, send the waiting writes.
         case announce
         case ignore
     }
 
-    /// The handshake is done and the peer verified.
+    /// Handles the end of the handshake, with the peer verified.
     package mutating func handshakeCompleted() -> EstablishedAction {
         switch self.state {
         case .handshaking:
@@ -58,17 +54,16 @@ package struct TLSStateMachine: Sendable {
         }
     }
 
-    /// What to do with data the application writes.
     package enum WriteAction: Sendable, Hashable {
-        /// Keep it until the handshake is done, up to the limit.
+        /// Keep the data until the handshake is done, up to the limit.
         case keep
-        /// Keep it until the flush, then encrypt it.
+        /// Keep the data until the flush, then encrypt it.
         case encrypt
-        /// Fail its promise.
+        /// Fail the write's promise.
         case refuse
     }
 
-    /// The application writes.
+    /// Handles a write of the application.
     package func write() -> WriteAction {
         switch self.state {
         case .idle, .handshaking: .keep
@@ -77,18 +72,17 @@ package struct TLSStateMachine: Sendable {
         }
     }
 
-    /// What to do with bytes from the transport.
     package enum ReceiveAction: Sendable, Hashable {
-        /// Continue the handshake with them.
+        /// Continue the handshake with the bytes.
         case handshake
-        /// Decrypt them and deliver what they hold.
+        /// Decrypt the bytes and deliver their data.
         case deliver
-        /// Decrypt them only to find the peer's close_notify.
+        /// Decrypt the bytes only to find the peer's close_notify.
         case discard
         case ignore
     }
 
-    /// Bytes have come from the transport.
+    /// Handles bytes from the transport.
     package func received() -> ReceiveAction {
         switch self.state {
         case .handshaking: .handshake
@@ -98,17 +92,16 @@ package struct TLSStateMachine: Sendable {
         }
     }
 
-    /// What to do when the application closes.
     package enum CloseAction: Sendable, Hashable {
         /// Send close_notify, start the timer, wait for the peer's.
         case sendCloseNotify
-        /// Already on the way: remember the promise.
+        /// Already closing: remember the promise.
         case join
         /// Close the transport now: no peer to send close_notify to.
         case closeTransport
     }
 
-    /// The application closes.
+    /// Handles the application's close.
     package mutating func closeRequested() -> CloseAction {
         switch self.state {
         case .idle, .handshaking:
@@ -124,9 +117,7 @@ package struct TLSStateMachine: Sendable {
         }
     }
 
-    /// What to do when the peer's close_notify comes.
     package enum PeerCloseAction: Sendable, Hashable {
-        /// Report a failed handshake.
         case failHandshake
         /// Announce the clean end, answer with close_notify, close the transport.
         case answer
@@ -135,7 +126,7 @@ package struct TLSStateMachine: Sendable {
         case ignore
     }
 
-    /// The peer's close_notify has come.
+    /// Handles the peer's close_notify.
     package mutating func closeNotifyReceived() -> PeerCloseAction {
         switch self.state {
         case .handshaking:
@@ -152,17 +143,15 @@ package struct TLSStateMachine: Sendable {
         }
     }
 
-    /// What to do when the transport has ended.
     package enum EndAction: Sendable, Hashable {
-        /// Report that the peer went away in the middle of the handshake.
+        /// Report that the peer disconnected during the handshake.
         case failHandshake
         /// Report that the data may be incomplete.
         case failTruncated
-        /// Nothing to report.
         case finish
     }
 
-    /// The transport has ended.
+    /// Handles the end of the transport.
     package mutating func transportEnded() -> EndAction {
         let before = self.state
         self.state = .closed
@@ -173,7 +162,6 @@ package struct TLSStateMachine: Sendable {
         }
     }
 
-    /// What to do about a failure.
     package enum FailureAction: Sendable, Hashable {
         /// Send the alert, report the error, close the transport.
         case report
@@ -182,7 +170,7 @@ package struct TLSStateMachine: Sendable {
         case ignore
     }
 
-    /// OpenSSL or the transport has failed.
+    /// Handles a failure of OpenSSL or the transport.
     package mutating func failed() -> FailureAction {
         switch self.state {
         case .idle, .handshaking, .established:
@@ -196,7 +184,6 @@ package struct TLSStateMachine: Sendable {
         }
     }
 
-    /// The two timers.
     package enum Timer: Sendable, Hashable, CaseIterable {
         /// Bounds the handshake.
         case handshake
@@ -204,16 +191,13 @@ package struct TLSStateMachine: Sendable {
         case close
     }
 
-    /// What to do when a timer has fired.
     package enum TimerAction: Sendable, Hashable {
-        /// Report that the handshake took too long.
         case failHandshake
         /// Close the transport without the peer's close_notify.
         case finish
         case ignore
     }
 
-    /// A timer has fired.
     package mutating func fired(_ timer: Timer) -> TimerAction {
         switch (timer, self.state) {
         case (.handshake, .handshaking):
@@ -228,7 +212,7 @@ package struct TLSStateMachine: Sendable {
         }
     }
 
-    /// Whether the transport must be read although the application has not asked for it.
+    /// Whether to read from the transport without the application's request.
     ///
     /// The handshake and the peer's close_notify are ours to read; application data is not.
     package var readsOnItsOwn: Bool {

@@ -1,23 +1,22 @@
 import COpenSSL
 
-/// Why a certificate was refused, taken while OpenSSL verifies, for it keeps no refused certificate.
+/// Why a certificate was refused; recorded during verification, since OpenSSL keeps no refused certificate.
 struct VerificationFailure {
     /// `X509_V_ERR_*`.
     var code: Int32
-    /// 0 is the peer's own certificate, 1 its issuer, and so on.
+    /// 0 for the peer's own certificate, 1 for its issuer, and so on.
     var depth: Int32
-    /// The subject of the certificate in question.
+    /// The refused certificate's subject.
     var subject = ""
-    /// Its issuer.
     var issuer = ""
     /// Its DNS and IP names.
     var names = ""
-    /// The beginning of its validity.
+    /// The start of its validity.
     var notBefore = ""
     /// The end of its validity.
     var notAfter = ""
 
-    /// Reads the failure out of a verification in progress.
+    /// Reads the failure from a verification in progress.
     init(_ store: OpaquePointer) {
         self.code = X509_STORE_CTX_get_error(store)
         self.depth = X509_STORE_CTX_get_error_depth(store)
@@ -139,7 +138,7 @@ extension TLSError {
 }
 
 extension OpenSSLFailure {
-    /// The number of the fatal alert the peer sent, if that is what this is.
+    /// The number of the peer's fatal alert, if it is one.
     var alert: UInt8? {
         // SSL_AD_REASON_OFFSET separates the alerts among the reasons of the library.
         UInt8(exactly: self.reason - SSL_AD_REASON_OFFSET)

@@ -2,24 +2,23 @@ import COpenSSL
 
 /// The names of an XMPP server that OpenSSL does not compare: SRV-ID and XmppAddr (RFC 6120 section 13.7.1.2).
 ///
-/// Both are `otherName`s of the subjectAltName, each with a type of its own; one that is encoded as anything else is no name.
-/// They are compared without case and as a whole: wildcards stand in DNS names alone, which OpenSSL compares.
+/// Both are `otherName`s of the subjectAltName with fixed encodings; another encoding makes it invalid. They are
+/// compared without case and as a whole: only DNS names, which OpenSSL compares, may have wildcards.
 struct XMPPCertificateNames: Sendable {
-    /// The domain as XMPP addresses have it: in ASCII, or with U-labels, too (RFC 7622 section 3.2.1).
+    /// The domain as in XMPP addresses: in ASCII, and with U-labels (RFC 7622 section 3.2.1).
     private let addresses: [[UInt8]]
-    /// The service of the domain, in ASCII (RFC 4985).
+    /// The domain's service, in ASCII (RFC 4985).
     private let service: [UInt8]
 
-    /// The names of a domain.
     init(_ domain: XMPPDomain) throws(TLSError) {
         let ascii = try ReferenceIdentity(domain.ascii).name
         addresses = [Array(ascii.utf8), Array(domain.unicode.utf8)]
         service = Array("_xmpp-client.\(ascii)".utf8)
     }
 
-    /// Whether a certificate, lent for the call, is for clients of the domain.
+    /// Whether a certificate, lent for the call, names the domain's service for clients.
     func match(_ certificate: OpaquePointer) -> Bool {
-        // Owned here, freed below; nil where there is no such extension, or more than one.
+        // We own it and free it below; nil if there is no such extension, or more than one.
         guard let extracted = X509_get_ext_d2i(certificate, NID_subject_alt_name, nil, nil) else {
             ERR_clear_error()
             return false
@@ -27,7 +26,7 @@ struct XMPPCertificateNames: Sendable {
         let names = OpaquePointer(extracted)
         defer { GENERAL_NAMES_free(names) }
         return (0..<upstream_general_name_count(names)).contains { index in
-            // Stays the list's, as all that hangs on it.
+            // Stays the list's, with everything in it.
             guard let name = upstream_general_name(names, index), name.pointee.type == GEN_OTHERNAME,
                 let other = name.pointee.d.otherName, let value = other.pointee.value
             else { return false }
