@@ -1,13 +1,12 @@
 package import Vocabulary
 
-/// Where a component's stream may go in the clear: to this machine, and to the networks that the operator lists.
+/// The networks in which a component's stream may be unencrypted: this machine, and those that the operator lists.
 package struct ClearNetworks: Sendable {
     private let networks: [Network]
 
-    /// This machine and these networks.
     package init(_ networks: [Network] = []) { self.networks = networks }
 
-    /// Whether a connection to this address may stay in the clear.
+    /// Whether a connection to this address may stay unencrypted.
     package func contains(_ address: NetworkAddress) -> Bool {
         if address.isLoopback || networks.contains(where: { $0.contains(address) }) { return true }
         // `10.0.0.0/8` also covers `::ffff:10.1.2.3`, which is the same host.

@@ -5,20 +5,18 @@ import Synchronization
 package import Telemetry
 import XMPP
 
-/// One XMPP connection that receives, from TCP connect to its end: what the rest of the worker holds of it.
+/// A receiving XMPP connection, from TCP connect to its end, as seen by the rest of the worker.
 ///
-/// All state is confined to the connection's event loop, in its ``StreamHandler`` and ``MessageReceiver``; this is the part
-/// that any thread may call.
+/// All state is confined to the connection's event loop, in its ``StreamHandler`` and ``MessageReceiver``; this part
+/// may be called from any thread.
 package final class Connection: AckSink {
-    /// What connections share.
+    /// The shared environment of connections.
     package struct Environment: Sendable {
-        /// Where they hand over what they read.
+        /// Receives what they read.
         package var ingest: IngestQueue
         /// Gives each copy its `received_at`.
         package var clock: ArrivalClock
-        /// Where they count.
         package var metrics: Metrics
-        /// The connections that are open.
         package var open = OpenConnections()
 
         package init(ingest: IngestQueue, clock: ArrivalClock, metrics: Metrics) {
@@ -30,7 +28,7 @@ package final class Connection: AckSink {
 
     private static let lastNumber = Atomic<Int>(0)
 
-    /// The connection's number within the process, from 1.
+    /// The connection's number in this process, from 1.
     package let number: Int
     private let settings: SharedSettings
     private let environment: Environment
@@ -60,12 +58,12 @@ package final class Connection: AckSink {
         endPromise = eventLoop.makePromise()
     }
 
-    /// Begins to connect; ``whenTurning(_:)`` and ``ended`` tell how it goes.
+    /// Starts to connect; ``whenTurning(_:)`` and ``ended`` report the result.
     ///
-    /// To be called once, before everything else.
+    /// Call it once, first of all.
     ///
     /// - Parameters:
-    ///   - suspended: The stream that is to go on over this connection; nil for none.
+    ///   - suspended: The stream to resume over this connection; nil for none.
     ///   - place: Given back once the connection is bound, or has ended.
     func open(resuming suspended: SuspendedStream? = nil, place: OpeningGate.Place? = nil) {
         endPromise.futureResult.whenComplete { [self] _ in environment.open.remove(self) }
@@ -82,31 +80,30 @@ package final class Connection: AckSink {
             )
             let stream = StreamHandler(settings: settings, clock: environment.clock, delegate: receiver)
             handler.value = stream
-            // Where all are to close, it is told so at once; before it connects, which may be its end.
+            // If all connections are to close, it learns that now, before it connects.
             environment.open.insert(self)
             stream.connect(on: eventLoop)
         }
     }
 
-    /// Calls a function once a new connection is called for: at draining, or at the end.
+    /// Calls a function once a new connection is needed: at draining, or at the end.
     func whenTurning(_ body: @escaping @Sendable (ConnectionTurn) -> Void) {
         turnPromise.futureResult.whenSuccess { [eventLoop] turn in
-            // After the handler has done all that belongs to it.
+            // After the handler has finished with the event.
             eventLoop.execute { body(turn) }
         }
     }
 
-    /// The end.
     package var ended: SessionEnd {
         get async { await endPromise.futureResult.value }
     }
 
-    /// The same for those that don't wait in a task.
+    /// The end as a future, for callers that don't wait in a task.
     var end: EventLoopFuture<SessionEnd> { endPromise.futureResult }
 
-    /// Calls a function on the connection's event loop once nothing that came over this connection is in flight.
+    /// Calls a function on the connection's event loop once none of its copies is in flight.
     ///
-    /// To be asked when it has ended, and once.
+    /// Call it once, after the end.
     func whenSettled(_ body: @escaping @Sendable () -> Void) {
         eventLoop.execute { [eventLoop, handler] in
             let next = { @Sendable in eventLoop.execute(body) }
@@ -115,27 +112,27 @@ package final class Connection: AckSink {
         }
     }
 
-    /// Calls a function on the connection's event loop once it has ended and nothing that came over it is in flight.
+    /// Calls a function on the connection's event loop once it has ended and none of its copies is in flight.
     ///
-    /// In place of ``whenSettled(_:)``.
+    /// Use it instead of ``whenSettled(_:)``.
     func whenGone(_ body: @escaping @Sendable () -> Void) {
         endPromise.futureResult.whenSuccess { [self] _ in whenSettled(body) }
     }
 
-    /// Calls a function on the connection's event loop with the stream that goes on over the next connection; nil where there is
-    /// none.
+    /// Calls a function on the connection's event loop with the stream to resume over the next connection; nil if there
+    /// is none.
     ///
-    /// To be asked once, when it has ended and all has settled.
+    /// Call it once, after the end and when all has settled.
     func takeSuspended(_ body: @escaping @Sendable (SuspendedStream?) -> Void) {
         eventLoop.execute { [handler] in body(handler.value?.takeSuspended()) }
     }
 
-    /// Ends the connection in order: no more reading, acks for what has committed, `</stream:stream>`, close_notify.
+    /// Closes the connection properly: no more reading, acks for committed copies, `</stream:stream>`, close_notify.
     package func shutDown() {
         eventLoop.execute { [handler] in handler.value?.shutDown() }
     }
 
-    /// Ends the connection in order at once: what has not committed is not waited for, and comes again.
+    /// Closes the connection properly without waiting for uncommitted copies, which are redelivered.
     func closeNow() {
         eventLoop.execute { [handler] in handler.value?.closeNow() }
     }

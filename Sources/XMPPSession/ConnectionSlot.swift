@@ -5,12 +5,12 @@ import Synchronization
 import Telemetry
 import XMPP
 
-/// Keeps one connection open: a stream at a time, and beside it those that are draining.
+/// Keeps one connection open: one stream at a time, and beside it those that are draining.
 ///
-/// No task: it waits for most of its time, and a task takes 2.6 KB meanwhile. What it waits for calls ``goOn()``.
+/// Not a task: it waits most of the time, for which a task would take 2.6 KB. The awaited event calls ``goOn()``.
 final class ConnectionSlot: Sendable {
     private let settings: SharedSettings
-    /// Runs its connections: drawn once for each slot, or they would not spread over the event loops.
+    /// Runs its connections; chosen once for each slot, so that they spread over the event loops.
     private let eventLoop: any EventLoop
     private let environment: Connection.Environment
     private let gate: OpeningGate
@@ -21,19 +21,19 @@ final class ConnectionSlot: Sendable {
     private struct State {
         /// Whether every connection is to end.
         var isCancelled = false
-        /// The one that receives.
+        /// The receiving connection.
         var current: Connection?
         var kept = DrainingConnections()
         var policy = ReconnectPolicy()
-        /// The stream that goes on over the next connection.
+        /// The stream to resume over the next connection.
         var suspended: SuspendedStream?
-        /// How the last connection ended; nil where it drains.
+        /// How the last connection ended; nil if it drains.
         var end: SessionEnd?
-        /// Where the next connection is made, if the server has a wish.
+        /// Where to make the next connection, if the server has named a host.
         var redirection: (host: String, port: Int?)?
-        /// What is to be done when what is waited for has come.
+        /// What to do after the awaited event.
         var next: (@Sendable () -> Void)?
-        /// Of the delay that is waited for.
+        /// The timer of an awaited delay.
         var timer: Scheduled<Void>?
     }
 
@@ -53,7 +53,7 @@ final class ConnectionSlot: Sendable {
         endPromise = eventLoop.makePromise()
     }
 
-    /// Opens the first connection; to be called once.
+    /// Opens the first connection; call it once.
     func start() { waitForPlace() }
 
     /// Waits until every connection has closed, after ``shutDown()``.
@@ -61,7 +61,7 @@ final class ConnectionSlot: Sendable {
         get async { await endPromise.futureResult.value }
     }
 
-    /// Shuts every connection down, and those that come later.
+    /// Shuts down every connection, including later ones.
     func shutDown() {
         let (connections, next, timer) = state.withLock { state in
             state.isCancelled = true
@@ -73,11 +73,9 @@ final class ConnectionSlot: Sendable {
         next?()
     }
 
-    // MARK: Waiting
-
-    /// Sets what is to be done once something has come; done at once where every connection is to end.
+    /// Sets what to do after the next event; does it at once if every connection is to end.
     ///
-    /// - Returns: Whether it is to be waited for.
+    /// - Returns: Whether the event is awaited.
     private func wait(_ next: @escaping @Sendable () -> Void) -> Bool {
         let isLate = state.withLock { state in
             if !state.isCancelled { state.next = next }
@@ -87,7 +85,7 @@ final class ConnectionSlot: Sendable {
         return !isLate
     }
 
-    /// What was waited for has come.
+    /// Handles the awaited event.
     private func goOn() { state.withLock { $0.next.take() }?() }
 
     // MARK: A connection, from its place at the gate to its end
@@ -95,14 +93,13 @@ final class ConnectionSlot: Sendable {
     private func waitForPlace() {
         guard wait({ [self] in finish() }) else { return }
         gate.enter(on: eventLoop) { [self] place in
-            // Where every connection is to end, nobody waits any more.
+            // If every connection is to end, nobody waits any more.
             guard state.withLock({ $0.next.take() }) != nil else { return false }
             open(place)
             return true
         }
     }
 
-    /// Begins to connect.
     private func open(_ place: OpeningGate.Place) {
         var suspended = takeSuspended()
         if let lost = suspended, !lost.isHeld {
@@ -124,7 +121,7 @@ final class ConnectionSlot: Sendable {
         }
     }
 
-    /// The connection drains, and ends by itself; too many are not kept.
+    /// Handles a connection that drains and will end by itself; closes the oldest if there are too many.
     private func draining(_ connection: Connection, bound: Duration) {
         let next = { @Sendable [self] in reopen(after: .draining(bound: bound), .draining) }
         let (excess, isCancelled) = state.withLock { state in
@@ -136,15 +133,15 @@ final class ConnectionSlot: Sendable {
         connection.whenGone { [self] in
             if state.withLock({ $0.kept.remove(connection.number) }) { goOn() }
         }
-        // It still has acks to write, and its goodbye to say.
+        // It still has acks to write, and its closing tag.
         excess?.shutDown()
         if excess == nil || isCancelled { next() }
     }
 
-    /// The connection has ended.
+    /// Handles the end of a connection.
     ///
-    /// What it brought is still in memory where the database can't commit, and the next one would bring all of it again: an
-    /// outage must not add a window with every connection that a server gives up on.
+    /// While the database can't commit, its copies stay in memory, and the next connection would bring them again. So the
+    /// slot waits for them to settle: else every connection that a server gives up on would add a window in an outage.
     private func ended(_ connection: Connection, _ end: SessionEnd) {
         let isWaiting = wait { [self] in
             connection.takeSuspended { [self] suspended in
@@ -155,7 +152,7 @@ final class ConnectionSlot: Sendable {
         if isWaiting { connection.whenSettled { [self] in goOn() } }
     }
 
-    /// Opens the next connection, when it is time.
+    /// Opens the next connection after its delay.
     private func reopen(after ending: ReconnectPolicy.Ending, _ reason: ReconnectReason) {
         guard !state.withLock({ $0.isCancelled }) else { return finish() }
         let delay = delay(after: ending, reason)
@@ -169,7 +166,7 @@ final class ConnectionSlot: Sendable {
         if isLate { timer.cancel() }
     }
 
-    /// Every connection is to end, and no other opens.
+    /// Ends the slot; no other connection opens.
     private func finish() {
         takeSuspended()?.abandon(environment.metrics)
         let kept = state.withLock { $0.kept.all }
@@ -178,10 +175,10 @@ final class ConnectionSlot: Sendable {
 
     private func takeSuspended() -> SuspendedStream? { state.withLock { $0.suspended.take() } }
 
-    /// The settings of the next connection, after what the last one has shown.
+    /// The settings of the next connection, given what the last one has shown.
     private func target() -> SharedSettings {
         let (redirection, end) = state.withLock { ($0.redirection.take(), $0.end.take()) }
-        // A place that has just failed is not asked again before the configured one.
+        // A server that has just failed is tried last.
         let avoided = end?.ending == .failed ? end?.server?.target : nil
         guard redirection != nil || avoided != nil else { return settings }
         var place = settings.value.redirected(redirection, by: end?.server)
@@ -189,7 +186,7 @@ final class ConnectionSlot: Sendable {
         return SharedSettings(place)
     }
 
-    /// The connection has ended and all has settled.
+    /// Records the end of a connection after all has settled.
     private func settled(_ end: SessionEnd, _ suspended: SuspendedStream?) {
         let location = end.management == nil ? nil : suspended?.location
         let redirection = (end.otherHost ?? location).flatMap { settings.value.stream.redirection(to: $0) }
@@ -214,16 +211,16 @@ final class ConnectionSlot: Sendable {
     }
 }
 
-/// The draining connections of one slot, beside the one that receives.
+/// The draining connections of one slot.
 private struct DrainingConnections {
     private var streams = DrainingStreams()
     private var members: [Int: Connection] = [:]
-    /// The number of the one that is waited for.
+    /// The number of the connection whose end is awaited.
     private var waiting: Int?
 
     var all: [Connection] { Array(members.values) }
 
-    /// Takes a connection in; returns the one that has to go for it, and that is waited for.
+    /// Adds a connection; returns the connection evicted to make room, whose end is awaited.
     mutating func add(_ connection: Connection) -> Connection? {
         members[connection.number] = connection
         guard let excess = streams.began(connection.number).flatMap({ members[$0] }) else { return nil }
@@ -231,7 +228,7 @@ private struct DrainingConnections {
         return excess
     }
 
-    /// The connection is gone, with all it brought; returns whether it was waited for.
+    /// Removes a connection that has ended and settled; returns whether its end was awaited.
     mutating func remove(_ number: Int) -> Bool {
         streams.ended(number)
         members.removeValue(forKey: number)

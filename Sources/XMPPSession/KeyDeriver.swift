@@ -3,22 +3,23 @@ package import NIOPosix
 import Synchronization
 package import XMPP
 
-/// Computes the keys of SASL off the event loops, and caches them: one deriver for each sender.
+/// Computes the keys of SASL off the event loops, and caches them; one for each sender.
 ///
-/// A server may ask for 1,000,000 rounds, which take a processor a second; on an event loop that second would hold the acks of
-/// every other connection there. All senders share one thread, so that a hundred connections that reconnect at once, or a
-/// server that changes its salt each time, never take more than one processor. A key stays the same as long as salt, rounds
-/// and prepared secret do, so a reconnection usually costs nothing. A cached key is as sensitive as the secret, which is in memory, too.
+/// A server may ask for 1,000,000 rounds, a second of processor time, which on an event loop would delay the acks of
+/// every other connection. All senders share one thread, so that a hundred connections that reconnect at once, or a
+/// server that changes its salt each time, never take more than one processor. A key depends only on salt, rounds and
+/// prepared secret, so a reconnection usually costs nothing. A cached key is as sensitive as the secret, which is in
+/// memory, too.
 package final class KeyDeriver: Sendable {
     private struct Entry {
         var derivation: KeyDerivation
         var key: Secret
     }
 
-    /// How many keys are cached: one for each hash function, and those before a change of the secret.
+    /// The most keys cached: one for each hash function, and those before a change of the secret.
     static let capacity = 6
 
-    /// The one thread; it lives as long as the process.
+    /// The only thread, kept for the process's lifetime.
     private static let thread: NIOThreadPool = {
         let pool = NIOThreadPool(numberOfThreads: 1)
         pool.start()
@@ -30,19 +31,19 @@ package final class KeyDeriver: Sendable {
 
     /// A deriver with an empty cache.
     ///
-    /// - Parameter pool: Where the work is done; nil for the process's one thread.
+    /// - Parameter pool: Does the work; nil for the process's one thread.
     package init(pool: NIOThreadPool? = nil) { self.pool = pool ?? KeyDeriver.thread }
 
-    /// Gets a key, from the cache or by computing it.
+    /// Returns a key from the cache, or computes it.
     ///
     /// - Parameters:
-    ///   - derivation: What is to be computed.
-    ///   - eventLoop: Where the answer is wanted.
-    /// - Returns: Fails only where the pool has been shut down.
+    ///   - derivation: The computation.
+    ///   - eventLoop: Completes the future.
+    /// - Returns: Fails only if the pool has been shut down.
     package func key(for derivation: KeyDerivation, on eventLoop: any EventLoop) -> EventLoopFuture<Secret> {
         if let key = cached(derivation) { return eventLoop.makeSucceededFuture(key) }
         return pool.runIfActive(eventLoop: eventLoop) { [self] in
-            // Connections that came together wait for the first one's answer.
+            // Concurrent connections wait for the first one's result.
             if let key = cached(derivation) { return key }
             let key = derivation.run()
             entries.withLock { entries in
@@ -53,7 +54,7 @@ package final class KeyDeriver: Sendable {
         }
     }
 
-    /// How many keys are cached; for tests.
+    /// The number of cached keys, for tests.
     var cachedCount: Int { entries.withLock { $0.count } }
 
     private func cached(_ derivation: KeyDerivation) -> Secret? {

@@ -4,9 +4,9 @@ import Telemetry
 import Vocabulary
 import XMPP
 
-// The way back: acks of what has committed.
+// Acks of committed messages.
 extension StreamHandler where Delegate == MessageReceiver {
-    /// Messages of this connection have committed: acks them, in one write.
+    /// Acks committed messages of this connection, in one write.
     func settled(_ copies: SettledCopies) {
         let metrics = delegate.metrics
         let encoder = delegate.encoder
@@ -30,7 +30,8 @@ extension StreamHandler where Delegate == MessageReceiver {
         } else {
             copies.trace?.ended(.none)
         }
-        // After the acks: a server that has been told of a stanza as handled no longer sends it again for want of an ack.
+        // After the acks: a server that has been told that a stanza is handled no longer redelivers it for want of an
+        // ack.
         let settlement = session?.committed(copies.count, size: bytes, now: now) { copies.messages }
         guard let settlement else { return }
         write(settlement.bytes)
@@ -43,12 +44,12 @@ extension StreamHandler where Delegate == MessageReceiver {
 
     private var canAck: Bool { (session?.canSend ?? false) && (context?.channel.isActive ?? false) }
 
-    /// Writes acks, and keeps them where they may have to be sent again.
+    /// Writes acks, and keeps those that may have to be sent again.
     ///
     /// - Parameters:
     ///   - bytes: The acks.
-    ///   - count: How many there are.
-    ///   - isCounted: Whether they are counted as sent already.
+    ///   - count: The number of acks.
+    ///   - isCounted: Whether they are already counted as sent.
     ///   - trace: Their span.
     func sendAcks(_ bytes: ByteBuffer, count: Int, isCounted: Bool, _ trace: AckTrace? = nil) {
         let acks = delegate.metrics.acks
@@ -64,16 +65,16 @@ extension StreamHandler where Delegate == MessageReceiver {
             case .success:
                 acks[.sent].increment(by: count)
                 if let number { delegate.unconfirmed.wrote(number) }
-            // What is kept is counted when it goes out, or is given up.
+            // Kept acks are counted when they are sent or given up.
             case .failure where number.map(delegate.unconfirmed.holds) ?? false: trace?.ended(.kept)
             case .failure: acks[.connectionGone].increment(by: count)
             }
         }
     }
 
-    /// Counts acks among our stanzas and keeps them where the stream can be resumed.
+    /// Counts acks among our stanzas and keeps them if the stream can be resumed.
     ///
-    /// - Returns: The number of the last one where they are kept; else nil.
+    /// - Returns: The number of the last one if they are kept; else nil.
     @discardableResult
     private func keep(_ piece: UnconfirmedAcks.Piece) -> UInt32? {
         guard let number = session?.wrote(piece.count) else { return nil }
@@ -87,15 +88,16 @@ extension StreamHandler where Delegate == MessageReceiver {
             delegate.abandonAcks()
             delegate.metrics.acks[.connectionGone].increment(by: piece.count)
         }
-        // On a stream that is up, each write counts what it holds.
+        // On an open stream, each write counts its own acks.
         delegate.unconfirmed = UnconfirmedAcks()
         return nil
     }
 
     /// - Parameters:
-    ///   - copies: What has committed.
+    ///   - copies: The committed copies.
     ///   - count: How many of them are acked.
-    ///   - capacity: What the acks usually take, with room for the largest: the buffer grows only for ids that need escapes.
+    ///   - capacity: The usual size of the acks, with room for the largest: the buffer grows only for ids that need
+    ///     escapes.
     ///   - now: Nanoseconds of the monotonic clock.
     private func ack(_ copies: SettledCopies, count: Int, capacity: Int, now: UInt64) {
         let isSuspended = session?.isSuspended ?? false
@@ -112,7 +114,7 @@ extension StreamHandler where Delegate == MessageReceiver {
             }
         }
         if isSuspended {
-            // They go out when the session goes on, which is the same stream as before (XEP-0198 section 5).
+            // They are sent when the session resumes, which continues the same stream (XEP-0198 section 5).
             keep(UnconfirmedAcks.Piece(last: 0, count: count, bytes: buffer, isCounted: false))
             copies.trace?.ended(.kept)
         } else {

@@ -3,11 +3,11 @@ import Telemetry
 import Vocabulary
 import XMPP
 
-// Going on with the stream of a connection that was lost (docs/adr/0005).
+// Resumption of a lost connection's stream (docs/adr/0005).
 extension MessageReceiver {
     package var suspended: SuspendedSession? { suspendedStream?.session }
 
-    /// Sends the acks that the server has not got, those of what has committed meanwhile among them.
+    /// Sends the acks that the server lacks, including those of messages committed meanwhile.
     func resumed(by handler: StreamHandler<MessageReceiver>) {
         guard let stream = suspendedStream, let confirmed = handler.session?.confirmed else { return }
         suspendedStream = nil
@@ -18,12 +18,10 @@ extension MessageReceiver {
         }
     }
 
-    /// The stream does not go on: what has not been sent is not acked.
+    /// Gives up the unsent acks, since the stream is not resumed.
     ///
-    /// The messages come again, and are acked then; those that a `<resume/>` has told the server of, only if their devices send
-    /// them again.
-    ///
-    /// To be called when no write is under way.
+    /// The messages are redelivered and acked then; those that a `<resume/>` has reported to the server, only if their
+    /// devices send them again. Call it when no write is under way.
     func abandonAcks() {
         metrics.acks[.connectionGone].increment(by: unconfirmed.uncounted)
         unconfirmed = UnconfirmedAcks()
@@ -31,15 +29,15 @@ extension MessageReceiver {
 }
 
 extension StreamHandler where Delegate == MessageReceiver {
-    /// The stream that may go on over another connection: this one's, or the one that was to go on over it and was not asked
-    /// for.
+    /// The stream to resume over another connection: this one's, or the one that was to be resumed over it and was not
+    /// asked for.
     func takeSuspended() -> SuspendedStream? {
         if let waiting = delegate.suspendedStream {
             delegate.suspendedStream = nil
             return waiting
         }
         guard let suspended = session?.suspended else {
-            // Acks of what commits from now on have no stream to go out on.
+            // Acks of later commits have no stream to go out on.
             session?.forgoResumption()
             delegate.abandonAcks()
             return nil

@@ -6,7 +6,7 @@ import Vocabulary
 import XMLWire
 import XMPP
 
-/// Receives messages over a stream: hands them to the ingest queue, and counts and logs what happens to the connection.
+/// Receives messages over a stream, hands them to the ingest queue, and counts and logs the connection's events.
 ///
 /// Confined to the connection's event loop.
 final class MessageReceiver: StreamDelegate {
@@ -19,21 +19,21 @@ final class MessageReceiver: StreamDelegate {
     private let logger: Logger
     private let turn: EventLoopPromise<ConnectionTurn>
     private let end: EventLoopPromise<SessionEnd>
-    /// The connection, which holds this: released at the end, after which nothing is handed over.
+    /// The connection, which holds this; released at the end, after which nothing is handed over.
     private var sink: (any AckSink)?
-    /// The state that the gauges count this connection in; nil before it begins and after its end.
+    /// The state that the gauges count this connection in; nil before its start and after its end.
     private var gauge: ConnectionState?
-    /// The place among the connections that are opening; nil once it is given back.
+    /// The place among the opening connections; nil once it is given back.
     private var place: OpeningGate.Place?
-    /// The host that was connected to.
+    /// The connected host.
     private var host: String
     /// Called once, when nothing is in flight any more.
     var allSettled: (@Sendable () -> Void)?
-    /// When the connection ended; nanoseconds of the monotonic clock.
+    /// When the connection ended, in nanoseconds of the monotonic clock.
     private(set) var lostAt: UInt64 = 0
-    /// The acks that the server may not have, where the stream can be resumed.
+    /// The acks that the server may lack, if the stream can be resumed.
     var unconfirmed = UnconfirmedAcks()
-    /// The stream that is to go on over this connection, until it does, or can't.
+    /// The stream to resume over this connection, until it is resumed or given up.
     var suspendedStream: SuspendedStream?
 
     init(
@@ -62,15 +62,13 @@ final class MessageReceiver: StreamDelegate {
 
     private var settings: SenderSettings { sharedSettings.value }
 
-    // MARK: The stream
-
     func bound(_ stream: BoundStream, on channel: any Channel) -> Bool {
         count(as: .bound)
         let isResumed = stream.resumed != nil
         let words: StaticString = isResumed ? "the session goes on" : "the stream is bound"
         logger.event(.info, .streamBound, words, [.host: .string(host)])
         if !isResumed, let lost = suspendedStream {
-            // The server has given the session up: what it held comes again.
+            // The server has given the session up: its messages are redelivered.
             suspendedStream = nil
             lost.abandon(metrics)
         }
@@ -82,7 +80,7 @@ final class MessageReceiver: StreamDelegate {
         guard let sink else { return messages.removeAll() }
         count(messages)
         ingest.submit(messages, from: sink)
-        // Storage for the next read, where it is small: connections are idle for most of their time.
+        // Small storage is kept for the next read; a large one is not, since connections are mostly idle.
         messages.removeAll(keepingCapacity: messages.capacity <= 32)
     }
 
@@ -175,7 +173,7 @@ final class MessageReceiver: StreamDelegate {
         }
     }
 
-    /// Warns of a standard server that keeps nothing for us: once, since every connection to it is the same.
+    /// Warns of a standard server without stream management: once, since all connections to it are the same.
     private func warnUnmanaged(_ reason: String) {
         guard settings.managementWarning.isFirst() else { return }
         logger.event(
@@ -185,8 +183,6 @@ final class MessageReceiver: StreamDelegate {
             [.reason: .string(reason)]
         )
     }
-
-    // MARK: The end
 
     func ended(_ end: SessionEnd) {
         count(as: nil)

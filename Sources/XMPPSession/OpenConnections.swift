@@ -11,10 +11,10 @@ package final class OpenConnections: Sendable {
 
     package init() {}
 
-    /// Ends all of them in order without waiting for what has not committed, and those that come later at once: acks that
-    /// are due and `</stream:stream>` still go out, and TLS says close_notify.
+    /// Closes all connections properly without waiting for uncommitted copies, and later ones at once: due acks,
+    /// `</stream:stream>` and close_notify are still sent.
     ///
-    /// For when `shutdown.grace` is nearly over: the peer sends again what is not acked.
+    /// For when `shutdown.grace` is nearly over: the peer redelivers unacked messages.
     ///
     /// - Returns: How many there were.
     @discardableResult

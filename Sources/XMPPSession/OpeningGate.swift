@@ -1,25 +1,24 @@
 import NIOCore
 import Synchronization
 
-/// Lets a sender's connections open a few at a time.
+/// Limits how many of a sender's connections open at the same time.
 ///
-/// A server that has just come back would else make hundreds of handshakes at once, and so would we: each takes some 30 KB for a
-/// moment, and what stays of it lies between what does not, so that the memory never comes back.
-///
-/// Nobody waits for long: a place is free again after ``longest``, whether its connection is bound by then or not.
+/// A server that has just come back would otherwise face hundreds of handshakes at once, and so would we: each takes
+/// some 30 KB for a moment, and the fragmented memory would never be returned. Nobody waits for long: a place is free
+/// again after ``longest``, bound or not.
 final class OpeningGate: Sendable {
-    /// How many connections may be opening at once.
+    /// The most connections opening at once.
     static let limit = 16
-    /// How long one counts as opening at most.
+    /// How long a connection counts as opening at most.
     static let longest = TimeAmount.milliseconds(250)
 
     private struct State {
         var free = OpeningGate.limit
-        /// Those that wait, first come first served; they say whether they take the place.
+        /// Waiting connections in order; each returns whether it takes the place.
         var waiting = CircularBuffer<@Sendable () -> Bool>()
     }
 
-    /// A place among those that are opening.
+    /// A place among the opening connections.
     final class Place: Sendable {
         private let gate: OpeningGate
         private let isGiven = OnceFlag()
@@ -37,9 +36,8 @@ final class OpeningGate: Sendable {
     /// Calls a function with a place: now, or as soon as one is free.
     ///
     /// - Parameters:
-    ///   - eventLoop: Watches the time.
-    ///   - body: Says whether it takes the place; if so, it has to see to it that the place is given back once nothing opens any
-    ///     more.
+    ///   - eventLoop: Runs the timer.
+    ///   - body: Returns whether it takes the place; if so, it must give it back once nothing opens any more.
     func enter(on eventLoop: any EventLoop, _ body: @escaping @Sendable (Place) -> Bool) {
         let begin = { @Sendable [self] in
             let place = Place(self)

@@ -1,14 +1,14 @@
 import NIOCore
 
-/// How much a connection reads at once: little until it has shown that it brings much.
+/// The read buffer sizes of a connection: small until it proves busy.
 ///
-/// The channel keeps its buffer while nothing comes, and most connections are idle for most of their time. So a handshake and what
-/// an idle stream gets are read with a small buffer, in a few more reads; after that sizes adapt as they do in NIO.
+/// The channel keeps its buffer while nothing comes, and most connections are mostly idle. So the handshake and an idle
+/// stream use a small buffer, with a few more reads; after that sizes adapt as they do in NIO.
 struct ReadSizes: RecvByteBufferAllocator {
-    /// What is read at once at first, in bytes.
+    /// The first buffer size in bytes.
     static let initial = 512
-    /// How many reads that fill the buffer show that it is too small: more than those of a handshake with a long chain of
-    /// certificates (8 KB).
+    /// How many full reads show that the buffer is too small: more than a handshake with a long chain of certificates
+    /// has (8 KB).
     static let fullReads = 17
 
     private var full = 0

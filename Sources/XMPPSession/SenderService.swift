@@ -3,10 +3,10 @@ package import NIOPosix
 import Telemetry
 import XMPP
 
-/// Keeps one sender's connections open, for as long as it runs.
+/// Keeps one sender's connections open while it runs.
 ///
 /// Each of the `connections` slots has one stream at a time, and beside it those that are draining. Cancelling `run()`
-/// is the orderly shutdown (G7): every connection stops reading, acks what has committed, says `</stream:stream>` and
+/// is the orderly shutdown (G7): every connection stops reading, acks committed messages, sends `</stream:stream>` and
 /// closes; then `run()` returns.
 package struct SenderService: Sendable {
     private let settings: SenderSettings
@@ -18,9 +18,9 @@ package struct SenderService: Sendable {
     ///
     /// - Parameters:
     ///   - settings: The sender's configuration.
-    ///   - group: Where its connections run.
-    ///   - environment: What all connections share.
-    ///   - logger: Carries the field `sender` already.
+    ///   - group: Runs its connections.
+    ///   - environment: Shared by all connections.
+    ///   - logger: Has the field `sender` already.
     package init(
         settings: SenderSettings,
         group: MultiThreadedEventLoopGroup,
@@ -44,7 +44,7 @@ package struct SenderService: Sendable {
         }
     }
 
-    /// What each connection runs in; they share their settings where these don't differ.
+    /// The connections' slots; they share their settings unless these differ.
     private var slots: [ConnectionSlot] {
         var settings = settings
         settings.stream.version = environment.metrics.version

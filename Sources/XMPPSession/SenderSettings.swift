@@ -6,25 +6,23 @@ import Vocabulary
 package import XMLWire
 package import XMPP
 
-/// Everything a connection of one sender needs to know.
-///
-/// Made once, when the worker starts.
+/// The settings of a sender's connections, made once at the worker's start.
 package struct SenderSettings: Sendable {
     /// How the transport gets its TLS.
     package enum Security: Sendable {
         /// TLS from the first byte.
         case direct(TLSContext)
-        /// `<starttls/>` inside the stream; without an offer there is no connection.
+        /// `<starttls/>` inside the stream; if the server doesn't offer it, there is no connection.
         case startTLS(TLSContext)
-        /// None, and only where the address that was connected to is one of these.
+        /// None, and only if the connected address is in one of these networks.
         case clear(ClearNetworks)
     }
 
-    /// The sender's place among the configured ones, as ``IncomingMessage/sender`` and the metrics count it.
+    /// The sender's index in the configuration, as in ``IncomingMessage/sender`` and the metrics.
     package var index: Int
     /// The sender id: SASL's user, and part of every message's key.
     package var senderID: String
-    /// The host to connect to; the domain where ``discovery`` finds the hosts.
+    /// The host to connect to; the domain if ``discovery`` finds the hosts.
     package var host: String
     /// The TCP port to connect to; unused with ``discovery``.
     package var port: Int
@@ -34,57 +32,55 @@ package struct SenderSettings: Sendable {
     package var domainSpellings: [String]
     /// How many streams to keep open.
     package var connections: Int
-    /// TLS, and the trust and host name behind it; with ``discovery`` what each place says holds instead.
+    /// TLS with its trust and host name; with ``discovery`` each place has its own.
     package var security: Security
-    /// How to find the server; nil where ``host`` and ``port`` are given.
+    /// How to find the server; nil if ``host`` and ``port`` are given.
     package var discovery: ServerDiscovery?
-    /// Which kind of server the peer is.
     package var dialect: Dialect
-    /// The user name that SASL is given.
+    /// The user name for SASL.
     package var username: String
     /// Whether the secret itself may be sent (SASL PLAIN).
     ///
-    /// By default to a CCS alone, whose protocol has nothing else.
+    /// By default only to a CCS, whose protocol has nothing else.
     package var allowsPlain: Bool
-    /// When our client certificate ends, in seconds from the worker's start; nil where there is none.
+    /// The seconds from the worker's start until our client certificate expires; nil if there is none.
     package var certificateEnd: Int?
-    /// Unacked messages that the peer allows on one connection.
+    /// The most unacked messages that the peer allows on one connection.
     package var window: Int
-    /// Over what a `message_id` is unique.
+    /// The scope in which a `message_id` is unique.
     package var idScope: IDScope
-    /// What carries the messages, and how they are answered.
+    /// The container of messages, and how they are answered.
     package var payload = Payload.gcm
-    /// Stanza senders that are accepted as the CCS, besides the ones that always are.
+    /// Stanza senders that are accepted as the CCS, besides the built-in ones.
     package var trustedFrom: [String]
-    /// How long after the last proof that the peer hears us it is pinged.
+    /// How long after the peer's last sign of life it is pinged.
     package var keepaliveInterval: Duration
-    /// How long the answer to a ping may take, and how long a write may wait for the peer to take it.
+    /// The time limit for the answer to a ping, and for the peer to accept a write.
     package var keepaliveTimeout: Duration
-    /// How the streams present themselves, and where they may be sent.
+    /// How the streams present themselves, and where they may be redirected.
     package var stream = StreamSettings()
-    /// The bounds of what a peer may send.
+    /// The limits of the peer's input.
     package var limits: StreamLimits
-    /// How long TCP may take to connect.
+    /// The time limit of TCP connect.
     package var connectTimeout = TimeAmount.seconds(10)
-    /// How long it may take from there to the bound stream.
+    /// The time limit from there to the bound stream.
     package var negotiationTimeout = TimeAmount.seconds(30)
-    /// After how long no further place of a server is tried.
+    /// The time after which no further place of a server is tried.
     var findingTimeout: TimeAmount { connectTimeout * 3 }
-    /// How long it may take from the beginning to the bound stream.
+    /// The time limit from the start to the bound stream.
     var openingTimeout: TimeAmount {
         guard discovery != nil else { return connectTimeout + negotiationTimeout }
         return TimeAmount(ServiceLookup.timeout) + findingTimeout + connectTimeout + negotiationTimeout
     }
-    /// Reads the secret, each time it is needed, so that a rotated file takes effect at the next connection.
+    /// Reads the secret each time it is needed, so that a rotated file takes effect at the next connection.
     package var secret: @Sendable () throws -> [UInt8]
-    /// Finds the host's addresses; nil for the system's resolver, another one for tests.
+    /// Resolves the host; nil for the system's resolver, another one for tests.
     package var resolver: (any Resolver & Sendable)?
-    /// Computes and remembers the keys of SCRAM.
+    /// Computes and caches the keys of SCRAM.
     package var keys = KeyDeriver()
     /// Whether the operator has been warned that the server has no stream management.
     let managementWarning = OnceFlag()
 
-    /// The settings of one sender; see the properties.
     package init(
         index: Int,
         senderID: String,
@@ -125,12 +121,12 @@ package struct SenderSettings: Sendable {
 }
 
 extension SenderSettings {
-    /// The same, with a connection to another host: TLS, and what its certificate must be for, stay as they are.
+    /// These settings with another host; TLS and the certificate's required name stay.
     ///
     /// - Parameters:
     ///   - place: The other host; nil for none.
-    ///   - server: Who named it; TLS begins there as it did here.
-    /// - Returns: These settings where there is no other host.
+    ///   - server: The server that named it; TLS begins there as it did here.
+    /// - Returns: These settings if there is no other host.
     func redirected(_ place: (host: String, port: Int?)?, by server: ReachedServer? = nil) -> SenderSettings {
         guard let place else { return self }
         var settings = self
@@ -142,20 +138,18 @@ extension SenderSettings {
     }
 }
 
-/// Settings that the parts of a connection share, and all connections of a sender where they bind no resource of their own.
+/// Settings shared by the parts of a connection, and by all of a sender's connections that bind the same resource.
 ///
 /// They take some hundred bytes, and the parts live as long as the connection.
 package final class SharedSettings: Sendable {
-    /// The settings.
     package let value: SenderSettings
 
     package init(_ value: SenderSettings) { self.value = value }
 }
 
-/// True for exactly one caller.
 final class OnceFlag: Sendable {
     private let isUsed = Atomic(false)
 
-    /// Whether this is the first call.
+    /// True for exactly one caller.
     func isFirst() -> Bool { !isUsed.exchange(true, ordering: .relaxed) }
 }

@@ -1,25 +1,23 @@
 package import Telemetry
 package import XMPP
 
-/// How a connection ended, for logs, metrics and the decision when to connect again.
+/// How a connection ended, for logs, metrics and the decision when to reconnect.
 ///
-/// A class, because the futures of a connection hold room for it from the beginning.
+/// A class, because a connection's futures reserve room for it from the start.
 package final class SessionEnd: Sendable {
-    /// The kind, for `upstream_reconnects_total{reason}`.
+    /// The value of `upstream_reconnects_total{reason}`.
     package let reason: ReconnectReason
-    /// Cause and fix, for an operator.
-    ///
-    /// Never a secret.
+    /// Cause and fix, for an operator; never a secret.
     package let message: String
-    /// What the reconnect policy needs to know.
+    /// The reconnect policy's input.
     package let ending: ReconnectPolicy.Ending
-    /// The negotiation's verdict, where it failed.
+    /// The negotiation's error, if it failed.
     package let negotiation: NegotiationError?
-    /// What was connected to; nil where nothing was.
+    /// The connected server, if any.
     package let server: ReachedServer?
-    /// What the server has of stream management; nil where the stream was not bound.
+    /// The server's stream management; nil if the stream was not bound.
     package let management: StreamManagement.Offer?
-    /// The other host that the server named (`see-other-host`), made fit for a log; else nil.
+    /// The other host that the server named (`see-other-host`), made safe for a log.
     package let otherHost: String?
 
     init(
@@ -41,9 +39,9 @@ package final class SessionEnd: Sendable {
     }
 }
 
-/// What a slot waits for: whatever calls for a new connection.
+/// An event that calls for a new connection.
 package enum ConnectionTurn: Sendable {
-    /// The peer will close the connection: open a replacement. This one goes on until the peer closes it.
+    /// The peer will close the connection, which continues until then: open a replacement.
     case draining(bound: Duration)
     /// The connection has ended.
     case ended(SessionEnd)

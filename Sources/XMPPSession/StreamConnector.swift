@@ -6,32 +6,31 @@ import Vocabulary
 import XMLWire
 import XMPP
 
-/// Makes the channel of a stream.
 enum StreamConnector {
     /// The handlers of a connection behind TLS.
     typealias Handlers = (parser: XMLStreamHandler, stream: any ChannelHandler)
 
-    /// What a connector asks of the stream that it connects; called on the event loop.
+    /// The stream to connect; its functions are called on the event loop.
     struct Stream: Sendable {
         /// Whether the connection is still wanted.
         var isWanted: @Sendable () -> Bool
-        /// Gives the handlers, once, for this server.
+        /// Returns the handlers, once, for this server.
         var handlers: @Sendable (ReachedServer) -> Handlers
     }
 
-    /// Finds and connects to a sender's server, then puts TLS and the handlers into the pipeline.
+    /// Finds and connects to a sender's server, then adds TLS and the handlers to the pipeline.
     ///
-    /// Not before: a host with several addresses is tried with a channel for each, side by side, and what the handlers keep
-    /// belongs to one channel alone. Nothing is missed meanwhile, since with TLS as with XMPP the client speaks first.
+    /// Not before: a host with several addresses is tried with concurrent channels, and the handlers' state belongs to
+    /// one channel only. Nothing is missed meanwhile, since in TLS and XMPP the client speaks first.
     ///
-    /// Places are tried one after the other (RFC 6120 section 3.2.1), the addresses of each as RFC 8305 says, which is NIO's
-    /// way: IPv6 first, the next one 250 ms later, and the first connection wins.
+    /// Places are tried one after the other (RFC 6120 section 3.2.1), and each place's addresses by RFC 8305, as NIO
+    /// does: IPv6 first, the next one 250 ms later, and the first connection wins.
     ///
     /// - Parameters:
     ///   - settings: The host or the domain, and how to speak with it.
-    ///   - eventLoop: Where the channel is to run.
-    ///   - stream: What is connected.
-    /// - Returns: Fails where no place could be connected to.
+    ///   - eventLoop: Runs the channel.
+    ///   - stream: The stream to connect.
+    /// - Returns: Fails if no place could be connected to.
     static func connect(
         _ settings: SenderSettings,
         on eventLoop: any EventLoop,
@@ -61,7 +60,6 @@ enum StreamConnector {
         }
     }
 
-    /// The places to try.
     private static func targets(
         _ settings: SenderSettings,
         on eventLoop: any EventLoop
@@ -81,15 +79,15 @@ enum StreamConnector {
         }
     }
 
-    /// One walk over the places of a server.
+    /// One pass over a server's places.
     private struct Attempt: Sendable {
-        /// The most places that a message names.
+        /// The most places named in a message.
         static let shownFailures = 4
 
         let settings: SenderSettings
         let eventLoop: any EventLoop
         let stream: Stream
-        /// No further place is tried after it.
+        /// After it no further place is tried.
         let deadline: NIODeadline
 
         func reach(
@@ -108,8 +106,8 @@ enum StreamConnector {
         }
 
         private func connect(_ target: ServerTarget) -> EventLoopFuture<any Channel> {
-            // What the kernel has taken and the peer has not acknowledged for this long, or had no room for, ends the
-            // connection: TCP itself would go on trying for a quarter of an hour.
+            // Ends a connection whose peer has acknowledged nothing, or had no room, for this long: TCP itself would
+            // try for a quarter of an hour.
             let limit = settings.keepaliveTimeout.nanoseconds / 1_000_000
             var bootstrap = ClientBootstrap(group: eventLoop)
                 .connectTimeout(settings.connectTimeout)

@@ -3,9 +3,9 @@ import Vocabulary
 import XMLWire
 import XMPP
 
-// What is different where we are an external component (XEP-0114).
+// The differences for an external component (XEP-0114).
 extension StreamHandler {
-    /// Gets ready to negotiate.
+    /// Prepares the negotiation.
     func beginComponent(_ secret: Secret) {
         let isClear = if case .clear = settings.security { true } else { false }
         componentNegotiation = ComponentNegotiation(
@@ -17,7 +17,7 @@ extension StreamHandler {
         )
     }
 
-    /// The server's stream header came.
+    /// Handles the server's stream header.
     func openedComponent(_ header: Stanza) {
         switch componentNegotiation?.opened(header) {
         case .send(let bytes)?: write(bytes)
@@ -26,9 +26,9 @@ extension StreamHandler {
         }
     }
 
-    /// Why nothing may be sent in the clear over this connection; nil where it may.
+    /// Why nothing may be sent unencrypted over this connection; nil if it may.
     ///
-    /// Judged is the address that the kernel is connected to: what a name stands for may change between any two look-ups.
+    /// It judges the address that the kernel is connected to, since a name's addresses may change between look-ups.
     func refusal(ofClearTextOutside networks: ClearNetworks) -> NegotiationError? {
         let address = context?.channel.remoteAddress?.ipAddress.flatMap { NetworkAddress($0) }
         if let address, networks.contains(address) { return nil }
@@ -41,9 +41,9 @@ extension StreamHandler {
         )
     }
 
-    /// Has a stanza of a component's stream look like one of a client's, for everything that reads it.
+    /// Moves a component stream's stanza to the client namespace for all readers.
     ///
-    /// Its bytes as they came stay as they are.
+    /// Its raw bytes stay unchanged.
     func unifyNamespace(of stanza: Stanza) {
         guard isComponent else { return }
         stanza.moveElements(from: XMLNamespace.component, to: XMLNamespace.client)

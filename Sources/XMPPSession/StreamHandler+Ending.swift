@@ -5,9 +5,9 @@ import Vocabulary
 import XMLWire
 import XMPP
 
-// How a connection ends.
+// The end of a connection.
 extension StreamHandler {
-    /// Ends this channel's stream in order, from any thread.
+    /// Closes this channel's stream properly, from any thread.
     package static func shutDown(_ channel: any Channel) {
         channel.eventLoop.execute {
             guard let handler = try? channel.pipeline.syncOperations.handler(type: StreamHandler.self) else { return }
@@ -15,7 +15,7 @@ extension StreamHandler {
         }
     }
 
-    /// Ends the connection in order, from our side.
+    /// Closes the connection properly, from our side.
     func shutDown() {
         switch phase {
         case .ended: break
@@ -27,13 +27,13 @@ extension StreamHandler {
         }
     }
 
-    /// Ends the connection in order, from our side, without waiting for what is in flight: the peer sends that again.
+    /// Closes the connection properly, from our side, without waiting for copies in flight: the peer redelivers them.
     func closeNow() {
         guard case .bound = phase else { return shutDown() }
         if let step = session?.closeNow() { perform(step) }
     }
 
-    /// Does what the session says about its end.
+    /// Carries out the session's step towards the end.
     func perform(_ step: Session.EndStep) {
         switch step {
         case .none: return
@@ -49,7 +49,7 @@ extension StreamHandler {
         flush()
     }
 
-    /// The channel is closed.
+    /// Handles the closed channel.
     func transportClosed() {
         if case .negotiating = phase,
             let error = negotiation?.transportClosed() ?? componentNegotiation?.transportClosed()
@@ -59,7 +59,7 @@ extension StreamHandler {
         end(.connectionLost, "the connection was lost")
     }
 
-    /// A handler before this one, or the socket, has failed.
+    /// Handles a failure of the socket or of a handler before this one.
     func failed(_ error: any Error) {
         switch error {
         case let error as XMLStreamError:
@@ -87,7 +87,7 @@ extension StreamHandler {
         closeChannel()
     }
 
-    /// The negotiation has come to its end without a bound stream.
+    /// Ends the connection after a failed negotiation.
     func fail(_ error: NegotiationError) {
         let reason: ReconnectReason =
             switch error.code {
@@ -126,15 +126,16 @@ extension StreamHandler {
         closeChannel()
     }
 
-    /// What a failed negotiation means for the next attempt.
+    /// A failed negotiation's meaning for the next attempt.
     ///
-    /// A component is refused with `conflict` before it is bound, and must not take its domain from another in a loop either.
+    /// A component is refused with `conflict` before it is bound, and must not take its domain from another in a loop
+    /// either.
     private static func ending(of error: NegotiationError?) -> ReconnectPolicy.Ending {
         let isConflict = error?.condition == StreamErrorCondition.conflict.rawValue
         return isConflict ? .session(bound: .zero, error: .conflict) : .failed
     }
 
-    /// Reports how the connection ended; once.
+    /// Reports the end of the connection, once.
     func end(
         _ reason: ReconnectReason,
         _ message: String,

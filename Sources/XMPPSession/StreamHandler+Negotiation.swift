@@ -7,7 +7,7 @@ import XMPP
 
 // From TCP connect to the bound stream.
 extension StreamHandler {
-    /// Connects; the delegate hears how it goes.
+    /// Connects; the delegate learns the result.
     package static func open(
         _ settings: SenderSettings,
         on eventLoop: any EventLoop,
@@ -18,7 +18,7 @@ extension StreamHandler {
         }
     }
 
-    /// Connects; to be called once, on this event loop.
+    /// Connects; call it once, on this event loop.
     func connect(on eventLoop: any EventLoop) {
         guard begin(on: eventLoop) else { return }
         let handler = NIOLoopBound(self, eventLoop: eventLoop)
@@ -33,7 +33,7 @@ extension StreamHandler {
             .whenFailure { error in handler.value.connectFailed(error) }
     }
 
-    /// TCP is connected to this server; the handlers are not in its channel yet.
+    /// Handles the TCP connection to this server; the handlers are not in its channel yet.
     func reached(_ server: ReachedServer) {
         self.server = server
         security = server.target.security
@@ -41,7 +41,7 @@ extension StreamHandler {
         if case .connecting = phase { delegate.noticed(.reached(server)) }
     }
 
-    /// Gets ready to connect; false where that is not possible.
+    /// Prepares to connect; false if that is impossible.
     ///
     /// The secret is read for each connection, so that a rotated file takes effect by itself.
     func begin(on eventLoop: any EventLoop) -> Bool {
@@ -85,15 +85,15 @@ extension StreamHandler {
         )
     }
 
-    /// No server could be connected to.
+    /// Handles the failure to connect to any server.
     func connectFailed(_ error: any Error) {
         if let error = error as? ServerNotFound { return end(.connectFailed, "\(settings.domain): \(error.message)") }
         end(.connectFailed, "cannot connect to \(settings.host) port \(settings.port): \(ConnectFailure.reason(error))")
     }
 
-    /// TCP is connected: with STARTTLS the stream begins now, with direct TLS after the handshake.
+    /// Handles the TCP connection: with STARTTLS the stream begins now, with direct TLS after the handshake.
     ///
-    /// May be called twice: a handler that is added while the channel becomes active can't know whether it will be told.
+    /// May be called twice: a handler added while the channel becomes active can't know whether it will be told.
     func connected() {
         guard case .connecting = phase else { return }
         phase = .negotiating
@@ -106,7 +106,7 @@ extension StreamHandler {
         }
     }
 
-    /// The transport is ready for a stream.
+    /// Handles a transport that is ready for a stream.
     func transportReady(encrypted: Bool, bindings: [ChannelBinding] = []) {
         let action =
             negotiation?.transportReady(encrypted: encrypted, bindings: bindings)
@@ -119,7 +119,7 @@ extension StreamHandler {
         flush()
     }
 
-    /// What the TLS of this channel gives to bind SASL to.
+    /// The channel bindings of this channel's TLS, for SASL.
     func bindings(_ context: ChannelHandlerContext) -> [ChannelBinding] {
         let tls = try? context.pipeline.syncOperations.handler(type: TLSHandler.self)
         return tls?.channelBindings.map { binding in
@@ -131,13 +131,14 @@ extension StreamHandler {
         } ?? []
     }
 
-    /// Hands an event of the stream to the negotiation.
+    /// Passes an event of the stream to the negotiation.
     func negotiate(_ event: XMLStreamEvent, _ context: ChannelHandlerContext) {
         switch event {
         case .opened(let header):
             if case .fail(let error)? = negotiation?.opened(header) { fail(error) }
             openedComponent(header)
-        // Nothing that the server has to say looks like that; the deadline bounds the wait for what it should have said.
+        // Nothing that the server has to send looks like that; the deadline bounds the wait for what it should have
+        // sent.
         case .skipped: break
         case .closed:
             if let error = negotiation?.closed() ?? componentNegotiation?.closed() { fail(error) }

@@ -6,7 +6,7 @@ import XMPP
 
 // The bound stream: events and timers for the session.
 extension StreamHandler {
-    /// Hands an event of the stream to the session.
+    /// Passes an event of the stream to the session.
     func receive(_ event: XMLStreamEvent) {
         switch event {
         case .stanza(let stanza): receive(stanza)
@@ -66,7 +66,6 @@ extension StreamHandler {
         }
     }
 
-    /// Sets the session's timer.
     func setTimer(_ timer: SessionTimer) {
         guard let context else { return }
         self.timer?.cancel()

@@ -5,16 +5,15 @@ import Vocabulary
 package import XMLWire
 import XMPP
 
-/// One connection to an XMPP server: feeds a ``XMPP/Negotiation``, then a ``XMPP/Session``, with what happens on the channel,
-/// and does what they decide.
+/// A connection to an XMPP server: feeds the channel's events to a ``XMPP/Negotiation``, then a ``XMPP/Session``, and
+/// carries out their decisions.
 ///
-/// What the stream is used for is the delegate's business. Confined to the connection's event loop. Messages are collected
-/// while a read of the socket is handled and handed over in one piece at its end.
+/// The delegate uses the stream. Confined to the connection's event loop. Messages are collected during a read of the
+/// socket and handed over together at its end.
 package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandler, XMLStreamReceiver {
     package typealias InboundIn = XMLStreamEvent
     package typealias OutboundOut = ByteBuffer
 
-    /// Where the connection is.
     enum Phase {
         /// TCP. To `negotiating` and `ended`.
         case connecting
@@ -28,48 +27,47 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
 
     private let sharedSettings: SharedSettings
     let delegate: Delegate
-    /// Whether the stream is a component's: looked at for each stanza, for which ``settings`` would be copied.
+    /// Whether the stream is a component's; cached, since ``settings`` would be copied for each stanza.
     let isComponent: Bool
     let clock: ArrivalClock
     let stream: XMLStreamHandler
-    /// The beginning of the ids of our IQs.
+    /// The prefix of our IQs' ids.
     let idPrefix = String(UInt64.random(in: .min ... .max), radix: 36)
 
     var phase = Phase.connecting
-    /// How the transport gets its TLS: of the place that was connected to.
+    /// How the transport of the connected place gets its TLS.
     var security: SenderSettings.Security
-    /// What was connected to; nil until then.
+    /// The connected server; nil until then.
     var server: ReachedServer?
     /// Made once the secret has been read; nil again when the stream is bound.
     var negotiation: Negotiation?
     /// The same for a component's stream, in place of ``negotiation``.
     var componentNegotiation: ComponentNegotiation?
     var session: Session?
-    /// What the server has of stream management; nil until the stream is bound.
+    /// The server's stream management; nil until the stream is bound.
     var management: StreamManagement.Offer?
     private(set) var context: ChannelHandlerContext?
     /// The negotiation's deadline, then the session's timer.
     var timer: Scheduled<Void>?
     /// Ends a stream that drains for too long.
     var drainTimer: Scheduled<Void>?
-    /// Ends a connection whose peer takes nothing of what we write.
+    /// Ends a connection whose peer accepts no writes.
     private var writeTimer: Scheduled<Void>?
     private var unsent: WriteWatch
-    /// Messages of the read in hand.
+    /// The messages of the current read.
     var received: [IncomingMessage] = []
-    /// The time of the read in hand; nil between reads.
+    /// The time of the current read; nil between reads.
     var readTime: (wall: Int64, monotonic: UInt64)?
-    /// Whether the channel is told to read by itself.
+    /// Whether the channel reads automatically.
     private var isReading = true
-    /// Whether a write waits for its flush.
     private var needsFlush = false
 
-    /// A handler for a connection that is not made yet.
+    /// A handler for a new connection.
     ///
     /// - Parameters:
     ///   - settings: The server, the account, and the limits.
     ///   - clock: Gives each message its `received_at`.
-    ///   - delegate: What the stream is used for.
+    ///   - delegate: The user of the stream.
     package init(settings: SharedSettings, clock: ArrivalClock = ArrivalClock(), delegate: Delegate) {
         sharedSettings = settings
         let settings = settings.value
@@ -82,8 +80,6 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     }
 
     var settings: SenderSettings { sharedSettings.value }
-
-    // MARK: Channel events
 
     package func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
@@ -151,21 +147,19 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         failed(error)
     }
 
-    /// Hands over the messages of the read in hand.
+    /// Hands over the messages of the current read.
     func handOver() {
         guard !received.isEmpty else { return }
         delegate.received(&received)
     }
 
-    // MARK: Writing
-
-    /// Writes bytes; they leave with the end of the read in hand, or with ``flush()``.
+    /// Writes bytes; they are sent at the end of the current read, or by ``flush()``.
     func write(_ bytes: [UInt8]) {
         guard !bytes.isEmpty, let context else { return }
         write(context.channel.allocator.buffer(bytes: bytes), in: context) { _ in }
     }
 
-    /// Writes a buffer, and tells whether the kernel has taken it.
+    /// Writes a buffer, and reports whether the kernel has taken it.
     func write(
         _ buffer: ByteBuffer,
         in context: ChannelHandlerContext,
@@ -181,7 +175,6 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         needsFlush = true
     }
 
-    /// Sends what was written.
     func flush() {
         guard needsFlush else { return }
         needsFlush = false
@@ -189,7 +182,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         watchWrites()
     }
 
-    /// Bounds how long a write waits for a peer that takes nothing.
+    /// Bounds how long a write waits for a peer that accepts nothing.
     private func watchWrites() {
         guard writeTimer == nil, let due = unsent.due, let context else { return }
         if case .ended = phase { return }
@@ -204,25 +197,22 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         }
     }
 
-    /// Cancels all timers.
     func cancelTimers() {
         timer?.cancel()
         drainTimer?.cancel()
         writeTimer?.cancel()
     }
 
-    /// Closes the channel; TLS says close_notify.
+    /// Closes the channel; TLS sends close_notify.
     func closeChannel() {
         flush()
         context?.close(promise: nil)
     }
 
-    // MARK: Reading
-
-    /// Reads exactly while the session wants input and, where messages are taken, the peer takes what we write.
+    /// Reads exactly while the session wants input and, if messages are taken, the peer accepts our writes.
     ///
-    /// A peer that takes no acks would otherwise let them pile up here. It still has to answer pings meanwhile, and a write
-    /// still has its limit: a dead peer is found out.
+    /// A peer that accepts no acks would otherwise let them pile up here. It still has to answer pings meanwhile, and
+    /// writes still have their limit, so a dead peer is detected.
     func updateReading() {
         guard case .bound = phase, let context else { return }
         let hasRoom = !Delegate.takesMessages || context.channel.isWritable

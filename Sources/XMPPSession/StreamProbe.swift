@@ -3,21 +3,21 @@ import Vocabulary
 import XMLWire
 package import XMPP
 
-/// What a probe has seen of a server.
+/// The result of probing a server.
 package struct ProbeReport: Sendable {
     /// How the connection ended.
     package var end: SessionEnd
-    /// The version of TLS, as OpenSSL names it; nil where it was not established.
+    /// The TLS version by OpenSSL's name; nil if TLS was not established.
     package var tlsVersion: String?
-    /// When the server's certificate ends, in seconds from now; nil where TLS was not established.
+    /// The seconds until the server's certificate expires; nil if TLS was not established.
     package var certificateEnd: Int?
-    /// How the server was signed in to, and what it offered; nil where that failed.
+    /// The sign-in, with the server's offers; nil if it failed.
     package var signIn: SignIn?
-    /// The stream; nil where it was not bound.
+    /// The stream; nil if it was not bound.
     package var stream: BoundStream?
 }
 
-/// Sees whether a stream can be bound, and closes it in order (`check --connect`).
+/// Checks that a stream can be bound, and closes it properly (`check --connect`).
 package final class StreamProbe: StreamDelegate {
     package static var takesMessages: Bool { false }
 
@@ -29,7 +29,7 @@ package final class StreamProbe: StreamDelegate {
 
     init(_ promise: EventLoopPromise<ProbeReport>) { self.promise = promise }
 
-    /// Connects once, and says how that went.
+    /// Connects once and reports the result.
     package static func run(_ settings: SenderSettings, on eventLoop: any EventLoop) async -> ProbeReport {
         let promise = eventLoop.makePromise(of: ProbeReport.self)
         var settings = settings

@@ -1,4 +1,4 @@
-/// How a sender's streams present themselves to a standard server, and where they may be sent.
+/// How a sender's streams present themselves to a standard server, and where they may be redirected.
 package struct StreamSettings: Sendable, Equatable {
     /// The resource to bind; nil leaves the choice to the server.
     package var resource: String?
@@ -6,13 +6,12 @@ package struct StreamSettings: Sendable, Equatable {
     package var priority: Int8
     /// How long the server is asked to hold the session of a lost connection (XEP-0198 section 5); zero for not at all.
     package var resume: Duration
-    /// The hosts that `see-other-host` may name, each with its port or without.
+    /// The hosts that `see-other-host` may name, each with or without its port.
     package var redirectHosts: [String]
-    /// The worker's version, which it tells to those who may know (XEP-0092).
+    /// The worker's version, told to permitted peers (XEP-0092).
     package var version = ""
 
-    /// Settings; without arguments those of a stream that is nobody's: the server chooses the resource, and no redirection
-    /// is followed.
+    /// By default the server chooses the resource, and no redirection is followed.
     package init(
         resource: String? = nil,
         priority: Int8 = 0,
@@ -25,11 +24,11 @@ package struct StreamSettings: Sendable, Equatable {
         self.redirectHosts = redirectHosts
     }
 
-    /// Where a server sends us, if the operator has listed it: the host, and the port if one is given.
+    /// The host, and the port if given, that a server redirects to, if the operator has listed it.
     ///
-    /// - Parameter other: What `see-other-host`, or the `location` of stream management, names: `name`, `name:port`,
+    /// - Parameter other: The value of `see-other-host`, or of stream management's `location`: `name`, `name:port`,
     ///   `[address]` or `[address]:port`.
-    /// - Returns: Nil for every other host; a host that is listed with a port counts with that port alone.
+    /// - Returns: Nil for every other host; a host listed with a port matches that port only.
     package func redirection(to other: String) -> (host: String, port: Int?)? {
         guard let place = StreamSettings.place(other) else { return nil }
         for listed in redirectHosts {
@@ -41,7 +40,7 @@ package struct StreamSettings: Sendable, Equatable {
         return nil
     }
 
-    /// The parts of a host with a port or without.
+    /// Splits a host with or without a port.
     private static func place(_ text: String) -> (host: String, port: Int?)? {
         var host = text[...]
         var port: Substring?
@@ -65,8 +64,8 @@ package struct StreamSettings: Sendable, Equatable {
     /// The resource of one of a sender's connections.
     ///
     /// - Parameters:
-    ///   - slot: The connection's place, from 0.
-    ///   - count: How many connections the sender has; each needs a resource of its own.
+    ///   - slot: The connection's index, from 0.
+    ///   - count: The number of the sender's connections; each needs its own resource.
     /// - Returns: Nil leaves the choice to the server.
     package func resource(ofSlot slot: Int, among count: Int) -> String? {
         guard count > 1 else { return resource }

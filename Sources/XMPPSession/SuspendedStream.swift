@@ -2,15 +2,15 @@ import Telemetry
 import Vocabulary
 import XMPP
 
-/// A stream whose connection was lost, and which goes on over the next one if the server still holds its session.
+/// The stream of a lost connection, resumed over the next one if the server still holds its session.
 ///
-/// A class, because every connection holds room for one.
+/// A class, because every connection reserves room for one.
 final class SuspendedStream: Sendable {
     /// Our address and the counts.
     let session: SuspendedSession
-    /// The acks that the server may not have; those that committed after the connection was lost are among them.
+    /// The acks that the server may lack, including those of messages committed after the loss.
     let acks: UnconfirmedAcks
-    /// Until when the server holds it; nanoseconds of the monotonic clock.
+    /// Until when the server holds it, in nanoseconds of the monotonic clock.
     let heldUntil: UInt64
 
     init(session: SuspendedSession, acks: UnconfirmedAcks, heldUntil: UInt64) {
@@ -19,15 +19,15 @@ final class SuspendedStream: Sendable {
         self.heldUntil = heldUntil
     }
 
-    /// Whether it is worth asking for.
+    /// Whether the server may still hold it.
     var isHeld: Bool { MonotonicTime.now.nanoseconds < heldUntil }
 
-    /// Where the server wants to be asked for it.
+    /// The host where the server wants it to be resumed.
     var location: String? { session.management.location }
 
-    /// Gives it up: what was not sent is not acked.
+    /// Gives it up with its unsent acks.
     ///
-    /// The messages come again, and are acked then; those that a `<resume/>` has told the server of, only if their devices send
-    /// them again.
+    /// The messages are redelivered and acked then; those that a `<resume/>` has reported to the server, only if their
+    /// devices send them again.
     func abandon(_ metrics: Metrics) { metrics.acks[.connectionGone].increment(by: acks.uncounted) }
 }

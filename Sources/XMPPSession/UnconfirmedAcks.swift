@@ -1,33 +1,31 @@
 import NIOCore
 
-/// Acks that the server has not said it has, as a pure value: kept where the stream can be resumed, and sent again then.
+/// Acks that the server has not confirmed, kept to be sent again when the stream is resumed.
 ///
-/// Each piece is one write of acks, which shares its bytes with the write. The server says how far it got when it is asked
+/// Each piece is one write of acks, whose bytes it shares. The server confirms when it is asked
 /// (``XMPP/StreamManagement/askAfter``), so there are usually no more than a few batches.
 struct UnconfirmedAcks: Sendable {
-    /// Acks of one write.
+    /// The acks of one write.
     struct Piece: Sendable {
-        /// The number of the last one among our stanzas, modulo 2^32.
+        /// The number of the last ack among our stanzas, modulo 2^32.
         var last: UInt32
-        /// How many there are.
+        /// The number of acks.
         var count: Int
-        /// Their bytes.
         var bytes: ByteBuffer
         /// Whether they are counted as sent.
         var isCounted: Bool
     }
 
-    /// More bytes than this are not kept, counted as they are allocated: a server that never says what it has does not get our
-    /// memory.
+    /// The most bytes kept, counted as allocated: a server that never confirms does not get our memory.
     static let byteLimit = 4 << 20
 
-    /// What is kept, in the order it was written.
+    /// The kept writes in order.
     private(set) var pieces: [Piece] = []
     private var size = 0
 
-    /// Takes a write in.
+    /// Adds a write.
     ///
-    /// - Returns: False where there is no room: nothing is kept any more.
+    /// - Returns: False if there is no room; then nothing is kept any more.
     mutating func append(_ piece: Piece) -> Bool {
         size += piece.bytes.storageCapacity
         guard size <= UnconfirmedAcks.byteLimit else { return false }
@@ -35,18 +33,18 @@ struct UnconfirmedAcks: Sendable {
         return true
     }
 
-    /// The write whose last ack has this number is done.
+    /// Marks the write with this last number as done.
     mutating func wrote(_ last: UInt32) {
         guard let index = pieces.lastIndex(where: { $0.last == last }) else { return }
         pieces[index].isCounted = true
     }
 
-    /// Whether the write whose last ack has this number is kept.
+    /// Whether the write with this last number is kept.
     func holds(_ last: UInt32) -> Bool { pieces.contains { $0.last == last } }
 
-    /// The server has our stanzas up to this number.
+    /// Drops our stanzas up to this number, which the server has confirmed.
     ///
-    /// - Returns: How many acks that were not counted as sent it has.
+    /// - Returns: How many of their acks were not counted as sent.
     @discardableResult
     mutating func confirm(_ number: UInt32) -> Int {
         var uncounted = 0
@@ -69,7 +67,7 @@ struct UnconfirmedAcks: Sendable {
         return uncounted
     }
 
-    /// The acks behind the first so many; an ack's text holds no `<`, so its closing tag stands in it once.
+    /// The acks after the first `count`; an ack's text holds no `<`, so its closing tag occurs once.
     private static func tail(of bytes: ByteBuffer, after count: Int) -> ByteBuffer {
         let end = Array("</message>".utf8)
         var view = bytes.readableBytesView
@@ -80,6 +78,6 @@ struct UnconfirmedAcks: Sendable {
         return ByteBuffer(view)
     }
 
-    /// How many acks are kept that are not counted as sent.
+    /// The number of kept acks not counted as sent.
     var uncounted: Int { pieces.reduce(0) { $0 + ($1.isCounted ? 0 : $1.count) } }
 }

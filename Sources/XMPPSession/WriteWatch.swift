@@ -1,15 +1,15 @@
 /// How long the oldest write has waited for the kernel to take it, as a pure value.
 ///
-/// A peer that reads nothing fills its own buffers, then our kernel's, and then our acks stay here. What our kernel has taken
-/// and the peer has not is TCP's to watch (`TCP_USER_TIMEOUT`).
+/// A peer that reads nothing fills its own buffers, then our kernel's, and then our acks stay here. TCP watches what
+/// our kernel has taken and the peer has not (`TCP_USER_TIMEOUT`).
 ///
-/// Writes end in the order they were made. They are kept as marks, at most one for each sixteenth of the limit: at most 18,
-/// however many acks wait.
+/// Writes end in order. They are kept as marks, at most one for each sixteenth of the limit: at most 18, however many
+/// acks wait.
 struct WriteWatch {
     private struct Mark {
-        /// The first write that it stands for; it stands for the others up to the next mark, too.
+        /// The first write of the mark, which stands for all writes up to the next mark.
         var number: UInt64
-        /// When the first of them was made.
+        /// When that write was made.
         var at: UInt64
     }
 
@@ -22,12 +22,12 @@ struct WriteWatch {
     ///
     /// - Parameter limit: How long a write may wait, in nanoseconds.
     init(limit: UInt64) {
-        // A year at most: it adds to any clock without overflow.
+        // At most a year, so that adding it to a clock never overflows.
         self.limit = min(max(limit, 1_000_000), 31_536_000_000_000_000)
         grain = self.limit / 16
     }
 
-    /// A write was made.
+    /// Records a write.
     ///
     /// - Returns: Its number, from 1.
     mutating func wrote(now: UInt64) -> UInt64 {
@@ -39,13 +39,13 @@ struct WriteWatch {
         return written
     }
 
-    /// The write of this number, and with it all before, is done, or has failed.
+    /// Records that the write of this number, and with it all before, is done or has failed.
     mutating func ended(_ number: UInt64) {
         if number >= written { return marks.removeAll(keepingCapacity: true) }
         while marks.count > 1, marks[1].number <= number + 1 { marks.removeFirst() }
     }
 
-    /// When the oldest write has waited for too long; nil where none waits.
+    /// When the oldest write has waited too long; nil if none waits.
     ///
     /// Up to a sixteenth later than the limit, never earlier.
     var due: UInt64? {

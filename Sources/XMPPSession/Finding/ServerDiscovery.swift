@@ -1,11 +1,12 @@
 package import DNS
 package import TLSWire
 
-/// How to find the server of a domain that nobody has named a host of (RFC 6120 section 3.2, XEP-0368).
+/// Finds the server of a domain without a configured host (RFC 6120 section 3.2, XEP-0368).
 ///
-/// The name servers are asked anew for every connection, and nothing is remembered from one to the next but the place where the
-/// last one failed behind TCP, which comes last once: a server that has recovered, or moved, is found, and one that
-/// accepts connections and can't serve them hides no other. What they say is not trusted: whatever host it leads to must have the domain's certificate.
+/// The name servers are asked anew for every connection. All that is remembered is the place where the last connection
+/// failed after TCP connect; it is tried last once. So a server that has recovered or moved is found, and one that
+/// accepts connections but can't serve them hides no other. Answers are not trusted: any host must have the domain's
+/// certificate.
 package struct ServerDiscovery: Sendable {
     /// The two services under which a domain announces its server to clients.
     package enum Service: String, Sendable, CaseIterable {
@@ -15,25 +16,22 @@ package struct ServerDiscovery: Sendable {
         case startTLS = "_xmpp-client._tcp"
     }
 
-    /// What came of the question for a service.
+    /// The result of the question for a service.
     package enum Finding: Sendable, Equatable {
-        /// The name servers' word.
         case answer(ServiceAnswer)
-        /// They had none.
         case failed(DNSError)
     }
 
     /// The domain in ASCII.
     package var domain: String
-    /// TLS from the first byte; nil where the configuration does not allow it.
+    /// TLS from the first byte; nil if the configuration does not allow it.
     package var direct: TLSContext?
-    /// TLS by STARTTLS; nil where the configuration does not allow it.
+    /// STARTTLS; nil if the configuration does not allow it.
     package var startTLS: TLSContext?
-    /// Where questions are asked.
     package var nameServers: NameServers
-    /// Where the last connection got as far as TCP and no further: tried last.
+    /// Where the last connection failed after TCP connect: tried last.
     var avoided: ServerTarget?
-    /// The most places that are tried for a connection.
+    /// The most places tried for a connection.
     static let targetLimit = 16
     /// The port of a domain without service records.
     static let fallbackPort = 5222
@@ -51,21 +49,21 @@ package struct ServerDiscovery: Sendable {
         self.nameServers = nameServers
     }
 
-    /// The services that are asked for.
+    /// The services to ask for.
     var services: [Service] {
         (direct == nil ? [] : [.direct]) + (startTLS == nil ? [] : [.startTLS])
     }
 
-    /// The name under which a service is asked for.
+    /// The name of a service's records.
     func name(of service: Service) -> String { "\(service.rawValue).\(domain)" }
 
-    /// The places to try, in their order.
+    /// The places to try, in order.
     ///
     /// - Parameters:
-    ///   - findings: What came of the questions; of services that were asked for.
+    ///   - findings: The results of the questions, for the services asked for.
     ///   - generator: Draws among records of one priority.
     /// - Returns: At least one.
-    /// - Throws: ``ServerNotFound`` where there is none.
+    /// - Throws: ``ServerNotFound`` if there is none.
     func targets(
         _ findings: [Service: Finding],
         using generator: inout some RandomNumberGenerator
@@ -93,7 +91,7 @@ package struct ServerDiscovery: Sendable {
         return [try fallback(findings)]
     }
 
-    /// The domain itself, which stands in where it has no service records, or nobody could be asked for them.
+    /// The domain itself, if it has no service records or the look-up failed.
     private func fallback(_ findings: [Service: Finding]) throws(ServerNotFound) -> ServerTarget {
         guard let startTLS else {
             switch findings[.direct] {
@@ -119,15 +117,14 @@ package struct ServerDiscovery: Sendable {
     }
 }
 
-/// Why there is no server to connect to.
 package enum ServerNotFound: Error, Sendable, Equatable {
-    /// The domain says that it does not offer the service with this name.
+    /// The domain declares that it does not offer the service with this name.
     case declined(String)
     /// Only TLS from the first byte is allowed, and the domain has no records of this name.
     case noDirect(String)
-    /// Nobody could be asked for the only service that is allowed.
+    /// The look-up of the only allowed service failed.
     case unknown(String, DNSError)
-    /// All places were tried; each with what came of it.
+    /// All places were tried; each with its failure.
     case unreachable([String])
 
     /// Cause and fix, for an operator.

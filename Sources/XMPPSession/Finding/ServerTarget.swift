@@ -2,9 +2,9 @@ package import NIOCore
 
 /// A place where the sender's server may be reached, and how TLS begins there.
 package struct ServerTarget: Sendable {
-    /// How the place became known.
+    /// How the place was found.
     package enum Origin: Sendable, Equatable {
-        /// The operator has named it.
+        /// Configured by the operator.
         case configured
         /// A service record of the domain (RFC 2782), by the record's name.
         case service(String)
@@ -14,11 +14,8 @@ package struct ServerTarget: Sendable {
 
     /// A host's name in ASCII, or an IP address.
     package var host: String
-    /// The TCP port.
     package var port: Int
-    /// How the transport gets its TLS.
     package var security: SenderSettings.Security
-    /// How the place became known.
     package var origin: Origin
 
     /// Whether TLS begins with the first byte.
@@ -26,7 +23,7 @@ package struct ServerTarget: Sendable {
         if case .direct = security { true } else { false }
     }
 
-    /// How TLS begins, in the words of `tls.mode`; `none` where there is none.
+    /// The value of `tls.mode` for it; `none` without TLS.
     var transport: String {
         switch security {
         case .direct: "direct"
@@ -38,12 +35,11 @@ package struct ServerTarget: Sendable {
 
 /// The server that a connection has reached, for the log and for `check`.
 package struct ReachedServer: Sendable {
-    /// The place.
     package var target: ServerTarget
-    /// The address among those of the host that answered first; nil where the channel has none.
+    /// The host's address that answered first; nil if the channel has none.
     package var address: SocketAddress?
 
-    /// Where it is, how TLS begins, and how it was found, in a few words.
+    /// The place, how TLS begins, and how it was found, in a few words.
     package var summary: String {
         var text = "\(target.host) port \(target.port)"
         if let ip = address?.ipAddress, ip != target.host { text += " (\(ip))" }

@@ -5,27 +5,26 @@ import Vocabulary
 
 /// Asks name servers off the event loops.
 ///
-/// glibc's resolver blocks, so it has threads of its own: a few for the process, so that one sender's silent name servers,
-/// which can hold a thread for half a minute, do not keep others from being asked. A question is given up after a time,
-/// whether or not its thread has come back; one whose time is over before a thread was free is not asked at all, so that an
-/// outage of the name servers piles nothing up.
+/// glibc's resolver blocks, so it has its own threads: a few for the process, so that one sender's silent name servers,
+/// which can hold a thread for half a minute, do not delay others. A question fails at its time limit even if its
+/// thread still works; one that gets a thread only after its limit is not asked at all, so that an outage of the name
+/// servers piles nothing up.
 enum ServiceLookup {
-    /// How long an answer may take.
     static let timeout = Duration.seconds(10)
 
-    /// How many questions are asked at the same time; each connection has two.
+    /// The number of concurrent questions; each connection has two.
     static let threadCount = 8
 
-    /// The threads; they live as long as the process.
+    /// The threads, kept for the process's lifetime.
     private static let threads: NIOThreadPool = {
         let pool = NIOThreadPool(numberOfThreads: threadCount)
         pool.start()
         return pool
     }()
 
-    /// Asks for all services that a discovery allows, at the same time.
+    /// Asks for all services that a discovery allows, concurrently.
     ///
-    /// - Returns: Never fails: what could not be found out is a ``ServerDiscovery/Finding/failed(_:)``.
+    /// - Returns: Never fails: a failed question is a ``ServerDiscovery/Finding/failed(_:)``.
     static func findings(
         of discovery: ServerDiscovery,
         on eventLoop: any EventLoop
@@ -39,7 +38,7 @@ enum ServiceLookup {
             .map { Dictionary(uniqueKeysWithValues: $0) }
     }
 
-    /// Runs a question on a thread, for as long as it may take.
+    /// Runs a question on a thread, up to its time limit.
     static func ask(
         within timeout: Duration = timeout,
         on eventLoop: any EventLoop,
@@ -58,7 +57,7 @@ enum ServiceLookup {
         }
         .whenComplete { result in
             expiry.cancel()
-            // Only a pool that was shut down fails, and this one never is. Too late an answer changes nothing.
+            // Only a pool that was shut down fails, and this one never is. A late answer changes nothing.
             promise.succeed((try? result.get()) ?? .failed(.noAnswer))
         }
         return promise.futureResult
