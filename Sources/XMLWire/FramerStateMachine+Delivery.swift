@@ -1,6 +1,5 @@
-/// Events for the consumer, and what the consumer asks for.
+/// Events for the consumer, and the consumer's requests.
 extension FramerStateMachine {
-    /// What to do when something has been read whole.
     enum DeliverAction: Sendable, Hashable {
         /// Hand the event over, then call ``eventHandled(replacesParser:)``.
         case deliver
@@ -8,17 +7,17 @@ extension FramerStateMachine {
         case stopParser
     }
 
-    /// What was found in a stream header.
+    /// The properties of a stream header.
     struct Header: Sendable, Hashable {
-        /// Its bytes, up to and without the `>`.
+        /// Its size in bytes, without the `>`.
         var bytes: Int
-        /// Whether the XML declaration leaves the encoding open or says UTF-8.
+        /// Whether the XML declaration gives no encoding or UTF-8.
         var isUTF8: Bool
         /// Whether the root is a stream's.
         var isStream: Bool
     }
 
-    /// The stream's start tag has been read whole.
+    /// Handles the complete start tag of the stream.
     mutating func headerEnded(_ header: Header, at end: Int) -> DeliverAction {
         guard state == .inHeader else { return .stopParser }
         if !header.isUTF8 {
@@ -34,7 +33,7 @@ extension FramerStateMachine {
         return .stopParser
     }
 
-    /// A stanza of this size has been read whole.
+    /// Handles a complete stanza of this size.
     mutating func stanzaEnded(at end: Int, size: Int) -> DeliverAction {
         guard case .inStanza = state else { return .stopParser }
         guard size <= limits.stanzaBytes else {
@@ -45,7 +44,7 @@ extension FramerStateMachine {
         return .deliver
     }
 
-    /// The stream's end tag has been read.
+    /// Handles the stream's end tag.
     mutating func documentEnded(at end: Int) -> DeliverAction {
         switch state {
         case .inStanza, .betweenStanzas:
@@ -59,31 +58,28 @@ extension FramerStateMachine {
 
     // MARK: - Skipped stanzas
 
-    /// What to do when a part of a skipped stanza has been read.
     enum SkipAction: Sendable, Hashable {
-        /// Read more of it.
         case more
         /// Hand the event over, then call ``skippedStanzaHandled()``.
         case deliver(SkippedStanza.Reason)
-        /// The stream has failed.
         case fail
     }
 
-    /// The bytes that the parser was given of a rejected stanza have been read again, to be skipped.
+    /// Handles the second reading of a rejected stanza's bytes that the parser had been given.
     mutating func skippingBegan(with outcome: StanzaSkipper.Outcome) -> SkipAction {
         guard case .rejecting(let reason) = state else { return .fail }
         switch outcome {
         case .more:
             state = .skipping(reason)
             return .more
-        // It has gone on behind its end, which no stanza does that is well-formed.
+        // It goes on after its end, which no well-formed stanza does.
         case .ended: state = .failed(XMLStreamError(.notWellFormed), at: .stanza)
         case .failed(let code): state = .failed(XMLStreamError(code), at: .stanza)
         }
         return .fail
     }
 
-    /// More of a skipped stanza has been read from `start` on, which has this size by now.
+    /// Handles more of a skipped stanza, read from `start` on, which now has this size.
     mutating func skipped(_ outcome: StanzaSkipper.Outcome, size: Int, start: Int) -> SkipAction {
         guard case .skipping(let reason) = state else { return .fail }
         switch outcome {
@@ -102,16 +98,15 @@ extension FramerStateMachine {
 
     // MARK: - After an event
 
-    /// What to do when the consumer has handled an event of the parser's.
     enum HandledAction: Sendable, Hashable {
         /// Look for the next stanza from this offset of the slice on.
         case readOn(from: Int)
-        /// Stop the parser; ``parserReturned(isWellFormed:)`` says how it goes on.
+        /// Stop the parser; ``parserReturned(isWellFormed:)`` decides what follows.
         case stopParser
     }
 
-    /// The consumer has handled a header, a stanza or the stream's end; `replacesParser` where the parser holds on to too
-    /// much.
+    /// Handles the consumer's return from a header, a stanza or the stream's end; `replacesParser` if the parser holds
+    /// too much memory.
     mutating func eventHandled(replacesParser: Bool = false) -> HandledAction {
         guard case .delivering(let delivery) = state else { return .stopParser }
         let next: Successor
@@ -128,17 +123,14 @@ extension FramerStateMachine {
         return .stopParser
     }
 
-    /// What to do when the consumer has handled a skipped stanza.
     enum SkippedHandledAction: Sendable, Hashable {
-        /// Read on from this offset of the buffer.
         case readOn(from: Int)
         /// Forget the document and begin a new one from this offset of the buffer on.
         case beginDocument(from: Int)
-        /// Nothing is read any more.
         case finish
     }
 
-    /// The consumer has handled a skipped stanza.
+    /// Handles the consumer's return from a skipped stanza.
     mutating func skippedStanzaHandled() -> SkippedHandledAction {
         guard case .delivering(let delivery) = state else { return .finish }
         switch delivery.request {
@@ -154,7 +146,7 @@ extension FramerStateMachine {
         }
     }
 
-    /// Goes where the parser was left for.
+    /// Enters the state for which the parser was left.
     mutating func enter(_ next: Successor) {
         state =
             switch next {
@@ -167,20 +159,19 @@ extension FramerStateMachine {
 
     // MARK: - Requests
 
-    /// What to do at a request.
     enum RequestAction: Sendable, Hashable {
-        /// Forget what is unfinished; it is done at once.
+        /// Forget the unfinished part; the request is done at once.
         case forget
-        /// Nothing now: it is done when the event has been handled, or there is nothing left to do.
+        /// Nothing now: the request is done after the event, or there is nothing to do.
         case ignore
     }
 
-    /// The consumer goes on with a new document.
+    /// Handles the consumer's request for a new document.
     mutating func restart() -> RequestAction {
         request(.restart, then: .beforeHeader)
     }
 
-    /// The consumer wants nothing more.
+    /// Handles the consumer's request to stop.
     mutating func stop() -> RequestAction {
         request(.stop, then: .stopped(at: position))
     }

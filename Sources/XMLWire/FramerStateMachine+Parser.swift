@@ -1,17 +1,14 @@
-/// What the parser's callbacks report.
+/// Reports of the parser's callbacks.
 extension FramerStateMachine {
-    /// What to do with a start tag.
     enum StartTagAction: Sendable, Hashable {
         /// Store the stream's own, then call ``headerEnded(_:at:)``.
         case storeHeader
-        /// Store an element of a stanza.
         case storeElement
-        /// Stop the parser.
         case stopParser
         case ignore
     }
 
-    /// A start tag has been read; `elements` of its stanza came before it.
+    /// Handles a start tag, after `elements` of its stanza.
     mutating func startTag(attributes: Int, namespaces: Int, elements: Int) -> StartTagAction {
         switch state {
         case .inHeader:
@@ -43,9 +40,7 @@ extension FramerStateMachine {
         return .stopParser
     }
 
-    /// What to do with an end tag.
     enum EndTagAction: Sendable, Hashable {
-        /// Close the innermost element.
         case closeElement
         /// Close the stanza, then call ``stanzaEnded(at:size:)``.
         case finishStanza
@@ -54,7 +49,7 @@ extension FramerStateMachine {
         case ignore
     }
 
-    /// An end tag, or the end of an empty element, has been read.
+    /// Handles an end tag or the end of an empty element.
     mutating func endTag() -> EndTagAction {
         switch state {
         case .inStanza(let depth) where depth > 1:
@@ -71,16 +66,13 @@ extension FramerStateMachine {
         }
     }
 
-    /// What to do with a CDATA section.
     enum SectionAction: Sendable, Hashable {
-        /// Store its text.
         case store
-        /// Stop the parser.
         case stopParser
         case ignore
     }
 
-    /// A CDATA section, or a part of one, has been read.
+    /// Handles a CDATA section or a part of one.
     mutating func section() -> SectionAction {
         guard isParsing else { return .ignore }
         if keepsText { return .store }
@@ -88,14 +80,12 @@ extension FramerStateMachine {
         return .stopParser
     }
 
-    /// What to do when the parser may have to be stopped.
     enum StopAction: Sendable, Hashable {
-        /// Stop the parser.
         case stopParser
         case ignore
     }
 
-    /// The parser, or the framer while the parser is in use, has found an error.
+    /// Handles an error found by the parser, or by the framer while the parser is in use.
     ///
     /// Only the first counts, and none after the parser was told to stop.
     @discardableResult
@@ -105,14 +95,14 @@ extension FramerStateMachine {
         return .stopParser
     }
 
-    /// The stanza being read is over a bound.
+    /// Handles a stanza that exceeds a limit.
     mutating func reject(_ reason: SkippedStanza.Reason) -> StopAction {
         guard case .inStanza = state else { return .ignore }
         state = .rejecting(reason)
         return .stopParser
     }
 
-    /// The parser has found an error after which it could go on, or met a bound of its own.
+    /// Handles a recoverable error of the parser, or one of its own limits.
     ///
     /// Such a stanza is well-formed XML, which a server may pass on from anybody: no reason to end the stream.
     mutating func stanzaFailed(_ reason: SkippedStanza.Reason, parserCode: Int32) -> StopAction {

@@ -1,51 +1,50 @@
-/// The life of one peer's stream as bytes, as decisions only: each event returns what the framer has to do.
+/// The life of a peer's byte stream as pure decisions: each event returns the framer's action.
 ///
-/// Events come from three sides: from the framer, as it goes through a buffer; from the parser's callbacks, while the parser
-/// runs; and from the consumer, who may ask for a restart or a stop. Once the parser has been told to stop (`rejecting`,
-/// `leaving`, `failed`), whatever it still reports is ignored.
+/// Events come from three sides: the framer, as it goes through a buffer; the parser's callbacks, while the parser
+/// runs; and the consumer, who may ask for a restart or a stop. Once the parser has been told to stop (`rejecting`,
+/// `leaving`, `failed`), its further reports are ignored.
 ///
-/// Every state may go to `failed` unless it says otherwise. Outside of an event, ``restart()`` leads from every state but
+/// Every state may go to `failed` unless it says otherwise. Outside an event, ``restart()`` leads from every state but
 /// `failed` and `stopped` to `beforeHeader`, and ``stop()`` to `stopped`.
 struct FramerStateMachine: ~Copyable {
-    /// Where the stream stands.
     enum State: Sendable, Hashable {
         /// No byte of the document has come. To `inHeader`.
         ///
-        /// After a restart, whitespace may come first: it belongs to the document before.
+        /// After a restart, whitespace may come first: it belongs to the previous document.
         case beforeHeader(isRestart: Bool)
         /// Inside the XML declaration or the stream's start tag. To `delivering`.
         case inHeader
-        /// The header is known and no stanza has begun. To `inStanza`; to `delivering` at the end of `<stream:stream/>`.
+        /// The header is complete and no stanza has begun. To `inStanza`; to `delivering` at the end of
+        /// `<stream:stream/>`.
         case betweenStanzas
-        /// A stanza has begun with a new parser, which is shown the stream's header first. To `inStanza`.
+        /// A stanza has begun with a new parser, which first reads the stream's header again. To `inStanza`.
         case replayingHeader
         /// A stanza has begun, or the stream's end tag, with `depth` elements open. To `delivering` or `rejecting`.
         case inStanza(depth: Int)
-        /// A stanza is over a bound, and the parser was told to stop. To `skipping`.
+        /// A stanza exceeds a limit, and the parser was told to stop. To `skipping`.
         case rejecting(SkippedStanza.Reason)
-        /// A stanza is read to its end by the ``StanzaSkipper``, and discarded. To `delivering`.
+        /// The ``StanzaSkipper`` reads a stanza to its end, to be discarded. To `delivering`.
         case skipping(SkippedStanza.Reason)
         /// The consumer has an event. To `betweenStanzas` or `leaving`; after a skipped stanza, when no parser runs, to
         /// `betweenStanzas`, `beforeHeader` or `stopped`. Never to `failed`.
         case delivering(Delivery)
-        /// The parser was told to stop behind an event, whose last byte ends at `offset` of the slice. To what is in `next`:
-        /// `betweenStanzas` (with another parser), `closed`, `beforeHeader` or `stopped`. Never to `failed`.
+        /// The parser was told to stop after an event, whose last byte ends at `offset` of the slice. To the state in
+        /// `next`: `betweenStanzas` (with another parser), `closed`, `beforeHeader` or `stopped`. Never to `failed`.
         case leaving(offset: Int, next: Successor)
         /// The peer has ended the stream; only whitespace may follow.
         case closed
-        /// The consumer wants nothing more. Final; how far the document had come is kept.
+        /// The consumer has stopped. Final; keeps the position reached.
         case stopped(XMLStreamPosition)
-        /// The stream was given up. Final; how far the document had come is kept.
+        /// The stream was given up. Final; keeps the position reached.
         case failed(XMLStreamError, at: XMLStreamPosition)
     }
 
-    /// An event that the consumer has been given.
+    /// An event in the consumer's hands.
     struct Delivery: Sendable, Hashable {
-        /// What was read whole.
         var event: Event
-        /// Where in the slice, or in the rest of the buffer after a skipped stanza, the event's last byte ends.
+        /// The end of the event's last byte in the slice or, after a skipped stanza, in the rest of the buffer.
         var end: Int
-        /// What the consumer has asked for; the last request counts.
+        /// The consumer's last request.
         var request = Request.none
     }
 
@@ -56,43 +55,41 @@ struct FramerStateMachine: ~Copyable {
         case skipped
         case closed
 
-        /// How far the document has come behind it.
+        /// The position in the document after the event.
         var position: XMLStreamPosition { self == .closed ? .closed : .betweenStanzas }
     }
 
-    /// What a consumer may ask for during an event.
+    /// A consumer's request during an event.
     enum Request: Sendable, Hashable, CaseIterable {
         case none
         case restart
         case stop
     }
 
-    /// What follows when the parser is left.
+    /// The state after the parser is left.
     enum Successor: Sendable, Hashable, CaseIterable {
-        /// The same document, in another parser.
+        /// The same document, with another parser.
         case betweenStanzas
-        /// Nothing but whitespace.
         case closed
-        /// A new document, as the consumer asked.
+        /// A new document, as requested by the consumer.
         case beforeHeader
-        /// Nothing, as the consumer asked.
+        /// Stopped, as requested by the consumer.
         case stopped(at: XMLStreamPosition)
 
         static let allCases: [Successor] = [.betweenStanzas, .closed, .beforeHeader, .stopped(at: .betweenStanzas)]
     }
 
-    /// What the peer is held to.
     let limits: StreamLimits
-    /// Where the stream stands; set by the machine's own events only.
+    /// Set by the machine's own events only.
     var state = State.beforeHeader(isRestart: false)
 
     init(limits: StreamLimits) {
         self.limits = limits
     }
 
-    // MARK: - What the state says
+    // MARK: - State
 
-    /// How far the document has come.
+    /// The position in the document.
     var position: XMLStreamPosition {
         switch state {
         case .beforeHeader: .beforeHeader
@@ -111,12 +108,12 @@ struct FramerStateMachine: ~Copyable {
         }
     }
 
-    /// Why the stream was given up, or nil.
+    /// Why the stream was given up, if it was.
     var failure: XMLStreamError? {
         if case .failed(let error, _) = state { error } else { nil }
     }
 
-    /// The event that the consumer has, or nil.
+    /// The event in the consumer's hands, if any.
     var delivery: Delivery? {
         if case .delivering(let delivery) = state { delivery } else { nil }
     }
@@ -131,7 +128,7 @@ struct FramerStateMachine: ~Copyable {
         }
     }
 
-    /// Whether the parser is to read on, and what it reports counts.
+    /// Whether the parser is to continue and its reports count.
     var isParsing: Bool {
         switch state {
         case .inHeader, .betweenStanzas, .replayingHeader, .inStanza: true
@@ -144,7 +141,7 @@ struct FramerStateMachine: ~Copyable {
         if case .inStanza(let depth) = state { depth > 0 } else { false }
     }
 
-    /// Whether whitespace at this place belongs to nothing.
+    /// Whether whitespace here belongs to nothing.
     var ignoresWhitespace: Bool {
         switch state {
         case .beforeHeader(let isRestart): isRestart
@@ -154,26 +151,24 @@ struct FramerStateMachine: ~Copyable {
         }
     }
 
-    /// Whether the memory of a busy stream can be given back: nothing is unfinished.
+    /// Whether nothing is unfinished, so that the memory of a busy stream can be released.
     var canReleaseMemory: Bool { state == .betweenStanzas || state == .closed }
 
     // MARK: - The buffer
 
-    /// What to do with the first byte that is not ignored.
     enum ContentAction: Sendable, Hashable {
         /// Read from it on.
         case read
-        /// The stream has failed.
         case fail
     }
 
-    /// A byte has come that is not ignored.
+    /// Handles a byte that is not ignored.
     mutating func contentBegan(with byte: UInt8) -> ContentAction {
         switch state {
         case .beforeHeader:
             switch byte {
             case 0x15, 0x16: state = .failed(XMLStreamError(.tlsRecord), at: position)
-            // No UTF-8 text begins so; UTF-16 and UTF-32 do.
+            // The first bytes of UTF-16 and UTF-32, not of UTF-8.
             case 0x00, 0xFE, 0xFF: state = .failed(XMLStreamError(.badEncoding), at: position)
             default: state = .inHeader
             }
@@ -191,41 +186,38 @@ struct FramerStateMachine: ~Copyable {
         return failure == nil ? .read : .fail
     }
 
-    /// What a new parser needs first.
     enum ParserAction: Sendable, Hashable {
-        /// Show it the stream's header, then call ``headerReplayed()``.
+        /// Let it read the stream's header, then call ``headerReplayed()``.
         case replayHeader
-        /// Nothing: it begins with the document.
+        /// It starts with the document.
         case none
     }
 
-    /// A parser was made.
+    /// Handles a new parser.
     mutating func parserMade() -> ParserAction {
         guard case .inStanza = state else { return .none }
         state = .replayingHeader
         return .replayHeader
     }
 
-    /// The parser has read the header again.
+    /// Handles the parser's return from the header.
     mutating func headerReplayed() {
         if state == .replayingHeader { state = .inStanza(depth: 0) }
     }
 
-    /// What to do when the parser has read the slice.
     enum ReturnAction: Sendable, Hashable {
-        /// Keep what is unfinished, then call ``kept(bytes:)``, and read on behind the slice.
+        /// Keep the unfinished part, then call ``kept(bytes:)``, and continue after the slice.
         case keepUnfinished
         /// Read the stanza from its first byte with a ``StanzaSkipper``, then call ``skippingBegan(with:)``.
         case skip
-        /// Give the parser up and read on behind this offset.
+        /// Drop the parser and continue at this offset.
         case replaceParser(from: Int)
-        /// Give everything up and begin a new document behind this offset.
+        /// Drop everything and begin a new document at this offset.
         case beginDocument(from: Int)
-        /// Nothing is read any more.
         case finish
     }
 
-    /// The parser has returned.
+    /// Handles the parser's return.
     mutating func parserReturned(isWellFormed: Bool) -> ReturnAction {
         switch state {
         case .rejecting:
@@ -243,7 +235,7 @@ struct FramerStateMachine: ~Copyable {
         }
     }
 
-    /// So many bytes are held of an unfinished header, or of an unfinished stanza (by its size).
+    /// Handles the size of the kept part of an unfinished header or stanza.
     mutating func kept(bytes: Int) {
         switch state {
         case .inHeader where bytes >= limits.headerBytes:

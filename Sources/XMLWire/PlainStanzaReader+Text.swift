@@ -19,7 +19,6 @@ extension PlainStanzaReader {
         count == text.utf8CodeUnitCount && memcmp(input + start, text.utf8Start, count) == 0
     }
 
-    /// Reads a name without a colon.
     mutating func readName() throws(Refusal) {
         switch try peek() {
         case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"), UInt8(ascii: "_"): at += 1
@@ -47,7 +46,7 @@ extension PlainStanzaReader {
         while true {
             copyPlain(upTo: valueEnd)
             guard at < valueEnd else { break }
-            // What is not plain, or one of the input's last 15 bytes.
+            // Not plain, or one of the input's last 15 bytes.
             switch input[at] {
             case 0x20..<0x80 where input[at] != UInt8(ascii: "<") && input[at] != UInt8(ascii: "&"): copyByte()
             default: throw .other
@@ -88,7 +87,6 @@ extension PlainStanzaReader {
         elements[element].text = start..<written
     }
 
-    /// Reads a CDATA section.
     private mutating func readSection() throws(Refusal) {
         let opening: StaticString = "<![CDATA["
         let count = min(opening.utf8CodeUnitCount, end - at)
@@ -111,7 +109,7 @@ extension PlainStanzaReader {
         }
     }
 
-    /// Reads one of the five references by name.
+    /// Reads one of the five named references.
     private mutating func readReference() throws(Refusal) {
         var word: UInt64 = 0
         if end - at >= 8 {
@@ -143,14 +141,14 @@ extension PlainStanzaReader {
         written += 1
     }
 
-    /// Whether the input ends in the middle of one of the five references.
+    /// Whether the input ends inside one of the five references.
     private func beginsReference() -> Bool {
         let references: [StaticString] = ["&quot;", "&amp;", "&lt;", "&gt;", "&apos;"]
         let left = end - at
         return references.contains { left < $0.utf8CodeUnitCount && memcmp(input + at, $0.utf8Start, left) == 0 }
     }
 
-    /// Copies one character that is allowed and no markup.
+    /// Copies one character that is allowed and not markup.
     private mutating func copyCharacter() throws(Refusal) {
         let lead = input[at]
         let length: Int
@@ -182,9 +180,9 @@ extension PlainStanzaReader {
         at += 1
     }
 
-    /// Copies up to the next byte that is `<`, `>`, `&`, a control character, or outside of ASCII.
+    /// Copies up to the next byte that is `<`, `>`, `&`, a control character or non-ASCII.
     ///
-    /// It may stop early within the last 15 bytes of the input. What it writes behind ``written`` means nothing.
+    /// It may stop early within the last 15 bytes of the input. It may write garbage behind ``written``.
     @inline(__always)
     private mutating func copyPlain(upTo limit: Int) {
         let count = upstream_copy_plain_xml(input + at, output + written, limit &- at, end &- at)
@@ -192,12 +190,10 @@ extension PlainStanzaReader {
         written &+= count
     }
 
-    /// Stores a part of the input.
     mutating func copy(from start: Int, count: Int) -> Range<Int> {
         append(UnsafeBufferPointer(start: input + start, count: count))
     }
 
-    /// Stores bytes.
     mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) -> Range<Int> {
         let start = written
         if let base = bytes.baseAddress { (output + start).update(from: base, count: bytes.count) }

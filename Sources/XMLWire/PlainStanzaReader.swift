@@ -1,66 +1,64 @@
 import Glibc
 
-/// Reads a stanza of the ordinary form that lies whole in a buffer, in one pass and without libxml2.
+/// Reads a plain stanza that is complete in a buffer, in one pass and without libxml2.
 ///
 /// libxml2 calls back for each run of text between two references, looks at each character several times, and copies
-/// what it is given: with JSON full of `&quot;` that is most of what a stanza costs. Nearly all stanzas need only a small
-/// part of XML, and this reads that part and no more. What it accepts is well-formed and within every limit, and gives
-/// exactly what libxml2 gives, which tests compare over a corpus and its mutations. **Whatever else comes is refused, not
-/// judged**: libxml2 then reads the stanza from its first byte, so that errors and limits are found in one place.
+/// its input: with JSON full of `&quot;` that is most of a stanza's cost. Nearly all stanzas need only a small part of
+/// XML, and this reads only that part. What it accepts is well-formed and within every limit, and gives exactly
+/// libxml2's result, which tests compare over a corpus and its mutations. **Everything else is refused, not judged**:
+/// libxml2 then reads the stanza from its first byte, so that errors and limits are found in one place.
 ///
-/// The part: names of ASCII letters, digits, `_`, `-` and `.`; prefixes that the stanza itself declares; attributes without
-/// a prefix, or `xml:lang`, whose values are ASCII without references; text and CDATA sections of any characters but CR,
-/// with the five named references; each element's text in one piece.
+/// The part: names of ASCII letters, digits, `_`, `-` and `.`; prefixes that the stanza itself declares; attributes
+/// without a prefix, or `xml:lang`, with ASCII values without references; text and CDATA sections of any characters but
+/// CR, with the five named references; each element's text in one piece.
 struct PlainStanzaReader {
     /// Why a stanza is left to libxml2.
     enum Refusal: Error {
-        /// It goes on behind the buffer, and what there is of it is of the ordinary form.
+        /// It continues after the buffer, and is plain as far as it goes.
         case unfinished
-        /// It is not of the ordinary form, or over a limit.
+        /// It is not plain, or exceeds a limit.
         case other
     }
 
-    /// An element whose end tag has not come.
+    /// An open element.
     struct Open {
-        /// Its index.
         var element: Int
-        /// Where its name stands in the input, prefix included: the end tag repeats it.
+        /// The place of its name in the input, including the prefix: the end tag repeats it.
         var nameStart: Int
         var nameCount: Int
-        /// How many declarations held outside of it.
+        /// The number of declarations in scope outside it.
         var outerDeclarations: Int
     }
 
-    /// A namespace declaration.
     struct Declaration {
-        /// Where its prefix stands in the input; empty for the default namespace.
+        /// The place of its prefix in the input; empty for the default namespace.
         var prefixStart: Int
         var prefixCount: Int
-        /// Where the name stands in the output.
+        /// The place of the namespace name in the output.
         var name: Range<Int>
     }
 
     /// Longer stanzas are left to libxml2: the output must have room before anything is known of a stanza.
     static let maximumBytes = 16 * 1024
-    /// What the output may take beyond the input: the two namespaces that the input need not hold, and a vector.
+    /// The output's possible excess over the input: two namespaces that need not be in the input, and a vector.
     static let slack = 64
 
     /// The bytes from the stanza's `<` on.
     let input: UnsafePointer<UInt8>
     let end: Int
-    /// Takes names, values and texts: room for the input, the inherited namespace and ``slack``.
+    /// Receives names, values and texts; has room for the input, the inherited namespace and ``slack``.
     let output: UnsafeMutablePointer<UInt8>
     let limits: StreamLimits
     /// The default namespace of the stream.
     let inherited: UnsafeBufferPointer<UInt8>
     var at = 0
     var written = 0
-    /// Storage that the caller lends.
+    /// Storage lent by the caller.
     var elements: [Stanza.Element] = []
     var attributes: [Stanza.Attribute] = []
     var open: [Open] = []
     var declarations: [Declaration] = []
-    /// How many declarations hold outside of the element whose start tag is being read.
+    /// The number of declarations in scope outside the element whose start tag is being read.
     private var outerDeclarations = 0
     /// Where the inherited namespace was stored.
     private var inheritedName: Range<Int>?
@@ -81,7 +79,7 @@ struct PlainStanzaReader {
 
     /// Reads the stanza.
     ///
-    /// - Returns: Where it ends.
+    /// - Returns: The index after its end.
     mutating func read() throws(Refusal) -> Int {
         repeat {
             // Here is a `<`.
@@ -174,7 +172,7 @@ struct PlainStanzaReader {
         let localStart = at
         try readName()
         let localCount = at - localStart
-        // Else it may be longer than it seems.
+        // At the buffer's end, the name may continue.
         _ = try peek()
         if spells(start, count, "xmlns") { return try declare(prefixAt: localStart, count: localCount) }
         guard spells(start, count, "xml"), spells(localStart, localCount, "lang") else { throw .other }
@@ -208,7 +206,7 @@ struct PlainStanzaReader {
     /// Reads the value of a namespace declaration.
     private mutating func declare(prefixAt start: Int, count: Int) throws(Refusal) {
         guard declarations.count < min(8, limits.openNamespaces) else { throw .other }
-        // Reserved, or of a meaning of its own.
+        // Reserved, or with its own meaning.
         if count >= 3, spells(start, 3, "xml") { throw .other }
         let name = try readValue()
         guard !name.isEmpty, isOrdinaryNamespace(name) else { throw .other }
@@ -221,7 +219,7 @@ struct PlainStanzaReader {
         declarations.append(Declaration(prefixStart: start, prefixCount: count, name: name))
     }
 
-    /// Whether libxml2 has nothing to say about a namespace name, and it is none of those that are reserved.
+    /// Whether a namespace name is valid for libxml2 and not reserved.
     private func isOrdinaryNamespace(_ name: Range<Int>) -> Bool {
         let reserved: StaticString = "http://www.w3.org/"
         if name.count >= reserved.utf8CodeUnitCount,

@@ -1,16 +1,16 @@
 import CLibXML2
 
-/// The owner of one libxml2 push parser, which reports to one ``XMLFramer``.
+/// The owner of a libxml2 push parser, which reports to one ``XMLFramer``.
 ///
 /// It knows neither limits nor stanzas. The input is UTF-8 whatever the document declares, because byte positions are
 /// meaningful only without a decoder in between.
 final class PushParser {
-    /// `xmlInitParser` must have returned before contexts are made on several threads.
+    /// `xmlInitParser` must return before threads make contexts.
     private static let libraryIsReady: Void = xmlInitParser()
 
     private let context: xmlParserCtxtPtr
 
-    /// Makes a parser, or nil for want of memory.
+    /// Makes a parser; nil if out of memory.
     ///
     /// The framer is not retained: it owns the parser.
     init?(for framer: XMLFramer) {
@@ -21,38 +21,38 @@ final class PushParser {
             let context = xmlCreatePushParserCtxt(&handler, Unmanaged.passUnretained(framer).toOpaque(), nil, 0, nil)
         else { return nil }
         self.context = context
-        // No substitution, no DTD, no network, and libxml2's own ceilings left in place (no XML_PARSE_HUGE).
+        // No substitution, no DTD, no network; libxml2's own limits stay (no XML_PARSE_HUGE).
         let options = XML_PARSE_NONET.rawValue | XML_PARSE_IGNORE_ENC.rawValue
         xmlCtxtUseOptions(context, Int32(bitPattern: options))
         xmlSwitchEncoding(context, XML_CHAR_ENCODING_UTF8)
     }
 
     deinit {
-        // No tree is built, so that there is no document to free apart from the context.
+        // No tree is built, so there is no document to free besides the context.
         xmlFreeParserCtxt(context)
     }
 
-    /// How many bytes the parser has taken off its input: in a callback, where it stands.
+    /// The number of bytes that the parser has consumed; in a callback, its position.
     var position: Int { Int(xmlByteConsumed(context)) }
 
     /// The next byte of the input, in a callback.
     var nextByte: UInt8? { context.pointee.input?.pointee.cur?.pointee }
 
-    /// How many distinct names the parser holds on to.
+    /// The number of distinct names that the parser keeps.
     var nameCount: Int { Int(xmlDictSize(context.pointee.dict)) }
 
     /// Whether the parser is inside a CDATA section, of which it takes little at a time.
     var isInSection: Bool { context.pointee.instate == XML_PARSER_CDATA_SECTION }
 
-    /// Whether the document is in order so far.
+    /// Whether the document is well-formed so far.
     ///
-    /// Namespace errors are not in this; they come by the callback.
+    /// Namespace errors are not included; the callback reports them.
     var isWellFormed: Bool { context.pointee.wellFormed != 0 }
 
-    /// Parses what is there; the framer's callbacks run inside.
+    /// Parses the bytes; the framer's callbacks run inside.
     func parse(_ bytes: UnsafeRawBufferPointer) {
         guard let start = bytes.baseAddress else { return }
-        // libxml2 copies the bytes. Errors come by the callback, so that the result adds nothing.
+        // libxml2 copies the bytes. The callback reports errors, so the result adds nothing.
         _ = xmlParseChunk(context, start.assumingMemoryBound(to: CChar.self), Int32(clamping: bytes.count), 0)
     }
 
@@ -67,7 +67,7 @@ final class PushParser {
 
     /// The SAX2 callbacks.
     ///
-    /// All that XMPP forbids is refused in them (RFC 6120 §11.1), before libxml2 acts on it.
+    /// They refuse everything that XMPP forbids (RFC 6120 §11.1) before libxml2 acts on it.
     private static var callbacks: xmlSAXHandler {
         var handler = xmlSAXHandler()
         handler.initialized = UInt32(XML_SAX2_MAGIC)
@@ -105,7 +105,7 @@ final class PushParser {
         handler.externalSubset = { pointer, _, _, _ in
             PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.fail(.dtd) }
         }
-        // Not asked for the five predefined entities, nor for character references. Finding nothing ends the parse.
+        // Not called for the five predefined entities or character references. Finding nothing ends the parse.
         handler.getEntity = { pointer, _ in
             PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.parserFailed(XMLStreamError(.entity)) }
             return nil
@@ -120,10 +120,11 @@ final class PushParser {
             PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.fail(.processingInstruction) }
         }
         handler.serror = { pointer, error in
-            // Warnings (a relative namespace name, say) are below XML_ERR_ERROR. Its text quotes the input: left alone.
+            // Warnings (for example a relative namespace name) are below XML_ERR_ERROR. The error's text quotes the
+            // input, so it is not used.
             guard let error, error.pointee.level.rawValue >= XML_ERR_ERROR.rawValue else { return }
-            // A namespace name that is no URI is an error to libxml2 but a name like any other to XML's grammar and to
-            // XMPP servers, so that any account that may write to us could end the stream with one.
+            // A namespace name that is not a URI is an error to libxml2, but valid in XML's grammar and for XMPP
+            // servers: any account that may write to us could end the stream with one.
             guard error.pointee.code != XML_WAR_NS_URI.rawValue else { return }
             let code = Int32(error.pointee.code)
             let skipReason: SkippedStanza.Reason? =

@@ -1,6 +1,6 @@
-/// What is known of a stanza that was well-formed and discarded.
+/// A well-formed stanza that was discarded.
 package struct SkippedStanza: Sendable, Equatable {
-    /// What was too much.
+    /// The limit exceeded.
     package enum Reason: Sendable, Hashable, CaseIterable {
         /// ``StreamLimits/depth``
         case depth
@@ -10,11 +10,11 @@ package struct SkippedStanza: Sendable, Equatable {
         case attributes
         /// ``StreamLimits/namespaces``
         case namespaces
-        /// A name longer than the parser takes.
+        /// A name longer than the parser accepts.
         case name
         /// ``StreamLimits/parsedBytes``
         case memory
-        /// Against Namespaces in XML: a prefix that is not declared, above all.
+        /// A violation of Namespaces in XML, usually an undeclared prefix.
         case namespace
 
         /// A short name from a closed set, for the log.
@@ -31,32 +31,26 @@ package struct SkippedStanza: Sendable, Equatable {
         }
     }
 
-    /// Why it was skipped.
     package let reason: Reason
-    /// What its start tag said it was.
     package let name: StanzaName
-    /// Its bytes on the wire.
+    /// Its size on the wire.
     package let byteCount: Int
 }
 
-/// The local name of a top-level element, as far as it tells a stanza (RFC 6120 §8) from what is none.
+/// The local name of a top-level element, as far as it tells stanzas (RFC 6120 §8) from others.
 package enum StanzaName: Sendable, Hashable {
-    /// `message`
     case message
-    /// `presence`
     case presence
-    /// `iq`
     case iq
-    /// No stanza, and not counted by stream management (XEP-0198).
+    /// Not a stanza, and not counted by stream management (XEP-0198).
     case other
 
-    /// Whether it is a stanza.
     package var isStanza: Bool { self != .other }
 
-    /// The longest beginning of a stanza that ``init(startTag:)`` can make use of.
+    /// The most bytes that ``init(startTag:)`` needs of a stanza's start.
     static let sufficientBytes = 64
 
-    /// Reads a name as it stands in a tag, with or without a prefix.
+    /// Reads a tag's name, with or without a prefix.
     init(_ qualifiedName: some Collection<UInt8>) {
         let colon = qualifiedName.firstIndex(of: UInt8(ascii: ":"))
         let name = qualifiedName[(colon.map { qualifiedName.index(after: $0) } ?? qualifiedName.startIndex)...]
@@ -72,7 +66,7 @@ package enum StanzaName: Sendable, Hashable {
             }
     }
 
-    /// Reads the beginning of a top-level element.
+    /// Reads the start of a top-level element.
     init(startTag: some Collection<UInt8>) {
         let ends: [UInt8] = [0x20, 0x09, 0x0A, 0x0D, UInt8(ascii: "/"), UInt8(ascii: ">")]
         let name = startTag.dropFirst()

@@ -1,26 +1,21 @@
 import Glibc
 
-/// One top-level child of the stream (or the stream's own start tag), held in flat storage that the framer reuses.
+/// A top-level child of the stream (or the stream's start tag), in flat storage that the framer reuses.
 ///
-/// Elements stand in document order; a parent always stands before its children. All text is UTF-8 with references
-/// already decoded. A `Stanza` is *lent* for the duration of the call that hands it over: whoever wants to keep
-/// something copies it out.
+/// Elements are in document order, so a parent comes before its children. All text is UTF-8 with references decoded. A
+/// `Stanza` is *lent* for the call that hands it over: copy out what you keep.
 package final class Stanza {
-    /// One element.
     package struct Element {
         /// 0 for the stanza itself.
         package var depth: Int
         /// Index of the parent; -1 for the stanza itself.
         package var parent: Int
-        /// Local name.
         package var name: Range<Int>
-        /// Namespace name (URI); empty where there is none.
+        /// Namespace name (URI); empty for none.
         package var namespace: Range<Int>
-        /// Its attributes, as indices into ``Stanza/attributes``.
-        ///
-        /// Namespace declarations are not among them.
+        /// Its attributes without namespace declarations, as indices into ``Stanza/attributes``.
         package var attributes: Range<Int>
-        /// The character data directly inside it, concatenated; that of its children is not included.
+        /// The character data directly inside it, concatenated, without that of its children.
         package var text: Range<Int>
         /// One past its last descendant, as an index into ``Stanza/elements``.
         package var end: Int
@@ -44,9 +39,7 @@ package final class Stanza {
         }
     }
 
-    /// One attribute.
     package struct Attribute {
-        /// Local name.
         package var name: Range<Int>
         /// Namespace name; empty for an attribute without a prefix.
         package var namespace: Range<Int>
@@ -60,9 +53,9 @@ package final class Stanza {
         }
     }
 
-    /// What a stanza holds.
+    /// A stanza's content.
     ///
-    /// Behind a pointer, so that no look at it pays for a check of exclusive access: there are dozens for each message.
+    /// Behind a pointer, to avoid exclusivity checks: there are dozens of accesses for each message.
     @usableFromInline
     struct Contents {
         @usableFromInline var bytes: [UInt8] = []
@@ -71,7 +64,7 @@ package final class Stanza {
         @usableFromInline var raw: [UInt8] = []
     }
 
-    /// Owned, freed in `deinit`.
+    /// We own it and free it in `deinit`.
     @usableFromInline let contents: UnsafeMutablePointer<Contents>
 
     /// Storage of all names, values and texts.
@@ -84,11 +77,9 @@ package final class Stanza {
         get { contents.pointee.elements }
         _modify { yield &contents.pointee.elements }
     }
-    /// How many elements there are.
-    // Not by way of the array: it would be retained, as it is for each look from another module.
+    // Not through the array, which would be retained for each access from another module.
     package var elementCount: Int { contents.pointee.elements.count }
 
-    /// One of the elements.
     package func element(at index: Int) -> Element { contents.pointee.elements[index] }
 
     /// The attributes of all elements.
@@ -96,7 +87,7 @@ package final class Stanza {
         get { contents.pointee.attributes }
         _modify { yield &contents.pointee.attributes }
     }
-    /// The stanza's bytes exactly as they came, from `<` to `>`.
+    /// The stanza's bytes exactly as received, from `<` to `>`.
     ///
     /// Empty for a stream header.
     @inlinable package var raw: [UInt8] {
@@ -114,7 +105,7 @@ package final class Stanza {
         contents.deallocate()
     }
 
-    /// Forgets the contents and keeps the storage.
+    /// Clears the contents but keeps the storage.
     package func reset() {
         bytes.removeAll(keepingCapacity: true)
         elements.removeAll(keepingCapacity: true)
@@ -132,7 +123,7 @@ package final class Stanza {
         guard range.count == text.utf8CodeUnitCount else { return false }
         return bytes.withUnsafeBytes { storage in
             text.withUTF8Buffer { wanted in
-                // Only what is empty can be without an address.
+                // Only an empty buffer can have no address.
                 guard let stored = UnsafeRawBufferPointer(rebasing: storage[range]).baseAddress,
                     let wanted = wanted.baseAddress
                 else { return true }
@@ -141,7 +132,7 @@ package final class Stanza {
         }
     }
 
-    /// The value of an attribute without a namespace, or nil.
+    /// The value of an attribute without a namespace, if present.
     package func attribute(_ name: StaticString, of index: Int) -> Range<Int>? {
         for position in elements[index].attributes
         where equals(attributes[position].name, name) && attributes[position].namespace.isEmpty {
@@ -150,7 +141,7 @@ package final class Stanza {
         return nil
     }
 
-    /// The first direct child with this name and namespace, or nil.
+    /// The first direct child with this name and namespace, if any.
     package func child(_ name: StaticString, in namespace: StaticString, of parent: Int = 0) -> Int? {
         var index = parent + 1
         while index < elements[parent].end {
@@ -171,7 +162,7 @@ package final class Stanza {
         return result
     }
 
-    /// Puts the elements of one namespace into another; attributes stay where they are, and so does ``raw``.
+    /// Moves the elements of one namespace to another, but not attributes or ``raw``.
     package func moveElements(from namespace: StaticString, to other: StaticString) {
         var stored = 0..<0
         // Elements mostly share the storage of their namespace's name.

@@ -1,26 +1,26 @@
 import CLibXML2
 
-/// Fills the one ``Stanza`` of a framer from libxml2's callbacks.
+/// Fills the framer's only ``Stanza`` from libxml2's callbacks.
 ///
-/// The arrays are its own while the stanza is being read, and change places with those of the ``Stanza`` to be lent: each
-/// touch of a class's property costs a check of exclusive access, which at a callback per quotation mark was half the
-/// time of a stanza. For the same reason the framer holds its builder behind a pointer.
+/// It uses its own arrays while a stanza is being read, and swaps them with those of the ``Stanza`` to be lent: each
+/// access to a class's property costs an exclusivity check, which at a callback per quotation mark was half the time of
+/// a stanza. For the same reason the framer holds its builder behind a pointer.
 struct StanzaBuilder {
-    /// A piece of an element's direct text that does not follow the text before it, because a child stands between.
+    /// A piece of an element's direct text, separated from the earlier text by a child.
     private struct LaterText {
         var element: Int
         var range: Range<Int>
     }
 
-    /// Storage above this is given back after each stanza, so that one large stanza does not keep its memory.
+    /// Larger storage is released after each stanza, so that one large stanza does not keep its memory.
     private static let keptBytes = 16 * 1024
-    /// What the parser needs, on average, to remember a name that it may not have met before.
+    /// The parser's average memory for a name that it may not have met before.
     private static let nameBytes = 32
-    /// How many namespaces are looked through.
+    /// The number of namespaces searched linearly.
     private static let fewLimit = 8
 
     private let stanza = Stanza()
-    /// What ``Stanza/raw`` will be.
+    /// The later ``Stanza/raw``.
     private(set) var raw: [UInt8] = []
     private var bytes: [UInt8] = []
     private var elements: [Stanza.Element] = []
@@ -28,24 +28,24 @@ struct StanzaBuilder {
     /// Indices of the open elements, the innermost last.
     private var open: [Int] = []
     private var laterTexts: [LaterText] = []
-    /// The namespaces stored, each once: one name may hold for thousands of elements and attributes.
+    /// The stored namespaces, each once: thousands of elements and attributes may share a name.
     ///
-    /// libxml2 interns names, so that an equal pointer is an equal name while one context lives, and a context lives for a
-    /// whole stanza. Few are looked through, as there are rarely more than three; the others are hashed.
+    /// libxml2 interns names, so within one context, which lives for the whole stanza, an equal pointer is an equal
+    /// name. The first few are searched linearly, as there are rarely more than three; the others are hashed.
     private var fewNamespaces: [(name: UnsafePointer<xmlChar>, range: Range<Int>)] = []
     private var fewCount = 0
     private var otherNamespaces: [UnsafePointer<xmlChar>: Range<Int>] = [:]
     /// The elements in ``open`` that declare namespaces, and how many.
     private var declarations: [(depth: Int, count: Int)] = []
-    /// Namespace declarations that hold at this place.
+    /// Namespace declarations in scope here.
     private var openNamespaces = 0
-    /// What the reader of plain stanzas writes to, and its stacks.
+    /// The output of the plain reader, and its stacks.
     private var plain = PlainStorage()
-    /// The size of the first bytes of ``raw``, where it was asked for.
+    /// The size of a prefix of ``raw``, once measured.
     private var measured = (bytes: 0, size: StanzaSize())
 
     var elementCount: Int { elements.count }
-    /// Bytes of storage held, for the stanza's contents.
+    /// The capacity of the stanza's storage in bytes.
     var capacity: Int {
         raw.capacity + bytes.capacity + elements.capacity * MemoryLayout<Stanza.Element>.stride
             + attributes.capacity * MemoryLayout<Stanza.Attribute>.stride
@@ -82,12 +82,12 @@ struct StanzaBuilder {
         open.append(index)
     }
 
-    /// What is too much of the stanza so far, or nil.
+    /// The limit that the stanza exceeds so far, if any.
     ///
     /// Not a getter: reading the builder behind its pointer would copy it.
     mutating func excess(over limits: StreamLimits) -> SkippedStanza.Reason? {
         if openNamespaces > limits.openNamespaces { return .namespaces }
-        // About what the parsed form takes, with the parser's own record of the names.
+        // About the size of the parsed form, with the parser's own record of the names.
         let parsedBytes =
             bytes.count + elements.count * (MemoryLayout<Stanza.Element>.stride + Self.nameBytes)
             + attributes.count * (MemoryLayout<Stanza.Attribute>.stride + Self.nameBytes)
@@ -143,12 +143,12 @@ struct StanzaBuilder {
         laterTexts.removeAll(keepingCapacity: laterTexts.count < 64)
     }
 
-    /// Adds bytes as they came.
+    /// Adds raw bytes.
     mutating func keepRaw(_ bytes: UnsafeRawBufferPointer) {
         raw.append(contentsOf: bytes)
     }
 
-    /// How large the unfinished stanza is, a reference counted as one byte; exact from `limit` on.
+    /// The size of the unfinished stanza, a reference counted as one byte; exact from `limit` on.
     mutating func size(knownBelow limit: Int) -> Int {
         guard raw.count >= limit else { return raw.count }
         raw[measured.bytes...].withUnsafeBytes { measured.size.add($0) }
@@ -156,7 +156,7 @@ struct StanzaBuilder {
         return measured.size.bytes
     }
 
-    /// Hands the contents to the stanza, or takes them back.
+    /// Swaps the contents with the stanza's, to lend them or to take them back.
     mutating func exchangeContents() -> Stanza {
         swap(&bytes, &stanza.bytes)
         swap(&elements, &stanza.elements)
@@ -165,7 +165,7 @@ struct StanzaBuilder {
         return stanza
     }
 
-    /// Forgets the stanza; storage of an ordinary size is kept, or none at all.
+    /// Clears the stanza; keeps storage of ordinary size, or none.
     mutating func reset(keepingStorage: Bool = true) {
         open.removeAll(keepingCapacity: keepingStorage)
         if !laterTexts.isEmpty { laterTexts.removeAll(keepingCapacity: laterTexts.capacity < 64) }
@@ -194,13 +194,13 @@ struct StanzaBuilder {
         var declarations: [PlainStanzaReader.Declaration] = []
     }
 
-    /// Reads the stanza that these bytes begin with, where it is whole and of the ordinary form; else nothing happens.
+    /// Reads the stanza at the start of these bytes if it is complete and plain; else changes nothing.
     ///
     /// - Parameters:
     ///   - input: The bytes from the stanza's `<` on.
-    ///   - limits: What it must be within.
+    ///   - limits: The limits it must respect.
     ///   - inherited: The default namespace of the stream.
-    /// - Returns: Where it ends.
+    /// - Returns: The index after its end.
     /// - Throws: Why it is not read.
     mutating func readPlain(
         _ input: UnsafeRawBufferPointer,
@@ -212,9 +212,9 @@ struct StanzaBuilder {
         return end
     }
 
-    /// The same for the bytes in ``raw`` and those that follow; where it is not read, ``raw`` stays as it is.
+    /// The same for the bytes in ``raw`` and those that follow; if it is not read, ``raw`` stays unchanged.
     ///
-    /// - Returns: Where it ends in those that follow.
+    /// - Returns: The index after its end in the bytes that follow.
     /// - Throws: Why it is not read.
     mutating func readPlain(
         followedBy more: UnsafeRawBufferPointer,
@@ -223,7 +223,7 @@ struct StanzaBuilder {
     ) throws(PlainStanzaReader.Refusal) -> Int {
         let begun = raw.count
         raw.append(contentsOf: more)
-        // Taken out, since the storage that is filled lies beside it.
+        // Taken out, since the storage to fill is in the same value.
         var whole: [UInt8] = []
         swap(&whole, &raw)
         defer { swap(&whole, &raw) }
@@ -285,7 +285,7 @@ struct StanzaBuilder {
         }
     }
 
-    /// Lends the storage that both ways of reading fill, or takes it back.
+    /// Lends the storage to the reader, or takes it back.
     private mutating func lendStorage(to reader: inout PlainStanzaReader) {
         swap(&elements, &reader.elements)
         swap(&attributes, &reader.attributes)
@@ -303,10 +303,10 @@ struct StanzaBuilder {
         return start..<bytes.count
     }
 
-    /// Stores an attribute's value, or a namespace name.
+    /// Stores an attribute's value or a namespace name.
     ///
-    /// Where it is not asked to substitute entities, libxml2 leaves every `&` of a value as `&#38;` (for a second pass
-    /// that its tree builder makes), and decodes everything else.
+    /// Without entity substitution, libxml2 leaves every `&` of a value as `&#38;` (for a second pass of its tree
+    /// builder), and decodes everything else.
     private mutating func store(value: UnsafeBufferPointer<UInt8>) -> Range<Int> {
         guard value.contains(UInt8(ascii: "&")) else { return store(value) }
         let start = bytes.count

@@ -1,17 +1,14 @@
-/// How large a stanza is to ``StreamLimits/stanzaBytes``: its bytes, with a reference counted as the one character that it
-/// stands for.
+/// The size of a stanza for ``StreamLimits/stanzaBytes``: its bytes, with a reference counted as a single character.
 ///
-/// A server's own limit is met by what it was sent, before it escapes: one apostrophe may come to us as `&apos;`, six
-/// bytes. No more than five of a reference's bytes are free, so that a stanza of the limit has at most six times as many.
+/// A server applies its own limit before escaping: one apostrophe may reach us as `&apos;`, six bytes. At most five
+/// bytes of a reference are free, so a stanza at the limit has at most six times as many bytes.
 struct StanzaSize {
     private static let freeBytes = 5
 
-    /// The size so far.
     private(set) var bytes = 0
-    /// How many more bytes of the reference being read are free.
+    /// How many more bytes of the current reference are free.
     private var free = 0
 
-    /// Adds bytes as they came.
     mutating func add(_ more: UnsafeRawBufferPointer) {
         for byte in more {
             if free > 0 {

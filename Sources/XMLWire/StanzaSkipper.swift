@@ -1,22 +1,21 @@
-/// Reads a rejected stanza to its end, in one pass over its bytes and with little memory.
+/// Reads a rejected stanza to its end, in one pass and with little memory.
 ///
-/// libxml2 would need several times a stanza's size for 80,000 open elements or attributes, and time that grows with the
-/// square of the attributes of a tag. So a stanza that is over a bound is read by this instead, from its first byte. It holds
-/// the peer to XML's grammar except for two rules that take memory to check (an attribute given twice, and which characters
-/// beyond ASCII a name may have), and not to the rules of namespaces. What XMPP forbids is refused as everywhere.
+/// libxml2 would need several times a stanza's size for 80,000 open elements or attributes, and time quadratic in the
+/// attributes of a tag. So a stanza that exceeds a limit is read by this from its first byte. It enforces XML's grammar
+/// except for two rules that take memory to check (a repeated attribute, and which non-ASCII characters a name may
+/// have), and not the rules of namespaces. It refuses what XMPP forbids.
 ///
-/// What a stanza's end is can't depend on who reads it: elements, quoted values and CDATA sections are all there is. The fuzz
-/// target compares this reader with libxml2.
+/// A stanza's end can't depend on its reader: elements, quoted values and CDATA sections determine it. The fuzz target
+/// compares this reader with libxml2.
 ///
 /// Memory: the names of the open elements, which are fewer bytes than were read.
 struct StanzaSkipper {
-    /// What bytes were found to be.
     enum Outcome: Equatable {
-        /// All of them belong to the stanza, and more has to come.
+        /// All bytes belong to the stanza, and more must come.
         case more
         /// The stanza ends before this index.
         case ended(Int)
-        /// They end the stream.
+        /// The bytes end the stream.
         case failed(XMLStreamError.Code)
     }
 
@@ -30,48 +29,46 @@ struct StanzaSkipper {
         /// Before the stanza's `<`.
         case start
         case text
-        /// Behind a `<`.
+        /// After a `<`.
         case markup
         case name
-        /// In a start tag behind whitespace: an attribute or the end may follow.
+        /// In a start tag after whitespace: an attribute or the end may follow.
         case tag
-        /// Behind an attribute's value: whitespace or the end must follow.
+        /// After an attribute's value: whitespace or the end must follow.
         case afterValue
         case attribute
         case equals
         case quote
         case value
-        /// Behind the `/` of an empty element.
+        /// After the `/` of an empty element.
         case slash
         case endName
         case endTag
-        /// Inside of `![CDATA[`.
+        /// Inside `![CDATA[`.
         case section
         case cdata
     }
 
     private static let sectionStart = Array("![CDATA[".utf8)
 
-    /// What the start tag says the stanza is; known once its name has been read.
+    /// The stanza's name; known once its start tag's name has been read.
     private(set) var name = StanzaName.other
     private var state = State.start
     /// For each open element its name, then the name's length (``pushLength(_:)``).
     private var open: [UInt8] = []
-    /// Where the name being read begins in ``open``; in an end tag, where the one to compare with does.
+    /// Where the current name begins in ``open``; in an end tag, where the name to compare with begins.
     private var nameStart = 0
-    /// Where the name to compare with ends, in an end tag.
+    /// In an end tag, where the name to compare with ends.
     private var nameEnd = 0
-    /// Bytes of a fixed text that have been seen: `![CDATA[`, an end tag's name, `]]`.
+    /// The number of bytes matched of a fixed text: `![CDATA[`, an end tag's name, `]]`.
     private var matched = 0
     private var quoteMark: UInt8 = 0
-    /// The reference being read, in text or a value.
+    /// The current reference, in text or a value.
     private var reference: ReferenceCheck?
     private var characters = UTF8Check()
 
-    /// Bytes of storage held.
     var capacity: Int { open.capacity }
 
-    /// Reads what comes next.
     mutating func read(_ bytes: UnsafeRawBufferPointer) -> Outcome {
         for index in bytes.indices {
             let byte = bytes[index]
@@ -184,7 +181,7 @@ struct StanzaSkipper {
 
     // MARK: - Tags
 
-    /// A byte of a start tag, outside of names and values.
+    /// Handles a byte of a start tag, outside names and values.
     private mutating func tag(_ byte: UInt8) -> Step {
         switch byte {
         case UInt8(ascii: ">"):
@@ -253,7 +250,7 @@ struct StanzaSkipper {
         }
     }
 
-    /// Where the name of the innermost open element begins and ends.
+    /// The place of the innermost open element's name.
     private func innermost() -> (start: Int, end: Int) {
         var length = 0
         var shift = 0

@@ -1,16 +1,15 @@
-/// Whether bytes are UTF-8 (RFC 3629) of characters that XML 1.0 allows, one byte after another.
+/// A byte-by-byte check for UTF-8 (RFC 3629) of characters that XML 1.0 allows.
 ///
-/// Looks at what is above ASCII; the control characters are the caller's.
+/// It checks non-ASCII characters; control characters are the caller's.
 struct UTF8Check {
-    /// The continuation bytes that are still to come.
+    /// The number of continuation bytes still to come.
     private var missing = 0
-    /// What the next one may be.
+    /// The range of the next continuation byte.
     private var lower: UInt8 = 0x80
     private var upper: UInt8 = 0xBF
-    /// Whether the sequence began with EF, in which U+FFFE and U+FFFF would lie.
+    /// Whether the sequence began with EF, as U+FFFE and U+FFFF do.
     private var beganWithEF = false
 
-    /// Whether a character is unfinished.
     var isUnfinished: Bool { missing > 0 }
 
     /// Whether a text of whole characters is UTF-8.
@@ -22,7 +21,7 @@ struct UTF8Check {
         return !check.isUnfinished
     }
 
-    /// Takes a byte that is not ASCII, or any while a character is unfinished: whether it can stand there.
+    /// Checks a non-ASCII byte, or any byte while a character is unfinished.
     mutating func take(_ byte: UInt8) -> Bool {
         guard missing > 0 else { return begin(byte) }
         guard lower...upper ~= byte else { return false }
@@ -49,9 +48,8 @@ struct UTF8Check {
     }
 }
 
-/// A reference from behind its `&` to its `;`, one byte after another.
+/// A byte-by-byte check of a reference, from after its `&` to its `;`.
 struct ReferenceCheck {
-    /// What a byte makes of it.
     enum Outcome {
         case more
         case complete
@@ -67,10 +65,10 @@ struct ReferenceCheck {
     }
 
     private var form = Form.start
-    /// The name's bytes, the first one highest; more than eight are no name that we know.
+    /// The name's bytes, the first one highest; more than eight are not a known name.
     private var name: UInt64 = 0
     private var nameBytes = 0
-    /// The number so far, kept above Unicode once it is.
+    /// The number so far; stays out of range once it is.
     private var value: UInt32 = 0
     private var hasDigits = false
 

@@ -1,14 +1,14 @@
-/// The tag, reference, section, comment or instruction that a parser is in the middle of, where it is a long one.
+/// A long unfinished tag, reference, section, comment or instruction.
 ///
-/// libxml2 looks at such a token again from its start, or from its end back to its start, whenever it is called. A peer that
-/// sends 256 KB of one byte by byte would cost 30 s of processor time. While the token cannot end, its bytes are therefore
-/// gathered to a quarter of its length, so that reading it stays linear. No stanza waits for that: a stanza that is
-/// well-formed cannot end before its token does.
+/// libxml2 rescans such a token from its start, or from its end back to its start, at every call. A peer that sends 256
+/// KB of one byte by byte would cost 30 s of processor time. While the token cannot end, its bytes are therefore held
+/// back up to a quarter of its length, so that reading it stays linear. No stanza is delayed: a well-formed stanza
+/// cannot end before its token does.
 ///
-/// A token that has ended, as it seems here, and that the parser waits for all the same, is not well-formed; libxml2
-/// will say so when it sees fit. It is gathered like one that cannot end.
+/// A token that seems to have ended here while the parser still waits is not well-formed; libxml2 will report that in
+/// time. It is held back like one that cannot end.
 struct UnfinishedToken {
-    /// Shorter tokens go to the parser as they come.
+    /// Shorter tokens go to the parser directly.
     static let shortBytes = 1024
 
     private enum Kind {
@@ -21,22 +21,22 @@ struct UnfinishedToken {
     }
 
     private let kind: Kind
-    /// The quotation mark of the attribute value that is open, or 0.
+    /// The quotation mark of the open attribute value, or 0.
     private var quote: UInt8 = 0
-    /// How much of `--`, `?` or `]]` stands directly before the next byte.
+    /// How much of `--`, `?` or `]]` directly precedes the next byte.
     private var matched = 0
-    /// Whether the end was found in what the parser has looked at.
+    /// Whether the bytes that the parser has seen contain the token's end.
     private var isOverdue = false
-    /// The attribute values, namespace names included, that a start tag has so far.
+    /// The attribute values so far in a start tag, including namespace names.
     private(set) var values = 0
 
-    /// Looks at what the parser has been given and has not taken.
+    /// Examines the bytes that the parser was given and has not consumed.
     ///
-    /// Nil where it is short, or of a kind that is read once.
+    /// Nil for a short token, or one of a kind that is read once.
     ///
     /// - Parameters:
     ///   - pending: The token's bytes so far.
-    ///   - isSection: Whether they are inside of a CDATA section.
+    ///   - isSection: Whether they are inside a CDATA section.
     init?(_ pending: UnsafeRawBufferPointer, isSection: Bool = false) {
         guard pending.count >= Self.shortBytes else { return nil }
         let skipped: Int
@@ -58,7 +58,7 @@ struct UnfinishedToken {
         isOverdue = mayEnd(in: UnsafeRawBufferPointer(rebasing: pending[skipped...]))
     }
 
-    /// Whether the token may end within the bytes that follow it.
+    /// Whether the token may end within the following bytes.
     mutating func mayEnd(in bytes: UnsafeRawBufferPointer) -> Bool {
         guard !isOverdue else { return false }
         return switch kind {

@@ -1,6 +1,6 @@
 import CLibXML2
 
-/// What libxml2 reports, while `PushParser.parse` runs.
+/// libxml2's callbacks, which run inside `PushParser.parse`.
 extension XMLFramer {
     /// The namespace of the stream's root (RFC 6120 §4.8.1).
     private static let streamNamespace: StaticString = "http://etherx.jabber.org/streams"
@@ -41,14 +41,14 @@ extension XMLFramer {
 
     /// The default namespace that a start tag declares.
     ///
-    /// Given are two pointers for each declaration: the prefix, null for the default, and the name. Empty where there is no
-    /// default; nil where it is no ordinary one.
+    /// `given` has two pointers for each declaration: the prefix, null for the default, and the name. Empty if there is
+    /// no default; nil if it is not plain.
     private func defaultNamespace(among given: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?, count: Int) -> [UInt8]? {
         guard let given else { return [] }
         for index in 0..<count where given[2 * index] == nil {
             guard let name = given[2 * index + 1] else { return nil }
             let bytes = Array(UnsafeBufferPointer(start: name, count: Int(xmlStrlen(name))))
-            // Which libxml2 has not decoded.
+            // libxml2 has not decoded it.
             return bytes.contains(UInt8(ascii: "&")) ? nil : bytes
         }
         return []
@@ -72,7 +72,7 @@ extension XMLFramer {
     }
 
     func cdata(_ text: UnsafeBufferPointer<UInt8>) {
-        // libxml2 gives whole characters, but takes overlong forms for characters here (2.9.14), and only here.
+        // libxml2 gives whole characters, but accepts overlong forms here (2.9.14), and only here.
         guard UTF8Check.accepts(text) else { return fail(.notWellFormed) }
         switch machine.pointee.section() {
         case .store: storeSection(text)
@@ -81,14 +81,14 @@ extension XMLFramer {
         }
     }
 
-    /// Stores a piece of a CDATA section with its line ends as line feeds (XML 1.0, 2.11), which the push parser sees to in
-    /// other text alone.
+    /// Stores a piece of a CDATA section with line feeds as line ends (XML 1.0, 2.11), which the push parser does in
+    /// other text only.
     private func storeSection(_ text: UnsafeBufferPointer<UInt8>) {
         var rest = text[...]
         while let carriageReturn = rest.firstIndex(of: 0x0D) {
             builder.pointee.text(UnsafeBufferPointer(rebasing: rest[..<carriageReturn]))
             let next = carriageReturn + 1
-            // The piece lies in the parser's input, which goes on behind it: with the rest of the section, or its end.
+            // The piece lies in the parser's input, which continues after it with the rest of the section, or its end.
             let isFollowedByLineFeed = (text.baseAddress?[next] ?? 0) == 0x0A
             if !isFollowedByLineFeed { Self.lineFeed.withUnsafeBufferPointer { builder.pointee.text($0) } }
             rest = rest[next...]
@@ -98,17 +98,17 @@ extension XMLFramer {
 
     private static let lineFeed: [UInt8] = [0x0A]
 
-    /// What XMPP forbids has been read.
+    /// Handles input that XMPP forbids.
     func fail(_ code: XMLStreamError.Code) {
         obey(machine.pointee.fail(XMLStreamError(code)))
     }
 
-    /// The parser has found an error, after which it ends by itself.
+    /// Handles a parser error that ends the parser.
     func parserFailed(_ error: XMLStreamError) {
         machine.pointee.fail(error)
     }
 
-    /// The parser has found an error after which it could go on, or met a bound of its own.
+    /// Handles a recoverable error of the parser, or one of its own limits.
     func stanzaFailed(_ reason: SkippedStanza.Reason, parserCode: Int32) {
         obey(machine.pointee.stanzaFailed(reason, parserCode: parserCode))
     }
@@ -119,7 +119,7 @@ extension XMLFramer {
 
     // MARK: - Whole things
 
-    /// The stream's start tag has been read up to its `>` or `/>`.
+    /// Handles the stream's start tag, read up to its `>` or `/>`.
     private func finishHeader() {
         guard let parser else { return }
         let next = parser.nextByte
@@ -151,9 +151,9 @@ extension XMLFramer {
     private func finishStanza() {
         guard let parser else { return }
         let end = parser.position - window.base
-        // Not so in bytes that were held back: they hold no end of a stanza.
+        // Always so except in held-back bytes, which hold no end of a stanza.
         guard end <= window.slice.count else { return fail(.notWellFormed) }
-        // One that was cut by the end of a buffer or slice; the next one may lie in one piece.
+        // The stanza was cut by the end of a buffer or slice; the next one may be in one piece.
         let returnsToPlain =
             readsPlainStanzas && plainNamespace != nil && !builder.pointee.raw.isEmpty && end < window.bytesLeft
         builder.pointee.keepRaw(UnsafeRawBufferPointer(rebasing: window.slice[min(window.unfinishedStart, end)..<end]))
@@ -184,17 +184,17 @@ extension XMLFramer {
         }
     }
 
-    /// Takes the storage of a stanza that was lent, and forgets it.
+    /// Takes back a lent stanza's storage, and clears it.
     func takeBackContents() {
         _ = builder.pointee.exchangeContents()
         builder.pointee.reset()
     }
 
-    /// Goes on behind an event.
+    /// Continues after an event.
     ///
     /// - Parameters:
-    ///   - replacesParser: Whether the parser holds on to too much.
-    ///   - isFollowed: Whether more of the document can follow; not so behind `<stream:stream/>`.
+    ///   - replacesParser: Whether the parser holds too much memory.
+    ///   - isFollowed: Whether more of the document can follow; false after `<stream:stream/>`.
     private func finishEvent(replacesParser: Bool = false, isFollowed: Bool = true) {
         switch machine.pointee.eventHandled(replacesParser: replacesParser) {
         case .readOn(let end):
@@ -207,9 +207,9 @@ extension XMLFramer {
 
     // MARK: - The XML declaration
 
-    /// Whether the XML declaration, if any, leaves the encoding open or says UTF-8.
+    /// Whether the XML declaration, if any, gives no encoding or UTF-8.
     ///
-    /// libxml2 is told to ignore it; it has checked the syntax.
+    /// libxml2 is told to ignore the encoding; it has checked the syntax.
     private func isDeclaredUTF8(_ document: [UInt8]) -> Bool {
         let declaration = document[..<endOfDeclaration(in: document)]
         guard let name = declaration.firstRange(of: Array("encoding".utf8)) else { return true }
@@ -219,7 +219,7 @@ extension XMLFramer {
             let open = rest.firstIndex(where: { quotes.contains($0) }),
             let close = rest[(open + 1)...].firstIndex(of: rest[open])
         else { return false }
-        // Bit 5 makes ASCII letters lower case and leaves `-` and digits as they are.
+        // Bit 5 makes ASCII letters lower case and leaves `-` and digits unchanged.
         return rest[(open + 1)..<close].map { $0 | 0x20 } == Array("utf-8".utf8)
     }
 
@@ -228,7 +228,7 @@ extension XMLFramer {
         return document.firstRange(of: Array("?>".utf8))?.upperBound ?? document.count
     }
 
-    /// Where the root's `<` stands: there is nothing but whitespace between it and the declaration.
+    /// The place of the root's `<`: there is only whitespace between it and the declaration.
     private func startOfRoot(in document: [UInt8]) -> Int {
         let declarationEnd = endOfDeclaration(in: document)
         return document[declarationEnd...].firstIndex(of: UInt8(ascii: "<")) ?? declarationEnd

@@ -1,18 +1,18 @@
-/// The parser's coming and going, and the bytes that wait for it.
+/// The parser's lifetime, and the bytes that wait for it.
 extension XMLFramer {
     /// The last bytes of the unfinished stanza that the parser has not been given.
     struct HeldBytes {
-        /// What the parser is in the middle of, while bytes of it are held back.
+        /// The token whose bytes are held back.
         var token: UnfinishedToken?
-        /// How many wait.
+        /// The number of waiting bytes.
         var count = 0
-        /// Whether all of the stanza's waits, for ``XMLFramer/readSplitStanza(_:)``.
+        /// Whether all of the stanza waits, for ``XMLFramer/readSplitStanza(_:)``.
         var waitsForRest = false
-        /// Bytes that the parser was given, each time anew while they are unfinished; for tests.
+        /// The bytes that the parser has scanned, counting repeated scans; for tests.
         var bytesLookedAt = 0
     }
 
-    /// The parser in use, or a new one that has been shown the stream's start tag.
+    /// The current parser, or a new one that has read the stream's start tag.
     func readyParser() -> PushParser? {
         if let parser { return parser }
         guard let parser = PushParser(for: self) else {
@@ -28,7 +28,7 @@ extension XMLFramer {
         return parser
     }
 
-    /// Frees the parser and forgets what waited for it.
+    /// Frees the parser and drops the bytes that waited for it.
     func giveUpParser() {
         parser = nil
         held.token = nil
@@ -37,7 +37,6 @@ extension XMLFramer {
         window.slice = UnsafeRawBufferPointer(start: nil, count: 0)
     }
 
-    /// Forgets everything about the document.
     func forgetDocument() {
         giveUpParser()
         skipping = nil
@@ -46,7 +45,7 @@ extension XMLFramer {
         plainNamespace = nil
     }
 
-    /// Whether the bytes of the slice can wait.
+    /// Whether the slice's bytes can wait.
     ///
     /// If not, the parser has been given those that waited, unless the stanza is to be skipped.
     func holdsBackSlice(from parser: PushParser) -> Bool {
@@ -82,7 +81,7 @@ extension XMLFramer {
         let bytes = Array(builder.pointee.raw.suffix(held.count))
         held.count = 0
         let next = window.slice
-        // Nothing ends in what was held back, so that no place in it is asked for.
+        // Nothing ends in held-back bytes, so no place in them is asked for.
         window.slice = UnsafeRawBufferPointer(start: nil, count: 0)
         bytes.withUnsafeBytes { parser.parse($0) }
         window.base += bytes.count

@@ -1,15 +1,15 @@
-/// Stanzas that need no libxml2.
+/// Stanzas read without libxml2.
 extension XMLFramer {
-    /// A stanza that begins with so many bytes at the end of a buffer waits for the next one.
+    /// A stanza waits for the next buffer if this one has fewer bytes of it.
     private static let splitBytes = 4 * 1024
 
-    /// Reads the stanza that `rest` begins with, where a ``PlainStanzaReader`` can.
+    /// Reads the stanza at the start of `rest`, if a ``PlainStanzaReader`` can.
     ///
-    /// One that is of the ordinary form as far as it goes, and goes on behind the buffer, is kept for ``readSplitStanza(_:)``:
-    /// of each read of a busy connection the last stanza is such a one, and a parser made for it costs as much as several
+    /// A stanza that is plain so far but continues after the buffer is kept for ``readSplitStanza(_:)``: the last
+    /// stanza of each read of a busy connection is such a one, and a parser made for it costs as much as several
     /// stanzas.
     ///
-    /// - Returns: What remains of the buffer; nil where the parser has to read the stanza, from its first byte.
+    /// - Returns: The rest of the buffer; nil if the parser must read the stanza, from its first byte.
     func readPlainStanza(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         guard readsPlainStanzas, let plainNamespace else { return nil }
         let end: Int
@@ -24,11 +24,11 @@ extension XMLFramer {
         return deliverPlainStanza(endingAt: end, in: rest)
     }
 
-    /// Reads the stanza that the buffer before ended with, and that goes on in `rest`.
+    /// Reads a stanza that began in the previous buffer and continues in `rest`.
     ///
-    /// At most once for each: what comes in small pieces is the parser's, which reads each byte once.
+    /// At most once for each: input in small pieces is the parser's, which reads each byte once.
     ///
-    /// - Returns: What remains of the buffer; nil where the parser has to read the stanza. It has been given what waited.
+    /// - Returns: The rest of the buffer; nil if the parser must read the stanza. It has been given the waiting bytes.
     func readSplitStanza(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         held.waitsForRest = false
         if let plainNamespace {

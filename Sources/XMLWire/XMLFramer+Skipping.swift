@@ -1,13 +1,12 @@
 /// Stanzas that are read to their end and discarded.
 extension XMLFramer {
-    /// A stanza that is being skipped.
     struct Skipping {
         var skipper = StanzaSkipper()
         var size = StanzaSize()
         var byteCount = 0
     }
 
-    /// What the unfinished stanza is; nil outside of stanzas.
+    /// The unfinished stanza's name; nil outside stanzas.
     var unfinishedName: StanzaName? {
         guard position == .stanza else { return nil }
         if let skipping { return skipping.skipper.name }
@@ -18,7 +17,7 @@ extension XMLFramer {
         return StanzaName(startTag: start)
     }
 
-    /// Skips the stanza that the parser was in the middle of, from its first byte on.
+    /// Skips the stanza that the parser was reading, from its first byte on.
     ///
     /// - Returns: What remains of `rest`, the buffer from the start of the slice on.
     func beginSkipping(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
@@ -31,7 +30,7 @@ extension XMLFramer {
         return skip(rest, from: window.unfinishedStart)
     }
 
-    /// Reads on from `start`, and returns what remains of the buffer.
+    /// Continues at `start`, and returns the rest of the buffer.
     func skip(_ rest: UnsafeRawBufferPointer, from start: Int) -> UnsafeRawBufferPointer {
         let end = UnsafeRawBufferPointer(rebasing: rest[rest.count...])
         guard let outcome = skipping?.read(UnsafeRawBufferPointer(rebasing: rest[start...])), let skipping else {
@@ -43,7 +42,7 @@ extension XMLFramer {
         }
     }
 
-    /// Hands a skipped stanza over, and returns what remains of the buffer.
+    /// Hands a skipped stanza over, and returns the rest of the buffer.
     private func deliver(
         _ ended: Skipping,
         _ reason: SkippedStanza.Reason,
@@ -64,7 +63,7 @@ extension XMLFramer {
 }
 
 extension XMLFramer.Skipping {
-    /// Reads what comes next, as ``StanzaSkipper/read(_:)`` does, and measures it.
+    /// Reads the next bytes as ``StanzaSkipper/read(_:)`` does, and measures them.
     mutating func read(_ bytes: UnsafeRawBufferPointer) -> StanzaSkipper.Outcome {
         let outcome = skipper.read(bytes)
         let length = if case .ended(let end) = outcome { end } else { bytes.count }

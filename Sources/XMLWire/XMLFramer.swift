@@ -1,69 +1,67 @@
-/// Cuts an XMPP stream into stanzas: bytes in, ``XMLStreamEvent`` out, for any cut of the bytes.
+/// Cuts an XMPP stream into stanzas: bytes in, ``XMLStreamEvent`` out, however the bytes are cut.
 ///
-/// One framer reads one connection, over all stream documents of it (a new one begins after STARTTLS and SASL). What XMPP
-/// forbids ends the stream, as does a stanza that is too long; what is too deep or too wide, and what breaks the
-/// rules of namespaces, is skipped. Not thread-safe: used on one event loop.
+/// One framer reads one connection, over all its stream documents (a new one begins after STARTTLS and SASL). Input
+/// that XMPP forbids ends the stream, as does a stanza that is too long; one that is too deep or too wide, or that
+/// breaks the rules of namespaces, is skipped. Not thread-safe: used on one event loop.
 ///
-/// The whitespace between stanzas is read here and never reaches the parser. Each stanza is read by one reader alone,
-/// from its `<` to its `>`: by a ``PlainStanzaReader`` where it lies whole in the buffer and is of the ordinary form, else
-/// by libxml2; the bytes it took are the stanza's raw bytes. One that is skipped is read by a ``StanzaSkipper`` instead,
-/// from its first byte.
+/// The framer itself reads the whitespace between stanzas. Each stanza is read by a single reader, from its `<` to its
+/// `>`: by a ``PlainStanzaReader`` if it is plain and complete in the buffer, else by libxml2; the bytes it took are
+/// the stanza's raw bytes. A skipped stanza is read by a ``StanzaSkipper`` instead, from its first byte.
 package final class XMLFramer {
-    /// The part of a buffer that the parser is given at once.
+    /// The part of a buffer that the parser gets at once.
     struct Window {
-        /// What `parse` was given; valid while it runs.
+        /// The bytes given to `parse`; valid while it runs.
         var slice = UnsafeRawBufferPointer(start: nil, count: 0)
-        /// Bytes the parser had been given before `slice`.
+        /// The number of bytes that the parser had been given before `slice`.
         var base = 0
-        /// Where in `slice` the bytes begin that belong to an unfinished header or stanza.
+        /// The offset in `slice` of the unfinished header or stanza.
         var unfinishedStart = 0
-        /// Bytes of the current buffer from the start of `slice` on.
+        /// The bytes of the current buffer from the start of `slice` on.
         var bytesLeft = 0
     }
 
-    /// The parser sees at most so much at once, which bounds its buffers, and the attributes that it compares with each other
+    /// The most bytes that the parser gets at once, which bounds its buffers, and the attributes that it compares
     /// before we hear of them.
     private static let sliceBytes = 4 * 1024
-    /// A parser is replaced at the end of the stanza that makes it this much.
+    /// A parser is replaced after the stanza with which it has read this much.
     ///
-    /// libxml2 keeps every distinct name it has met for the life of a context, and refuses to go on at 10 MB of them.
-    /// Since a stanza is bounded, so is what one context can gather, and a replacement never has to fall inside one.
+    /// libxml2 keeps every distinct name for the life of a context, and refuses to continue at 10 MB of them. Since a
+    /// stanza is bounded, so is what one context gathers, and a replacement never has to fall inside one.
     static let parserBytes = 512 * 1024
-    /// And at the end of one that leaves it with so many names, which take some 60 bytes each.
+    /// And after one with which it keeps so many names, which take some 60 bytes each.
     static let parserNames = 8 * 1024
 
-    /// The stanza in the middle of which the stream was given up; nil where it was given up outside of stanzas.
+    /// The stanza during which the stream was given up; nil if that was outside stanzas.
     package private(set) var failedStanza: StanzaName?
-    /// All bytes taken, whitespace between stanzas included: a change shows that the peer is alive.
+    /// All bytes received, including whitespace between stanzas: a change shows that the peer is alive.
     package private(set) var bytesReceived: UInt64 = 0
     /// Whitespace bytes between stanzas (RFC 6120 §4.6.1).
     package private(set) var keepaliveBytes: UInt64 = 0
 
-    /// Every decision about the stream; owned, freed in `deinit`.
+    /// All decisions about the stream; freed in `deinit`.
     ///
-    /// Behind a pointer, as the builder is, so that no callback pays for a check of exclusive access.
+    /// Behind a pointer, like the builder, so that callbacks pay for no exclusivity checks.
     let machine: UnsafeMutablePointer<FramerStateMachine>
-    /// The stanza being read; owned, freed in `deinit`.
+    /// The stanza being read; freed in `deinit`.
     ///
-    /// Never touched inside of one of its own methods: none of them calls out.
+    /// Never accessed inside its own methods: none of them calls out.
     let builder: UnsafeMutablePointer<StanzaBuilder>
-    /// The start tag of the stream, verbatim: a new parser is put into place by it.
+    /// The start tag of the stream, verbatim, for new parsers to read first.
     var header: [UInt8] = []
-    /// The default namespace of the stream, where a stanza of the ordinary form can be read without the parser; nil where
-    /// that can't be.
+    /// The default namespace of the stream; nil if plain stanzas can't be read without the parser.
     var plainNamespace: [UInt8]?
-    /// Whether stanzas of the ordinary form are read without the parser; tests compare both ways.
+    /// Whether plain stanzas are read without the parser; tests compare both ways.
     var readsPlainStanzas = true
     var sink: ((XMLStreamEvent) -> Void)?
     var parser: PushParser?
-    /// Where in the buffer the parser is.
+    /// The parser's place in the buffer.
     var window = Window()
-    /// The end of an unfinished stanza that waits for more before the parser sees it.
+    /// The end of an unfinished stanza, held back from the parser.
     var held = HeldBytes()
-    /// What is read of a stanza that is skipped.
+    /// The state of a stanza being skipped.
     var skipping: Skipping?
 
-    /// Makes a framer at the start of a stream.
+    /// A framer at the start of a stream.
     package init(limits: StreamLimits = StreamLimits()) {
         machine = .allocate(capacity: 1)
         machine.initialize(to: FramerStateMachine(limits: limits))
@@ -78,24 +76,23 @@ package final class XMLFramer {
         builder.deallocate()
     }
 
-    /// The limits it holds the peer to.
     package var limits: StreamLimits { machine.pointee.limits }
-    /// How far the current document has come.
+    /// The position in the current document.
     package var position: XMLStreamPosition { machine.pointee.position }
     /// Why the stream was given up; nothing is read after it.
     package var failure: XMLStreamError? { machine.pointee.failure }
 
-    /// Bytes received and not yet part of an event.
+    /// The bytes received that are not part of an event yet.
     ///
-    /// During an event: what follows it in the buffer being fed. After STARTTLS's `<proceed/>` anything but 0 was put
-    /// injected before the handshake. Outside of an event: the bytes of what is unfinished.
+    /// During an event: those after it in the current buffer. After STARTTLS's `<proceed/>` anything but 0 was injected
+    /// before the handshake. Outside an event: those of the unfinished part.
     package var unreadBytes: Int {
         if let delivery = machine.pointee.delivery { return window.bytesLeft - delivery.end }
         if let skipping { return skipping.byteCount }
         return position == .header ? header.count : builder.pointee.raw.count
     }
 
-    /// Reads one buffer and hands each event over as it is complete.
+    /// Reads a buffer and hands each event over as it is complete.
     ///
     /// During an event ``reset()``, ``stop()`` and ``unreadBytes`` may be used; `feed` may not.
     ///
@@ -121,20 +118,20 @@ package final class XMLFramer {
         if let failure { throw failure }
     }
 
-    /// Goes on with a new stream document, directly after the current event.
+    /// Begins a new stream document directly after the current event.
     ///
-    /// The bytes that follow the event in the same buffer belong to the new document; after STARTTLS they must not be
-    /// there (``unreadBytes``). Outside of an event, what is unfinished is given up.
+    /// Bytes that follow the event in the same buffer belong to the new document; after STARTTLS there must be none
+    /// (``unreadBytes``). Outside an event, the unfinished part is dropped.
     package func reset() {
         if machine.pointee.restart() == .forget { forgetDocument() }
     }
 
-    /// Reads nothing more.
+    /// Stops reading.
     package func stop() {
         if machine.pointee.stop() == .forget { giveUpParser() }
     }
 
-    /// Gives back the memory that only a busy stream needs, where no stanza is unfinished.
+    /// Releases the memory that only a busy stream needs, unless a stanza is unfinished.
     ///
     /// The next stanza makes a new parser, which takes about a microsecond.
     package func releaseMemory() {
@@ -143,18 +140,18 @@ package final class XMLFramer {
         builder.pointee.reset(keepingStorage: false)
     }
 
-    /// Whether there is a parser; for tests.
+    /// Whether there is a parser, for tests.
     var holdsParser: Bool { parser != nil }
 
-    /// How many distinct names the parser holds on to.
+    /// The number of distinct names that the parser keeps.
     var heldNames: Int { parser?.nameCount ?? 0 }
 
-    /// Bytes that the parser was given, each time anew while they are unfinished; for tests.
+    /// The bytes that the parser has scanned, counting repeated scans; for tests.
     var bytesLookedAt: Int { held.bytesLookedAt }
 
     // MARK: - One step
 
-    /// Reads the beginning of `rest` and returns what remains of it.
+    /// Reads the start of `rest` and returns the remainder.
     private func step(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         window.bytesLeft = rest.count
         let isBetweenStanzas = position == .betweenStanzas
@@ -180,7 +177,7 @@ package final class XMLFramer {
         return leaveParser(isWellFormed: parser.isWellFormed, rest)
     }
 
-    /// Goes on when the parser has returned, or would have where none was needed.
+    /// Continues after the parser has returned, or after a stanza that needed none.
     func leaveParser(isWellFormed: Bool, _ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         switch machine.pointee.parserReturned(isWellFormed: isWellFormed) {
         case .keepUnfinished:
@@ -199,7 +196,7 @@ package final class XMLFramer {
         }
     }
 
-    /// Ignores the whitespace that may stand here, and returns where the parser or the skipper has to begin.
+    /// Skips ignored whitespace, and returns where the parser or the skipper must begin.
     private func begin(_ bytes: UnsafeRawBufferPointer) -> Int {
         switch position {
         case .header, .stanza: return 0
@@ -212,7 +209,7 @@ package final class XMLFramer {
         return start
     }
 
-    /// Skips the whitespace between stanzas, and begins a stanza if its first byte is there.
+    /// Skips the whitespace between stanzas, and begins a stanza if its first byte has come.
     func beginStanza(in bytes: UnsafeRawBufferPointer, at offset: Int) -> Int {
         let start = endOfWhitespace(in: bytes, from: offset)
         keepaliveBytes &+= UInt64(start - offset)
@@ -241,7 +238,7 @@ package final class XMLFramer {
         }
     }
 
-    /// Copies the unfinished end of the slice, and sees to it that there may be more of it.
+    /// Copies the unfinished end of the slice, and checks its size against the limits.
     private func keepUnfinished() {
         switch position {
         case .header:

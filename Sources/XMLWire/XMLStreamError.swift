@@ -1,7 +1,7 @@
 /// Why a stream was given up.
 ///
-/// Final: the framer refuses everything after it, since a parser that goes on after an error sees other stanzas than its
-/// peer does. Holds no byte of what the peer sent.
+/// Final: the framer refuses everything after it, since a parser that continues after an error sees other stanzas than
+/// its peer does. Holds no byte of the peer's input.
 package struct XMLStreamError: Error, Sendable, Hashable {
     /// The limits of ``StreamLimits`` that end a stream.
     package enum Limit: Sendable, Hashable, CaseIterable {
@@ -15,21 +15,16 @@ package struct XMLStreamError: Error, Sendable, Hashable {
         case headerBytes
     }
 
-    /// What was wrong.
     package enum Code: Sendable, Hashable {
-        /// Against XML 1.0 or Namespaces in XML, not UTF-8, or bytes after the stream's end tag.
+        /// A violation of XML 1.0 or Namespaces in XML, not UTF-8, or bytes after the stream's end tag.
         case notWellFormed
-        /// A document type declaration.
         case dtd
         /// A reference to an entity that XML does not predefine.
         case entity
-        /// A comment.
         case comment
-        /// A processing instruction.
         case processingInstruction
         /// An encoding other than UTF-8, declared or recognised by the first bytes.
         case badEncoding
-        /// Over one of the limits.
         case limit(Limit)
         /// The root is not `stream` in `http://etherx.jabber.org/streams`.
         case invalidNamespace
@@ -37,13 +32,12 @@ package struct XMLStreamError: Error, Sendable, Hashable {
         case textAtStreamLevel
         /// A TLS record where plain text was expected.
         case tlsRecord
-        /// The parser could not be made, for want of memory.
+        /// No memory for the parser.
         case parserUnavailable
     }
 
-    /// What was wrong.
     package let code: Code
-    /// libxml2's number for the error (`xmlParserErrors`), 0 where it was found outside of libxml2.
+    /// libxml2's error number (`xmlParserErrors`); 0 for errors found elsewhere.
     package let parserCode: Int32
 
     init(_ code: Code, parserCode: Int32 = 0) {
@@ -65,7 +59,7 @@ package struct XMLStreamError: Error, Sendable, Hashable {
         }
     }
 
-    /// What to log: constant text that names the cause and, where there is one, the fix.
+    /// The log message: constant text that names the cause and, if there is one, the fix.
     package var message: String {
         switch code {
         case .notWellFormed: "the peer's XML is not well-formed"
@@ -82,7 +76,7 @@ package struct XMLStreamError: Error, Sendable, Hashable {
         }
     }
 
-    /// A short name from a closed set, fit for a metric label.
+    /// A metric label's value from a closed set.
     package var shortDescription: String {
         switch code {
         case .notWellFormed: "not_well_formed"

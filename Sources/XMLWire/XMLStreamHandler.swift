@@ -2,73 +2,72 @@ package import NIOCore
 
 /// Takes the events of an ``XMLStreamHandler``.
 package protocol XMLStreamReceiver: AnyObject {
-    /// An event came; what is lent with it is lent for the call.
+    /// Handles an event; its stanza is lent for the call.
     func received(_ event: XMLStreamEvent)
 }
 
 /// The channel handler around an ``XMLFramer``: byte buffers in, ``XMLStreamEvent`` out.
 ///
-/// The events of a buffer are fired one after another while it is read, without a copy of it. After an error it fires that
-/// error once and drops all further input. A ``receiver`` takes the events in place of the pipeline. The handler behind it may call any method here during an event, take this
-/// handler out of the pipeline, or close the channel.
+/// It reads a buffer without copying it and fires each event. After an error it fires that error once and drops all
+/// further input. A ``receiver`` takes the events instead of the pipeline. The next handler may call any method here
+/// during an event, remove this handler from the pipeline, or close the channel.
 package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHandler {
     package typealias InboundIn = ByteBuffer
     package typealias InboundOut = XMLStreamEvent
 
-    /// Takes the events in place of the next handler in the pipeline.
+    /// Takes the events instead of the next handler in the pipeline.
     ///
-    /// A pipeline boxes each event, casts it back and counts references on the way, which is more than reading a stanza
-    /// should cost. Whoever sets it clears it when it leaves the pipeline.
+    /// A pipeline boxes each event, casts it back and counts references, which is more than reading a stanza should
+    /// cost. Whoever sets it clears it when leaving the pipeline.
     package var receiver: (any XMLStreamReceiver)?
 
     private let framer: XMLFramer
-    /// A read of fewer bytes gives the stream's memory back.
+    /// A read of fewer bytes releases the stream's memory.
     private let busyBytes: UInt64
     /// ``bytesReceived`` at the end of the last read.
     private var bytesBefore: UInt64 = 0
     private var isReading = false
-    /// Buffers that came in while an event was being handled.
+    /// Buffers that came during an event.
     private var waiting: [ByteBuffer] = []
 
-    /// Makes a handler at the start of a stream.
+    /// A handler at the start of a stream.
     ///
     /// - Parameters:
-    ///   - limits: What the peer may send.
-    ///   - busyBytes: A read of fewer bytes gives the parser back, where it ends between stanzas; the next one makes it
-    ///     again in a microsecond or two. A connection that does not work at its limit then holds a few hundred bytes
-    ///     here, and since streams are negotiated in small reads, many that begin at once share the same memory.
+    ///   - limits: The limits on the peer's input.
+    ///   - busyBytes: A read of fewer bytes releases the parser, if it ends between stanzas; the next one makes it
+    ///     again in a microsecond or two. A connection below its capacity then holds a few hundred bytes here, and
+    ///     since streams are negotiated in small reads, many that begin at once share the same memory.
     package init(limits: StreamLimits = StreamLimits(), busyBytes: Int = 4096) {
         self.framer = XMLFramer(limits: limits)
         self.busyBytes = UInt64(busyBytes)
     }
 
-    /// How far the stream document has come; at the end of input, whether the peer finished it.
+    /// The position in the stream document; at the end of input, whether the peer finished it.
     package var position: XMLStreamPosition { framer.position }
-    /// Why the stream was given up, or nil.
+    /// Why the stream was given up, if it was.
     package var failure: XMLStreamError? { framer.failure }
-    /// The stanza in the middle of which the stream was given up, or nil.
+    /// The stanza during which the stream was given up, if any.
     package var failedStanza: StanzaName? { framer.failedStanza }
-    /// All bytes that came in: a change shows that the peer is alive.
+    /// All bytes received: a change shows that the peer is alive.
     package var bytesReceived: UInt64 { framer.bytesReceived }
-    /// Whitespace bytes between stanzas.
     package var keepaliveBytes: UInt64 { framer.keepaliveBytes }
 
-    /// Whether memory for parsing is held; for tests.
+    /// Whether memory for parsing is held, for tests.
     var holdsParser: Bool { framer.holdsParser }
 
-    /// Bytes received that follow the current event.
+    /// The bytes received after the current event.
     ///
-    /// Not 0 after STARTTLS's `<proceed/>` means that someone put bytes there before the handshake: end the connection.
+    /// If not 0 after STARTTLS's `<proceed/>`, someone injected bytes before the handshake: end the connection.
     package var unreadBytes: Int {
         waiting.reduce(framer.unreadBytes) { $0 + $1.readableBytes }
     }
 
-    /// Goes on with a new stream document, directly after the current event (``XMLFramer/reset()``).
+    /// Begins a new stream document directly after the current event (``XMLFramer/reset()``).
     package func reset() {
         framer.reset()
     }
 
-    /// Reads nothing more and drops what comes in.
+    /// Stops reading and drops further input.
     package func stop() {
         framer.stop()
         waiting.removeAll()

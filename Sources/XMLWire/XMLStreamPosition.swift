@@ -1,15 +1,14 @@
-/// How far a stream document has come.
+/// The position in a stream document.
 ///
-/// At the end of input it tells a finished stream from one cut short.
+/// At the end of input it distinguishes a finished stream from a truncated one.
 package enum XMLStreamPosition: Sendable, Hashable {
     /// No byte of the document yet.
     case beforeHeader
     /// Inside the XML declaration or the stream's start tag.
     case header
-    /// The header is complete and no stanza is begun.
+    /// The header is complete and no stanza has begun.
     case betweenStanzas
-    /// A stanza, or the stream's end tag, is begun.
+    /// A stanza or the stream's end tag has begun.
     case stanza
-    /// After `</stream:stream>`.
     case closed
 }

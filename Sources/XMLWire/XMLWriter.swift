@@ -1,7 +1,7 @@
 /// Writes XML: elements, attributes and escaped text, appended to one byte array.
 ///
-/// Names are compile-time constants and values are escaped, so that nothing a peer says can open or end an element.
-/// Characters that XML 1.0 cannot carry become U+FFFD; ``replacedCharacters`` tells how many.
+/// Names are compile-time constants and values are escaped, so that no input of a peer can open or end an element.
+/// Characters that XML 1.0 cannot carry become U+FFFD, counted by ``replacedCharacters``.
 ///
 /// ```swift
 /// var writer = XMLWriter()
@@ -11,34 +11,31 @@
 /// writer.end()
 /// ```
 package struct XMLWriter: Sendable {
-    /// What has been written.
     package private(set) var bytes: [UInt8] = []
     /// Characters that XML 1.0 cannot carry, replaced by U+FFFD.
     package private(set) var replacedCharacters = 0
     private var open: [StaticString] = []
     private var isStartTagOpen = false
 
-    /// Makes an empty writer.
     package init(reservingCapacity capacity: Int = 256) {
         bytes.reserveCapacity(capacity)
     }
 
-    /// Forgets what has been written and keeps the storage.
+    /// Clears the text but keeps the storage.
     ///
-    /// Elements that are open stay open: a stream's start and end tag may lie in different fillings.
+    /// Open elements stay open: a stream's start and end tag may be in different fillings.
     package mutating func removeAll() {
         bytes.removeAll(keepingCapacity: true)
         replacedCharacters = 0
     }
 
-    /// Writes `<?xml version='1.0'?>`.
     package mutating func declaration() {
         append("<?xml version='1.0'?>")
     }
 
     /// Writes `<name`; attributes may follow.
     ///
-    /// - Parameter name: As it stands in the tag, with its prefix where it has one.
+    /// - Parameter name: The tag's name, with its prefix if it has one.
     package mutating func start(_ name: StaticString) {
         finishStartTag()
         append("<")
@@ -47,7 +44,7 @@ package struct XMLWriter: Sendable {
         isStartTagOpen = true
     }
 
-    /// Writes an attribute, or namespace declaration, of the element just started.
+    /// Writes an attribute or namespace declaration of the element just started.
     package mutating func attribute(_ name: StaticString, _ value: some StringProtocol) {
         precondition(isStartTagOpen, "an attribute outside of a start tag")
         append(" ")
@@ -57,14 +54,13 @@ package struct XMLWriter: Sendable {
         append("'")
     }
 
-    /// Writes the `>` of the element just started, if it has not been written: for a stream header.
+    /// Writes the `>` of the element just started, if it is missing: for a stream header.
     package mutating func finishStartTag() {
         guard isStartTagOpen else { return }
         append(">")
         isStartTagOpen = false
     }
 
-    /// Writes character data.
     package mutating func text(_ value: some StringProtocol) {
         finishStartTag()
         escape(value, in: .text)
@@ -75,7 +71,7 @@ package struct XMLWriter: Sendable {
         text(String(decoding: value, as: UTF8.self))
     }
 
-    /// Ends the innermost open element, as `/>` where it is empty.
+    /// Ends the innermost open element, as `/>` if it is empty.
     package mutating func end() {
         precondition(!open.isEmpty, "an end tag without its element")
         let name = open.removeLast()
@@ -117,7 +113,7 @@ package struct XMLWriter: Sendable {
         bytes.append(contentsOf: value[plainStart...])
     }
 
-    /// What stands for the character at `index`, and its length there; nil where it stands for itself.
+    /// The replacement of the character at `index`, and the character's length; nil if it stays.
     private mutating func replacement(
         in value: UnsafeBufferPointer<UInt8>,
         at index: Int,
@@ -126,9 +122,10 @@ package struct XMLWriter: Sendable {
         switch value[index] {
         case UInt8(ascii: "&"): return ("&amp;", 1)
         case UInt8(ascii: "<"): return ("&lt;", 1)
-        // Everywhere, so that `]]>` needs no case of its own.
+        // Everywhere, so that `]]>` needs no special case.
         case UInt8(ascii: ">"): return ("&gt;", 1)
-        // A carriage return is read as a line feed unless it is a reference, and in attributes all three are read as spaces.
+        // A carriage return is read as a line feed unless it is a reference, and in attributes all three are read as
+        // spaces.
         case 0x0D: return ("&#13;", 1)
         case 0x0A: return place == .attribute ? ("&#10;", 1) : nil
         case 0x09: return place == .attribute ? ("&#9;", 1) : nil
