@@ -1,10 +1,9 @@
 /*
- * What the parts of upstream-plugin-host share.
+ * Shared by the parts of upstream-plugin-host.
  *
  * There are two processes. The supervisor (main.c, supervisor.c) talks with the worker and never runs the plugin's code. The
  * runner (runner.c), its child, loads the library and calls it. They share one mapping and no descriptor: a plugin that
- * closes or writes to every descriptor it finds disturbs nobody, and outcomes that were set outlive whatever becomes of the
- * runner.
+ * closes or writes to every descriptor it finds disturbs nobody, and outcomes outlive the runner.
  */
 #ifndef UPSTREAM_PLUGIN_HOST_H
 #define UPSTREAM_PLUGIN_HOST_H
@@ -18,7 +17,7 @@
 #include "upstream_plugin.h"
 
 /*
- * The protocol with the worker: one reply to each request, both as frames of a length (u32) and so many bytes. Numbers are
+ * The protocol with the worker: one reply to each request, both as frames of a length (u32) and as many bytes. Numbers are
  * little-endian. A text is its length (u32, ABSENT for none), then its bytes; in requests a NUL follows.
  *
  * open    u8 REQUEST_OPEN, u8 PROTOCOL, u32 milliseconds, u64 bytes of memory (0: no limit), text configuration
@@ -36,7 +35,7 @@ enum {
     END_RETURNED = 0,    /* it returned 0 */
     END_UNAVAILABLE = 1, /* it returned something else */
     END_CRASHED = 2,     /* its process ended during the call */
-    END_TIMED_OUT = 3,   /* its process was killed, as the call took too long */
+    END_TIMED_OUT = 3,   /* the call took too long, and its process was killed */
     END_NOT_LOADED = 4   /* the library could not be loaded or opened: nothing was called */
 };
 
@@ -52,14 +51,14 @@ struct slot {
     char reason[REASON_SIZE];
 };
 
-/* The mapping that both processes share. */
+/* The mapping shared by both processes. */
 struct shared {
     /* The number of the newest command, on which the runner waits; and of the newest that it has carried out, on which the
        supervisor waits. Both are futexes: no descriptor that the plugin could close is needed to wake anybody. */
     _Atomic uint32_t command, finished;
-    /* Which command: a REQUEST_*. */
+    /* The command: a REQUEST_*. */
     uint32_t kind;
-    /* What the runner says about it: an END_*, and why. */
+    /* The runner's result: an END_*, and the reason. */
     uint32_t result;
     char detail[DETAIL_SIZE];
     /* The messages of the call, in the form of the request. */
@@ -70,7 +69,7 @@ struct shared {
     _Alignas(65536) unsigned char frame[FRAME_LIMIT];
 };
 
-/* What the plugin is started with. */
+/* The plugin's settings. */
 struct plugin {
     const char *path;
     char *configuration; /* owned */
@@ -78,7 +77,7 @@ struct plugin {
     bool probes; /* loaded and checked, but not opened */
 };
 
-/* Reads bounded values; every later call fails once one has. */
+/* Reads values with bounds checks; after one failure every call fails. */
 struct reader {
     const unsigned char *bytes;
     size_t left;
@@ -117,7 +116,7 @@ static inline upstream_text read_text(struct reader *reader)
 /* runner.c: the child's whole life. */
 _Noreturn void run_plugin(struct shared *shared, const struct plugin *plugin, pid_t supervisor);
 
-/* supervisor.c. Each returns an END_*; where the end is not END_RETURNED, shared->detail or the text says why. */
+/* supervisor.c. Each returns an END_*; unless it is END_RETURNED, shared->detail or the text has the reason. */
 void start_supervising(struct shared *shared, struct plugin *plugin, int worker);
 int start_runner(unsigned milliseconds, char detail[DETAIL_SIZE]);
 int call_runner(unsigned milliseconds, char detail[DETAIL_SIZE]);

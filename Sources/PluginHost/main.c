@@ -1,4 +1,4 @@
-/* upstream-plugin-host: loads a handler's shared library for upstream-worker, in a process of its own. */
+/* upstream-plugin-host: loads a handler's shared library for upstream-worker, in a separate process. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,9 +14,9 @@
 
 #include "host.h"
 
-/* How long a library may take to load where it is only probed. */
+/* The time limit for loading a library that is only probed. */
 #define PROBE_MILLISECONDS 30000
-/* How long upstream_plugin_close may take; the worker waits for 2 s. */
+/* The time limit of upstream_plugin_close; the worker waits for 2 s. */
 #define CLOSE_MILLISECONDS 1500
 
 /* The largest reply: every message with a full reason. */
@@ -55,7 +55,7 @@ static void begin_reply(int kind, int end, const char *detail)
     put_text(detail, strlen(detail));
 }
 
-/* Ends in an orderly way when nobody listens any more. */
+/* Ends the process properly if nobody listens any more. */
 static void send_reply(void)
 {
     const size_t length = reply_length;
@@ -72,7 +72,7 @@ static void send_reply(void)
     }
 }
 
-/* Reads so many bytes; false at the end of the input. */
+/* Reads exactly `length` bytes; false at the end of the input. */
 static bool receive(unsigned char *bytes, size_t length)
 {
     while (length > 0) {
@@ -125,7 +125,7 @@ static void handle_messages(struct reader *reader)
     begin_reply(REQUEST_HANDLE, end, detail);
     put_number(count, 4);
     for (size_t i = 0; i < count; i++) {
-        /* Read once each, and trusted in nothing: the plugin may still be writing. */
+        /* Read once each, and not trusted: the plugin may still be writing. */
         const volatile upstream_outcome *outcome = &shared->slots[i].outcome;
         const char *reason = shared->slots[i].reason;
         const int32_t kind = outcome->kind;
@@ -168,8 +168,8 @@ static bool move_pipes(void)
     return requests >= 0 && replies >= 0 && none >= 0 && dup2(none, 0) == 0 && dup2(2, 1) == 1;
 }
 
-/* No dump of a process that holds payloads and tokens: neither as a file (the limit) nor by a program of the
-   system's (core(5): that ignores the limit, and looks at this). */
+/* Prevents dumps, since the process holds payloads and tokens: both as a file (the limit) and to a program of the
+   system, which ignores the limit and checks this flag (core(5)). */
 static void forbid_dumps(void)
 {
     const struct rlimit none = {0, 0};

@@ -1,4 +1,4 @@
-/* The process that the plugin's code runs in. */
+/* The process that runs the plugin's code. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,10 +23,10 @@ static upstream_message messages[MESSAGE_LIMIT];
 static const upstream_message *message_pointers[MESSAGE_LIMIT];
 static upstream_outcome *outcome_pointers[MESSAGE_LIMIT];
 
-/* Tells the supervisor that a command is carried out. */
+/* Tells the supervisor that a command is done. */
 static void finish(uint32_t command, uint32_t result)
 {
-    /* A child that the plugin forked has returned from the call as well: only its parent is asked. */
+    /* A child that the plugin forked returns from the call as well: only its parent reports. */
     if (getpid() != self) _exit(0);
     shared->result = result;
     atomic_store(&shared->finished, command);
@@ -42,22 +42,22 @@ static uint32_t wait_for_command(uint32_t last)
     }
 }
 
-/* Signals, descriptors and memory as a plugin finds them. */
+/* Sets up signals, descriptors and memory for the plugin. */
 static void settle_in(void)
 {
     sigset_t none;
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = SIG_DFL;
-    /* All of them: a language's runtime may have caught some, and a crash must be the end. */
+    /* All of them: a language's runtime may have caught some, and a crash must end the process. */
     for (int number = 1; number < NSIG; number++) {
         if (number != SIGPIPE) sigaction(number, &action, NULL);
     }
-    /* Swift's would catch them again, and write what it finds in memory to the log. */
+    /* Swift's runtime would catch them again, and write what it finds in memory to the log. */
     setenv("SWIFT_BACKTRACE", "enable=no", 1);
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    /* The supervisor's end is ours, however it ends. */
+    /* Ends with the supervisor, however that ends. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != supervisor) _exit(1);
     /* Leaves only the null device and the log: nothing of the worker's. */
@@ -81,7 +81,7 @@ static uint32_t load(const struct plugin *plugin)
         snprintf(shared->detail, DETAIL_SIZE, "cannot load it: %s", reason == NULL ? "unknown error" : reason);
         return END_NOT_LOADED;
     }
-    /* POSIX has dlsym give functions as pointers to data. */
+    /* With dlsym, POSIX returns functions as pointers to data. */
     *(void **)&abi = dlsym(library, "upstream_plugin_abi");
     *(void **)&handle = dlsym(library, "upstream_plugin_handle");
     *(void **)&open_plugin = dlsym(library, "upstream_plugin_open");

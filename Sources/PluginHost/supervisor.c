@@ -1,4 +1,4 @@
-/* Starts the runner, gives it commands, and sees how it ends. */
+/* Starts the runner, gives it commands, and watches for its end. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -16,25 +16,25 @@
 
 #include "host.h"
 
-/* The least time between two starts: a plugin that always crashes must not take a core. */
+/* The minimum time between two starts in milliseconds: a plugin that always crashes must not take a core. */
 #define PACE 100
 
-/* How often a long wait looks whether the worker has gone, or the runner, should the signal of that have come too early. */
+/* How often a long wait checks for the end of the worker or the runner, in case a signal came too early. */
 #define SLICE 50
 
-/* How often orphans are looked for before a plugin that starts them faster than they are killed is given up. */
+/* The number of searches for orphans before giving up on a plugin that starts them faster than they are killed. */
 #define ORPHAN_ROUNDS 1000
 
 static struct shared *shared;
 static struct plugin *plugin;
-/* Where the worker's requests come from; -1 where nobody asks. */
+/* The source of the worker's requests; -1 if there is none. */
 static int worker;
-/* Its process group is its own; 0 while there is none. */
+/* The leader of its own process group; 0 if there is none. */
 static volatile pid_t runner;
-/* Whether a child may have ended since this was last looked at. */
+/* Whether a child may have ended since the last check. */
 static volatile sig_atomic_t child_ended;
 static int64_t may_start;
-/* Lists our children, where the kernel has CONFIG_PROC_CHILDREN, as distributions' have (proc(5)). */
+/* Lists our children if the kernel has CONFIG_PROC_CHILDREN, as in distributions (proc(5)). */
 static char children_file[64];
 
 static int64_t milliseconds_now(void)
@@ -51,16 +51,16 @@ static void note_child(int signal)
     child_ended = 1;
 }
 
-/* Kills the runner's group, and the runner itself: it may have joined another group. Only while it is not reaped. */
+/* Kills the runner's group, and the runner itself, which may have joined another group. Only before it is reaped. */
 static void kill_all(pid_t process)
 {
     kill(-process, SIGKILL);
     kill(process, SIGKILL);
 }
 
-/* Kills and reaps what the runner has left behind, whatever session and group that is in: it is our child since its parent
-   ended (PR_SET_CHILD_SUBREAPER), and what it started becomes our child when it ends. Only while there is no runner. Safe in
-   a signal's handler. */
+/* Kills and reaps the runner's descendants in any session and group: they have become our children
+   (PR_SET_CHILD_SUBREAPER), and what they started becomes our child when they end. Only while there is no runner.
+   Safe in a signal handler. */
 static void end_orphans(void)
 {
     for (int round = 0; round < ORPHAN_ROUNDS; round++) {
@@ -95,7 +95,8 @@ static void reap_orphans(void)
     }
 }
 
-/* Reaps the runner, and kills what is left of its group first: as long as the zombie stands, the group is its own. */
+/* Reaps the runner, and first kills the rest of its group: until the zombie is reaped, no other group can get its
+   id. */
 static void bury(siginfo_t *how)
 {
     const pid_t ended = runner;
@@ -105,7 +106,7 @@ static void bury(siginfo_t *how)
     end_orphans();
 }
 
-/* The worker ends us: nothing that the plugin started may outlive that. */
+/* Handles the worker's signal: nothing that the plugin started may outlive us. */
 static void end(int signal)
 {
     siginfo_t how;
@@ -130,7 +131,7 @@ void start_supervising(struct shared *mapping, struct plugin *started, int from)
     sigaction(SIGPIPE, &action, NULL);
 }
 
-/* Whether the runner has ended; tells how. */
+/* Whether the runner has ended, and how. */
 static bool has_ended(char detail[DETAIL_SIZE])
 {
     siginfo_t how;
@@ -148,7 +149,7 @@ static bool has_ended(char detail[DETAIL_SIZE])
     return true;
 }
 
-/* Waits until the command is carried out; returns an END_*. */
+/* Waits until the command is done; returns an END_*. */
 static int wait_for(uint32_t command, unsigned milliseconds, char detail[DETAIL_SIZE])
 {
     const int64_t deadline = milliseconds_now() + milliseconds;
@@ -167,7 +168,7 @@ static int wait_for(uint32_t command, unsigned milliseconds, char detail[DETAIL_
         if (syscall(SYS_futex, &shared->finished, FUTEX_WAIT, finished, &timeout, NULL, 0) == 0 || errno == EAGAIN) continue;
         /* It may have finished and ended since. */
         if (has_ended(detail)) return atomic_load(&shared->finished) == command ? (int)shared->result : END_CRASHED;
-        /* No event is asked for; the end of the other side is always reported. */
+        /* Asks for no event; the end of the other side is always reported. */
         struct pollfd pipe = {.fd = worker, .events = 0};
         if (poll(&pipe, 1, 0) > 0) {
             /* Nobody waits for an answer any more. */
@@ -186,7 +187,7 @@ static uint32_t command(uint32_t kind)
     return number;
 }
 
-/* What the runner says, which may be anything: it shares its memory with the plugin. */
+/* Copies the runner's text, which may be anything: the runner shares its memory with the plugin. */
 static void copy_detail(char detail[DETAIL_SIZE])
 {
     memcpy(detail, shared->detail, DETAIL_SIZE);
@@ -228,7 +229,7 @@ int start_runner(unsigned milliseconds, char detail[DETAIL_SIZE])
         snprintf(detail, DETAIL_SIZE, "cannot start a process: %s", strerror(errno));
         return END_NOT_LOADED;
     }
-    /* Both do, as either may be first. */
+    /* Both processes do, as either may be first. */
     setpgid(child, child);
     runner = child;
     may_start = milliseconds_now() + PACE;
@@ -242,7 +243,7 @@ int start_runner(unsigned milliseconds, char detail[DETAIL_SIZE])
     return END_NOT_LOADED;
 }
 
-/* Has the runner carry out the call that stands in the mapping. */
+/* Has the runner carry out the call in the mapping. */
 int call_runner(unsigned milliseconds, char detail[DETAIL_SIZE])
 {
     const uint32_t number = command(REQUEST_HANDLE);
@@ -252,7 +253,7 @@ int call_runner(unsigned milliseconds, char detail[DETAIL_SIZE])
     return end;
 }
 
-/* Ends the runner; with time for upstream_plugin_close, unless that is 0. */
+/* Ends the runner, giving upstream_plugin_close that much time unless it is 0. */
 void stop_runner(unsigned milliseconds)
 {
     char detail[DETAIL_SIZE];
