@@ -134,7 +134,7 @@ public func fuzzXMLFramer(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
     for cut in [Cut.often(seed: UInt64(control) &* 0x9E37_79B9 &+ UInt64(count)), .once(at: place)] {
         let pieces = run(input[...], limits: limits, cut: cut, restarts: restarts)
         precondition(isSame(whole, pieces), "the events depend on the cut")
-        // The first of two errors in one stanza may be another one, where the parser waits for more before it looks.
+        // The first of two errors in a stanza may differ if the parser waits for more before it looks.
         precondition(
             (whole.code == nil) == (pieces.code == nil) || isLateError(whole, pieces),
             "the failure depends on the cut"

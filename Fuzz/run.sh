@@ -12,7 +12,7 @@ shift $(($# < 2 ? $# : 2))
 flags=() sources=()
 case $target in
 xml)
-    # The channel handler needs SwiftNIO, which is not what is fuzzed.
+    # Without the channel handler, which needs SwiftNIO.
     for path in Sources/XMLWire/*.swift; do
         [ "$path" = Sources/XMLWire/XMLStreamHandler.swift ] || sources+=("$path")
     done
@@ -22,7 +22,7 @@ xml)
     for path in "${include[@]}"; do flags+=(-Xcc "$path"); done
     ;;
 json)
-    # What stands in modules of its own is compiled as one here, so the imports between them go.
+    # Several modules are compiled as one here, so the imports between them are removed.
     rm -rf .build-fuzz/sources-json
     mkdir -p .build-fuzz/sources-json
     for path in $(find Sources/Vocabulary -name '*.swift') Sources/XMLWire/Stanza.swift Sources/Digests/*.swift \

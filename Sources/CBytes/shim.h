@@ -2,7 +2,7 @@
 #define UPSTREAM_CBYTES_SHIM_H
 
 /* Text searches, 16 bytes at a time. In C, because Swift (6.3) compiles a comparison of its SIMD types to a loop
- * over their bytes. Each stops when fewer than 16 bytes are left and returns how far it came. */
+   over their bytes. Each stops when fewer than 16 bytes are left and returns how far it came. */
 
 #include <stdint.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static inline intptr_t upstream_plain_json(const uint8_t *bytes, intptr_t count)
 }
 
 /* Counts the bytes that an ack holds unescaped: those before one of < > & ', DEL, a control character or a non-ASCII
- * byte. */
+   byte. */
 static inline intptr_t upstream_plain_ack(const uint8_t *bytes, intptr_t count) {
     intptr_t at = 0;
     for (; at + 16 <= count; at += 16) {
@@ -57,7 +57,7 @@ static inline intptr_t upstream_plain_ack(const uint8_t *bytes, intptr_t count) 
 }
 
 /* Copies bytes of XML up to one of < > &, a control character or a non-ASCII byte. Reads and writes whole blocks
- * within `room`, also beyond `count`. */
+   within `room`, also beyond `count`. */
 static inline intptr_t upstream_copy_plain_xml(const uint8_t *from, uint8_t *to, intptr_t count, intptr_t room) {
     intptr_t at = 0;
     for (; at < count && at + 16 <= room; at += 16) {

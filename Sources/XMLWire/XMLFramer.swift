@@ -28,7 +28,7 @@ package final class XMLFramer {
     /// libxml2 keeps every distinct name for the life of a context, and refuses to continue at 10 MB of them. Since a
     /// stanza is bounded, so is what one context gathers, and a replacement never has to fall inside one.
     static let parserBytes = 512 * 1024
-    /// And after one with which it keeps so many names, which take some 60 bytes each.
+    /// A parser is also replaced after a stanza with which it keeps this many names, at some 60 bytes each.
     static let parserNames = 8 * 1024
 
     /// The stanza during which the stream was given up; nil if that was outside stanzas.

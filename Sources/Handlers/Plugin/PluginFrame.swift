@@ -105,7 +105,7 @@ enum PluginFrame {
         var end: End
         /// The reason in words; empty if the function returned.
         var detail: String
-        /// The plugin's outcome for each message; nil where it gave none.
+        /// The plugin's outcome for each message; nil if it gave none.
         ///
         /// Empty after opening.
         var outcomes: [Outcome?]
