@@ -32,12 +32,9 @@ final class AckFile {
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
     }
 
-    /// Adds an ack.
+    /// Adds an ack by the unescaped id and `from` of its message and the sender id.
     ///
-    /// - Parameters:
-    ///   - id: The message's id, unescaped; one that is not UTF-8 is left out, since no database could hold it.
-    ///   - token: The `from` of the message's JSON, unescaped.
-    ///   - sender: The sender id that the message was for.
+    /// An id that is not UTF-8 is left out, since no database could hold it.
     func record(_ id: [UInt8], from token: [UInt8], for sender: String) {
         let key = Self.key(ofDevice: token, id, for: sender)
         guard let id = String(validating: id, as: UTF8.self) else { return }

@@ -197,12 +197,10 @@ final class ConnectionHandler: ChannelInboundHandler {
         }
     }
 
-    /// Writes and flushes byte by byte.
     func writeBytewise(_ bytes: ByteBuffer) {
         for byte in bytes.readableBytesView { write(ByteBuffer(bytes: [byte])) }
     }
 
-    /// Stops reading, writing or both for a while.
     func pause(reading: Bool, writing: Bool, for time: TimeAmount) {
         guard let context else { return }
         if writing { isStalled = true }

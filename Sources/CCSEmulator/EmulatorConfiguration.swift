@@ -22,7 +22,6 @@ package struct EmulatorConfiguration: Sendable {
     }
 
     package enum Credentials: Sendable {
-        /// Any sender id with any secret.
         case any
         /// These sender ids with their secrets.
         case secrets([String: String])
@@ -49,7 +48,6 @@ package struct EmulatorConfiguration: Sendable {
     package var whitespaceInterval: TimeAmount?
     /// The messages of each sender's devices.
     package var load = LoadProfile()
-    /// The faults to inject.
     package var faults = FaultScript()
     /// A file for a transcript of both directions, one JSON object a line; nil for none.
     package var transcript: String?

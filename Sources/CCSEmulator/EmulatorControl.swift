@@ -1,19 +1,12 @@
 package import NIOCore
 
-/// Control of a running emulator by tests.
 extension Emulator {
     /// The current counts and connections.
     package func snapshot() async throws -> EmulatorSnapshot {
         try await onLoop { $0.snapshot }
     }
 
-    /// Waits until a condition holds, checking after every change.
-    ///
-    /// - Parameters:
-    ///   - what: A description for the error.
-    ///   - limit: How long to wait.
-    ///   - condition: What must hold.
-    /// - Throws: ``EmulatorError`` with the current counts when the time is over.
+    /// Waits until a condition holds, checking after every change; `what` describes it for the error.
     package func wait(
         for what: String,
         limit: TimeAmount = .seconds(10),
@@ -39,12 +32,9 @@ extension Emulator {
         }
     }
 
-    /// Injects a fault into a bound connection now; faults of a single message do nothing here.
+    /// Injects a fault into a bound connection now, by default the one bound first.
     ///
-    /// - Parameters:
-    ///   - fault: The fault.
-    ///   - connection: The connection's number; nil for the one bound first.
-    /// - Throws: ``EmulatorError`` if there is no such connection.
+    /// Faults of a single message do nothing here.
     package func inject(_ fault: Fault, on connection: Int? = nil) async throws {
         try await onLoop { core in
             let (connection, pool) = try core.boundConnection(connection)
@@ -59,17 +49,10 @@ extension Emulator {
         }
     }
 
-    /// Sends a message and records it: it is redelivered until acked.
+    /// Sends a message on a bound connection, by default the one bound first, and redelivers it until acked.
     ///
-    /// A known id means another copy of that message, with the content given here.
-    ///
-    /// - Parameters:
-    ///   - stanza: The whole stanza.
-    ///   - id: The id that an ack must give, unescaped.
-    ///   - to: The `to` that an ack must give, unescaped.
-    ///   - expectsAck: Whether it must be acked; if not, an ack is a violation.
-    ///   - connection: The connection's number; nil for the one bound first.
-    /// - Throws: ``EmulatorError`` if there is no such connection.
+    /// An ack must give `id` and `to`, unescaped; without `expectsAck` an ack is a violation. A known id means another
+    /// copy of that message, with the content given here.
     package func inject(
         stanza: [UInt8],
         id: [UInt8],
@@ -126,12 +109,7 @@ extension Emulator {
         try await onLoop { core in core.schedule.add(rule, deliveries: core.deliveries) }
     }
 
-    /// Cuts a connection, bound or not.
-    ///
-    /// - Parameters:
-    ///   - connection: The connection's number.
-    ///   - reset: By a TCP reset; else by closing the socket without TLS's close_notify.
-    /// - Throws: ``EmulatorError`` if there is no such connection.
+    /// Cuts a connection, bound or not, by a TCP reset or by closing the socket without TLS's close_notify.
     package func kill(_ connection: Int, reset: Bool) async throws {
         try await onLoop { core in
             guard let connection = core.connections[connection] else {

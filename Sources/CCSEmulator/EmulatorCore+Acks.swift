@@ -2,7 +2,6 @@ import NIOCore
 import XMLWire
 
 extension EmulatorCore {
-    /// Handles a stanza of a bound connection.
     func received(_ stanza: Stanza, on connection: ConnectionHandler) {
         if stanza.element(0, is: "message", in: "jabber:client") {
             guard let payload = stanza.child("gcm", in: "google:mobile:data"),

@@ -7,7 +7,6 @@ package struct EmulatorSnapshot: Sendable {
         package var sender: String?
         /// Whether CONNECTION_DRAINING was sent on it.
         package var isDraining: Bool
-        /// Whether the emulator has ended its stream.
         package var isEnding: Bool
         /// Delivered and unacked copies.
         package var unacked: Int

@@ -11,11 +11,7 @@ package enum EnvelopeForm: UInt8, CaseIterable, Sendable {
     /// Quotes as `&quot;` and `&apos;`, as Prosody and ejabberd write them.
     case entities
 
-    /// Appends the payload element around a JSON text.
-    ///
-    /// - Parameters:
-    ///   - json: The text that the receiver's XML parser must see; any valid UTF-8 that XML can carry.
-    ///   - output: Receives the element.
+    /// Appends the payload element around a JSON text, which may be any valid UTF-8 that XML can carry.
     package func wrap(_ json: some Collection<UInt8>, into output: inout [UInt8]) {
         switch self {
         case .defaultNamespace:

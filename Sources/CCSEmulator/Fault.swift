@@ -79,22 +79,18 @@ package struct FaultRule: Sendable, Equatable {
 /// The due faults, decided by counts of deliveries and connections.
 struct FaultSchedule {
     private var rules: [FaultRule] = []
-    /// The next delivery number that may trigger a fault.
     private var nextDelivery = Int.max
 
     init(_ rules: [FaultRule]) {
         for rule in rules { add(rule, deliveries: 0) }
     }
 
-    /// Adds a rule after this many deliveries.
-    ///
-    /// An `after` or `connection` that has passed never triggers.
+    /// Adds a rule after this many deliveries; a past `after` or `connection` never triggers.
     mutating func add(_ rule: FaultRule, deliveries: Int) {
         rules.append(rule)
         schedule(after: deliveries)
     }
 
-    /// Whether the delivery of this number may trigger faults.
     func isDue(atDelivery number: Int) -> Bool { number >= nextDelivery }
 
     /// The faults triggered by the delivery of this number; numbers must not decrease.
@@ -115,7 +111,6 @@ struct FaultSchedule {
         return result
     }
 
-    /// The faults triggered by the connection of this number.
     func due(atConnection number: Int) -> [Fault] {
         rules.compactMap { rule in
             if case .connection(let range) = rule.trigger, range.contains(number) { return rule.fault }

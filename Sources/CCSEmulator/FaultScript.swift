@@ -15,7 +15,6 @@ package struct FaultScript: Sendable, Equatable {
 
     /// A syntax error in a script.
     package struct Problem: Error, Sendable, Equatable, CustomStringConvertible {
-        /// The line number, from 1.
         package var line: Int
         /// What is wrong and what would be right.
         package var message: String
@@ -23,10 +22,7 @@ package struct FaultScript: Sendable, Equatable {
         package var description: String { "fault script, line \(line): \(message)" }
     }
 
-    /// Parses a script.
-    ///
-    /// - Parameter text: The script.
-    /// - Throws: ``Problem`` for the first error.
+    /// Parses a script; throws its first error.
     package init(parsing text: String) throws(Problem) {
         rules = []
         // By property: Swift treats CR LF as one character that equals neither.

@@ -6,12 +6,7 @@ final class LineFile {
     private var lines = Data()
     private let flushLimit = 65_536
 
-    /// Creates or empties the file, readable by its owner only.
-    ///
-    /// - Parameters:
-    ///   - path: The file's path.
-    ///   - name: A description of the file for the error.
-    /// - Throws: ``EmulatorError`` if it can't be written.
+    /// Creates or empties the file, readable by its owner only; `name` describes it in an ``EmulatorError``.
     init(path: String, name: String) throws {
         let isMade = FileManager.default.createFile(atPath: path, contents: nil, attributes: [.posixPermissions: 0o600])
         guard isMade, let file = FileHandle(forWritingAtPath: path) else {

@@ -20,11 +20,7 @@ package struct LoadGenerator: Sendable {
     /// Different lengths and fillers of upstream messages in each category.
     private static let variants = 4
 
-    /// Encodes the templates.
-    ///
-    /// - Parameters:
-    ///   - profile: A profile without ``LoadProfile/problems``.
-    ///   - address: The stanzas' start tag.
+    /// Encodes the templates of a profile without ``LoadProfile/problems``.
     package init(profile: LoadProfile, address: StanzaAddress) {
         self.profile = profile
         prefix = Array(profile.effectivePrefix.utf8)
@@ -59,13 +55,8 @@ package struct LoadGenerator: Sendable {
         isReceipt(mixed(sequence))
     }
 
-    /// Appends one copy of a message.
-    ///
-    /// - Parameters:
-    ///   - sequence: The message's number, from 0.
-    ///   - copy: The number of earlier copies; each gets another wrapping.
-    ///   - conflicting: Whether the content differs from the other copies'.
-    ///   - output: Receives the stanza.
+    /// Appends a copy of message `sequence`, from 0; each `copy` gets another wrapping, and `conflicting` other
+    /// content.
     package func append(_ sequence: Int, copy: Int = 0, conflicting: Bool = false, to output: inout ByteBuffer) {
         let random = mixed(sequence)
         let category = category(random)

@@ -36,7 +36,6 @@ struct MessageBook {
 
     private struct Ledger {
         var isOpen = true
-        /// This connection's unacked copies by message.
         var copies: [Int: UInt16] = [:]
         var unacked = 0
         /// The last messages acked here, to tell a double ack from one on a wrong connection.
@@ -69,7 +68,6 @@ struct MessageBook {
         limit = count ?? .max
     }
 
-    /// Messages acked at least once.
     var ackedDistinct: Int { acked.count + ackedSpecials }
 
     /// Unacked copies on open connections.
@@ -113,10 +111,7 @@ struct MessageBook {
         ledgers[slot].copies.keys.sorted { Self.age($0) < Self.age($1) }
     }
 
-    /// The next message to deliver; nil if there is none.
-    ///
-    /// - Parameter fresh: Whether a new message may be taken.
-    /// - Returns: Its number, and whether it is new.
+    /// The next message to deliver, a new one only if `fresh`; nil if there is none.
     mutating func next(fresh: Bool) -> (sequence: Int, isFirst: Bool)? {
         while let sequence = pending.popFirst() {
             if !isAcked(sequence) { return (sequence, false) }

@@ -76,7 +76,6 @@ extension OddMessage {
             ),
         ].map { OddMessage(name: $0, place: .quarantine, isAcked: true, body: .json($1), idHead: $2) }
 
-    /// The same for tokens.
     private static let oddTokens: [OddMessage] =
         [
             ("from-nul", #"{"message_id":"$I","from":"\u0000$T","category":"odd","data":{}}"#, [0]),
@@ -92,7 +91,6 @@ extension OddMessage {
 
     private static let longText = String(repeating: "L", count: 4096)
 
-    /// Stored: odd data, odd ids.
     static let dataForms: [OddMessage] =
         [
             ("data-absent", Place.messages, ""),

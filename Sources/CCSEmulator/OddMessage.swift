@@ -6,7 +6,6 @@ package struct OddMessage: Sendable {
         case messages
         /// Table `messages`, the data in `data_raw` because jsonb would refuse it.
         case messagesRaw
-        /// Table `quarantine`.
         case quarantine
         /// No table: counted as `untrusted` or `other`.
         case nowhere
@@ -37,14 +36,7 @@ package struct OddMessage: Sendable {
         package var to: [UInt8]
     }
 
-    /// Makes a message with a unique id.
-    ///
-    /// - Parameters:
-    ///   - id: The id's unique part, of letters, digits and hyphens.
-    ///   - token: The registration token, likewise plain.
-    ///   - address: The stanza's start tag.
-    ///   - form: The wrapping of its JSON.
-    /// - Returns: The stanza, and the fields that an ack must give.
+    /// Makes a message with a unique id and a token, each of letters, digits and hyphens.
     package func instance(id: String, token: String, address: StanzaAddress, form: EnvelopeForm) -> Instance {
         let stanza =
             switch body {

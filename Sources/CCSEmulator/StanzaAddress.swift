@@ -8,7 +8,6 @@ package struct StanzaAddress: Sendable, Equatable {
         self.to = to
     }
 
-    /// An upstream stanza around a JSON text.
     package func stanza(around json: some Collection<UInt8>, form: EnvelopeForm) -> [UInt8] {
         var output = Array("<message".utf8)
         if let from { output += #" from="\#(XMLEscape.string(from))""#.utf8 }

@@ -42,7 +42,6 @@ struct StanzaTemplate {
     private var bytes: [UInt8]
     private var holes: [Hole] = []
 
-    /// The length of each stanza.
     var count: Int { bytes.count }
 
     /// Takes a whole stanza in which each hole is filled with its field's marker.

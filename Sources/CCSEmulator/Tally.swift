@@ -21,7 +21,6 @@ package struct Tally: Sendable, Equatable, Codable {
     package var wrongConnectionAcks = 0
     /// Acks for an id that was never sent, or with another `to` than the message's `from`.
     package var unknownAcks = 0
-    /// Acks for messages that must not be acked.
     package var unwantedAcks = 0
     /// Texts inside `gcm` that are not acks.
     package var malformedAcks = 0

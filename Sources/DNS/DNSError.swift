@@ -10,7 +10,6 @@ package enum DNSError: Error, Sendable, Equatable {
     case truncated
     /// A chain of aliases is too long or circular.
     case aliasLoop
-    /// The name is not a valid host name.
     case badName
 
     /// The error in an operator's words.

@@ -14,22 +14,14 @@ package struct NameServers: Sendable, Equatable {
 
     private init(server: (address: UInt32, port: UInt16)?) { self.server = server }
 
-    /// A single server.
-    ///
-    /// - Parameters:
-    ///   - address: An IPv4 address in dotted form; the initialiser returns nil for anything else.
-    ///   - port: Its port, for UDP and TCP.
+    /// A single server's IPv4 address in dotted form, and its port for UDP and TCP.
     package init?(address: String, port: UInt16) {
         var number = in_addr()
         guard inet_pton(AF_INET, address, &number) == 1 else { return nil }
         server = (number.s_addr, port)
     }
 
-    /// Asks for a name's SRV records and blocks: call it on a thread that may.
-    ///
-    /// - Parameter name: In ASCII, such as `_xmpp-client._tcp.example.org`.
-    /// - Returns: The name servers' answer.
-    /// - Throws: ``DNSError``.
+    /// Asks for the SRV records of a name such as `_xmpp-client._tcp.example.org`; blocks the thread.
     package func services(_ name: String) throws(DNSError) -> ServiceAnswer {
         guard let question = DNSName(name) else { throw .badName }
         // The maximum length of a message.

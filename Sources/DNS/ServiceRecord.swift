@@ -67,12 +67,7 @@ extension ServiceAnswer {
         var service: (record: ServiceRecord?, isRoot: Bool)?
     }
 
-    /// Parses the answer to a question for SRV records.
-    ///
-    /// - Parameters:
-    ///   - message: The whole answer.
-    ///   - name: The name asked for.
-    /// - Throws: ``DNSError``.
+    /// Parses the answer to a question for a name's SRV records.
     package init(_ message: ArraySlice<UInt8>, to name: DNSName) throws(DNSError) {
         var reader = DNSReader(message)
         _ = try reader.number()

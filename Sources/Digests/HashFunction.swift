@@ -35,12 +35,7 @@ package enum HashFunction: Sendable, CaseIterable {
         }
     }
 
-    /// HMAC (RFC 2104) of a message.
-    ///
-    /// - Parameters:
-    ///   - message: The bytes to authenticate.
-    ///   - key: The secret, of any length.
-    /// - Returns: ``length`` bytes.
+    /// HMAC (RFC 2104) of a message, ``length`` bytes, with a key of any length.
     package func code(for message: [UInt8], key: [UInt8]) -> [UInt8] {
         output("an HMAC") { bytes in
             var written: UInt32 = 0
@@ -50,13 +45,9 @@ package enum HashFunction: Sendable, CaseIterable {
         }
     }
 
-    /// PBKDF2 (RFC 8018 section 5.2) with HMAC, as long as a digest: SCRAM's `Hi`.
+    /// PBKDF2 (RFC 8018 section 5.2) with HMAC, ``length`` bytes: SCRAM's `Hi`.
     ///
-    /// - Parameters:
-    ///   - password: The secret.
-    ///   - salt: Makes the key different on each server.
-    ///   - iterations: 1 or more; the time grows with it, so the caller sets a bound.
-    /// - Returns: ``length`` bytes.
+    /// The time grows with `iterations` (1 or more), so the caller sets a bound.
     package func derive(password: [UInt8], salt: [UInt8], iterations: Int) -> [UInt8] {
         output("a derived key") { bytes in
             password.withUnsafeBytes { secret in

@@ -54,7 +54,6 @@ package struct SHA256: Sendable {
 }
 
 extension Digest128 {
-    /// The first 16 bytes of a byte sequence's SHA-256.
     package init(hashing bytes: UnsafeRawBufferPointer) {
         var hash = SHA256()
         hash.update(bytes)

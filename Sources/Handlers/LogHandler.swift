@@ -9,7 +9,6 @@ package import UpstreamKit
 package struct MessageLogHandler: ImmediateHandler {
     private let logger: Logger
 
-    /// A handler that logs at `info`.
     package init(logger: Logger) {
         self.logger = logger
     }

@@ -3,10 +3,7 @@ import Glibc
 
 /// Why Foundation could not read or write a file, in the system's words.
 package enum FileTrouble {
-    /// The reason, without Foundation's own description: `NSCocoaErrorDomain` and a number on this platform.
-    ///
-    /// - Parameter error: The error that Foundation threw.
-    /// - Returns: For example `No such file or directory`.
+    /// The reason, such as `No such file or directory`, not Foundation's `NSCocoaErrorDomain` and a number.
     package static func reason(_ error: any Error) -> String {
         if let error = error as? POSIXError { return String(cString: strerror(error.code.rawValue)) }
         guard let error = error as? CocoaError else { return "\(error)" }
@@ -22,7 +19,6 @@ package enum FileTrouble {
         }
     }
 
-    /// The path of the file concerned, if the error names one.
     package static func path(_ error: CocoaError) -> String? {
         error.filePath ?? error.url?.path
     }

@@ -11,13 +11,7 @@ final class BackendProbe: Sendable {
 
     var result: BackendFinding? { finding.withLock { $0 } }
 
-    /// Starts the probe, which wakes the waiter at its end.
-    ///
-    /// - Parameters:
-    ///   - settings: The session's settings.
-    ///   - connection: The session that does not answer.
-    ///   - who: How to find the session on the server.
-    ///   - waker: Woken when there is a finding.
+    /// Probes the session that does not answer, found by `who` on the server; wakes the waiter when there is a finding.
     init(_ settings: PostgresSettings, _ connection: ConnectionHandle, _ who: BackendMark, _ waker: Waker) {
         let list =
             settings.connectionParameters + connection.address + [("connect_timeout", "2")]

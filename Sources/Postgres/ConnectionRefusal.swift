@@ -7,13 +7,9 @@ import Vocabulary
 /// For a failed connection libpq gives only a text in the server's language. If told before connecting, it gives the
 /// SQLSTATE instead (`PQERRORS_SQLSTATE`), so we connect once more.
 enum ConnectionRefusal {
-    /// Connects again to learn why the first attempt failed.
+    /// Connects again with the failed attempt's parameters, to add the SQLSTATE and class to its error.
     ///
-    /// - Parameters:
-    ///   - parameters: The failed attempt's keywords and values.
-    ///   - error: The failed attempt's error.
-    ///   - milliseconds: The time limit.
-    /// - Returns: The error with its SQLSTATE and class; unchanged if no server answers, or if it accepts us now.
+    /// The error is unchanged if no server answers, or if it accepts us now.
     static func explain(
         _ parameters: [(String, String)],
         _ error: PostgresError,

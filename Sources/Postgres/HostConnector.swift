@@ -26,10 +26,7 @@ final class HostConnector: Sendable {
     private let explainsRefusal: Bool
     private let state = Mutex(State())
 
-    /// - Parameters:
-    ///   - settings: What to connect to.
-    ///   - explainsRefusal: Whether to connect again after a refusal, so that the error has its SQLSTATE: for a waiting
-    ///     caller, not for a worker that retries.
+    /// `explainsRefusal` connects again after a refusal, so that the error has its SQLSTATE: for a waiting caller.
     init(_ settings: PostgresSettings, explainsRefusal: Bool = false) {
         self.settings = settings
         self.explainsRefusal = explainsRefusal
@@ -39,12 +36,10 @@ final class HostConnector: Sendable {
     /// Starts the next round after the last session's host, which proved unusable.
     func skip() { state.withLock { $0.first = ($0.first + 1) % hosts.count } }
 
-    /// Tries every host once, except those whose attempt of the last round is still under way.
+    /// Tries every host once, except those whose last attempt is still under way; returns the first session that opens.
     ///
-    /// - Parameter waitsForSilentHosts: Whether to wait for silent hosts although others have refused, because there is
-    ///   no other round.
-    /// - Returns: The first session that opens.
-    /// - Throws: ``PostgresError``: the last host's answer; or the task was cancelled, at once.
+    /// `waitsForSilentHosts`, although others have refused, is for callers without another round. Throws the last
+    /// host's answer, or at once when the task is cancelled.
     func open(waitsForSilentHosts: Bool = false) async throws(PostgresError) -> OpenedSession {
         let order = state.withLock { state in (0..<hosts.count).map { (state.first + $0) % hosts.count } }
         var next = 0

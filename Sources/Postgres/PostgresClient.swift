@@ -29,13 +29,10 @@ package actor PostgresClient {
         case abandoned
     }
 
-    /// A client that connects on first use.
+    /// A client that connects on first use; the clock learns the server's time with each session.
     ///
-    /// - Parameters:
-    ///   - settings: What to connect to.
-    ///   - clock: Learns the server's time with each session.
-    ///   - onStandbyWait: Called on the client's thread when a writer's statement is found waiting for a standby.
-    ///   - onWarning: Called there after a successful statement with a server warning.
+    /// On the client's thread, it calls `onStandbyWait` when a writer's statement is found waiting for a standby, and
+    /// `onWarning` after a successful statement with a server warning.
     package init(
         _ settings: PostgresSettings,
         clock: DatabaseClock? = nil,

@@ -1,11 +1,7 @@
 extension PostgresConnection {
     /// Runs `body` in a transaction that is always rolled back, to find out whether its statements would work.
     ///
-    /// Sequence values stay used.
-    ///
-    /// - Parameter body: Runs the statements; waits 5 s at most for a lock.
-    /// - Throws: What `body` throws, or PostgreSQL's error for the transaction itself.
-    /// - Returns: The result of `body`.
+    /// Waits 5 s at most for a lock. Sequence values stay used.
     package func trial<T, Failure: StatementFailure>(
         _ body: (isolated PostgresConnection) throws(Failure) -> T
     ) throws(Failure) -> T {

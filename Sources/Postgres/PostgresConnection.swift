@@ -35,13 +35,8 @@ package actor PostgresConnection {
 
     /// Connects; cancelling the task ends the wait at once.
     ///
-    /// - Parameters:
-    ///   - settings: What to connect to.
-    ///   - explainsRefusal: Whether to connect again after a refusal, so that the error has its SQLSTATE; not for
-    ///     callers that retry.
-    /// - Throws: ``PostgresError``: no server; refused (with the SQLSTATE if the server gave one); a server whose
-    ///   encoding is not UTF-8; or, for a writer, one that takes no writes.
-    /// - Returns: The open connection.
+    /// `explainsRefusal` connects again after a refusal, so that the error has its SQLSTATE; not for callers that
+    /// retry. Also throws for a server whose encoding is not UTF-8 and, for a writer, for one that takes no writes.
     package static func open(
         _ settings: PostgresSettings,
         explainsRefusal: Bool = true
@@ -51,15 +46,7 @@ package actor PostgresConnection {
         return try PostgresConnection(settings, session, on: PostgresThread())
     }
 
-    /// Takes over an opened session, on a thread shared with the client.
-    ///
-    /// - Parameters:
-    ///   - settings: The session's settings.
-    ///   - session: The session.
-    ///   - thread: The thread to use it on.
-    ///   - onStandbyWait: Called when a statement is found waiting for a standby.
-    ///   - onWarning: Called after a successful statement with a server warning.
-    /// - Throws: ``PostgresError`` of class `local`.
+    /// Takes over an opened session, on a thread shared with the client; throws only if no file descriptor is left.
     init(
         _ settings: PostgresSettings,
         _ session: OpenedSession,
@@ -186,12 +173,8 @@ package actor PostgresConnection {
 
     /// Runs `body` in a transaction: committed when it returns, rolled back when it throws.
     ///
-    /// - Parameters:
-    ///   - thenResetting: Whether to reset the session afterwards, for a body that calls foreign code: role and
-    ///     parameters, temporary tables, advisory locks, LISTEN, prepared statements, cursors.
-    ///   - body: Runs the statements.
-    /// - Throws: What `body` throws, or PostgreSQL's error for the transaction itself.
-    /// - Returns: The result of `body`.
+    /// `thenResetting` resets the session afterwards, for a body that calls foreign code: role and parameters,
+    /// temporary tables, advisory locks, LISTEN, prepared statements, cursors.
     package func transaction<T, Failure: StatementFailure>(
         thenResetting: Bool = false,
         _ body: (isolated PostgresConnection) throws(Failure) -> T
@@ -229,10 +212,8 @@ package actor PostgresConnection {
 
     /// Begins a transaction; behind a pooler, with our parameters, which can't be set for the session.
     ///
-    /// A failure, such as a cancel, leaves no transaction open, which nobody would end.
-    ///
-    /// - Parameter further: Statements to send along, each behind a semicolon.
-    /// - Throws: ``PostgresError``, as ``script(_:)`` does.
+    /// A failure, such as a cancel, leaves no transaction open, which nobody would end. `further` has statements to
+    /// send along, each behind a semicolon.
     package func begin(_ further: String = "") throws(PostgresError) {
         do throws(PostgresError) {
             try script("BEGIN" + (isPooled ? "; " + parameters("SET LOCAL") : "") + further)
@@ -269,12 +250,7 @@ package actor PostgresConnection {
         isPooled && !isInTransaction ? try transaction(body) : try body(self)
     }
 
-    /// Sets another limit for the transaction's statements, here and on the server.
-    ///
-    /// - Parameters:
-    ///   - milliseconds: The limit of each statement, from 1.
-    ///   - sql: A script to send along.
-    /// - Throws: ``PostgresError``, as ``script(_:)`` does.
+    /// Sets another limit, from 1 ms, for the transaction's statements, here and on the server, and runs a script.
     package func limitStatements(milliseconds: Int, _ sql: String) throws(PostgresError) {
         try script("SET LOCAL statement_timeout = \(milliseconds); " + sql)
         statementLimit = milliseconds

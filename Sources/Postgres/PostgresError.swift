@@ -21,19 +21,13 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
 
     /// An error for a transaction that may have committed: look it up, or repeat it if that is harmless.
     ///
-    /// - Parameters:
-    ///   - failureClass: `deadline`, or `connection` after a server's warning; both end the session.
-    ///   - message: Why the outcome is unknown.
-    /// - Returns: An error with the standard's SQLSTATE for it.
+    /// The class is `deadline`, or `connection` after a server's warning; both end the session.
     static func unknownOutcome(_ failureClass: Class, _ message: String) -> PostgresError {
         // transaction_resolution_unknown
         PostgresError(failureClass, message, sqlState: "08007")
     }
 
     /// An error for a cancelled task with nothing under way.
-    ///
-    /// - Parameter place: Where it was cancelled.
-    /// - Returns: An error of class `cancelled`.
     package static func cancelled(_ place: String) -> PostgresError { PostgresError(.cancelled, "cancelled \(place)") }
 
     /// Whether a statement with user-written content may succeed later; unknown errors may.
@@ -93,13 +87,10 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
             failureClass == .data ? PostgresError.withoutQuotedValue(message) : message
     }
 
-    /// The class of a server's error.
+    /// The class of a server's error, never one of our own.
     ///
-    /// - Parameters:
-    ///   - sqlState: Its SQLSTATE.
-    ///   - isOfPartition: Whether it names a table but no constraint, as for a row without a partition. Triggers that
-    ///     raise the same state name neither.
-    /// - Returns: The class; never one of our own.
+    /// `isOfPartition` says that it names a table but no constraint, as for a row without a partition. Triggers that
+    /// raise the same state name neither.
     package static func classify(_ sqlState: String, isOfPartition: Bool) -> Class {
         switch sqlState {
         case "25006": return .readOnly

@@ -25,19 +25,13 @@ package final class PostgresPool: Sendable {
     private let limit: Int
     private let state = Mutex(State())
 
-    /// A pool without sessions.
-    ///
-    /// - Parameters:
-    ///   - settings: What to connect to.
-    ///   - limit: The most sessions, at least one.
+    /// A pool without sessions, which grows to `limit`, at least one.
     package init(_ settings: PostgresSettings, limit: Int) {
         self.settings = settings
         self.limit = max(1, limit)
     }
 
     /// Runs statements on an exclusive session; see ``PostgresClient/run(_:)``.
-    ///
-    /// - Throws: ``PostgresError``
     package func run<T: Sendable>(
         _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
     ) async throws(PostgresError) -> T {

@@ -34,7 +34,6 @@ package final class PostgresResult: @unchecked Sendable {
         return withExtendedLifetime(self) { body(UnsafeRawBufferPointer(start: start, count: count)) }
     }
 
-    /// A value of a result in text form; nil for null.
     func text(_ row: Int, _ column: Int) -> String? {
         isNull(row, column) ? nil : withBytes(row, column) { String(decoding: $0, as: UTF8.self) }
     }

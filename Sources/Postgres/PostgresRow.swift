@@ -8,13 +8,7 @@ package struct SQLField {
     /// The bytes, owned by the result; nil for null.
     let bytes: UnsafeRawBufferPointer?
 
-    /// The bytes of a non-null value of one of the wanted types.
-    ///
-    /// - Parameters:
-    ///   - name: The wanted types' name for the error.
-    ///   - isWanted: Whether the type with this object id is wanted.
-    /// - Throws: ``SQLFieldFault``
-    /// - Returns: The bytes, owned by the result.
+    /// The bytes, owned by the result, of a non-null value of one of the wanted types; `name` is for the error.
     @inline(__always)
     func bytes(_ name: String, _ isWanted: (UInt32) -> Bool) throws(SQLFieldFault) -> UnsafeRawBufferPointer {
         guard let bytes else { throw .null(name) }
@@ -33,7 +27,6 @@ package enum SQLFieldFault: Error {
 
 /// A type that a column is decoded to.
 package protocol SQLDecodable {
-    /// - Throws: ``SQLFieldFault``
     init(_ field: SQLField) throws(SQLFieldFault)
 }
 
@@ -116,11 +109,9 @@ package struct PostgresRow {
 }
 
 extension PostgresResult {
-    /// Decodes every row.
+    /// Decodes every row; `decode` reads all columns in order, or some by name.
     ///
-    /// - Parameter decode: Reads one: all columns in order, or some by name.
     /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
-    /// - Returns: The decoded rows.
     package func map<Value>(
         _ decode: (inout PostgresRow) throws(PostgresError) -> Value
     ) throws(PostgresError) -> [Value] {
@@ -130,9 +121,8 @@ extension PostgresResult {
         return values
     }
 
-    /// Reads every row.
+    /// Reads every row; `body` reads all columns in order, or some by name.
     ///
-    /// - Parameter body: Reads one: all columns in order, or some by name.
     /// - Throws: ``PostgresError`` of class `schema`, and what `body` throws.
     package func eachRow(
         _ body: (inout PostgresRow) throws(PostgresError) -> Void

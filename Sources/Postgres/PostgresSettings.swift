@@ -2,13 +2,9 @@ import CLibPQ
 import Glibc
 import Vocabulary
 
-/// The database's address and our time limits.
-///
-/// The description never shows a password.
+/// The database's address and our time limits; its description never shows a password.
 package struct PostgresSettings: Sendable, CustomStringConvertible {
-    /// A libpq URI or key=value string; `PG*` variables fill what it leaves open.
-    ///
-    /// May hold a password: never log it.
+    /// A libpq URI or key=value string, completed by `PG*` variables; may hold a password, so never log it.
     package let url: String
     /// The time limit of a statement before it is cancelled, in milliseconds.
     package var statementTimeout = 30_000
@@ -48,9 +44,7 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     /// `user@host:port/database` as far as the URL names them.
     package let description: String
     private let isMultiHost: Bool
-    /// The hosts that the URL names.
-    ///
-    /// A single entry without values if there is one host or none by name.
+    /// The hosts that the URL names; a single entry without values if there is one host or none by name.
     let hosts: [HostChoice]
     /// The time limit for connecting to one host, in milliseconds.
     let connectTimeout: Int
@@ -107,12 +101,7 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
         ("debug_print_parse", "off"), ("debug_print_rewritten", "off"), ("debug_print_plan", "off"),
     ]
 
-    /// The statements that set our parameters on the server.
-    ///
-    /// - Parameters:
-    ///   - command: `SET SESSION` or `SET LOCAL`.
-    ///   - version: The server's version as libpq reports it.
-    /// - Returns: A script without a final semicolon.
+    /// The script, without a final semicolon, that sets our parameters by `SET SESSION` or `SET LOCAL`.
     func parameters(_ command: String, version: Int32) -> String {
         var values = [
             ("statement_timeout", "\(statementTimeout)"),

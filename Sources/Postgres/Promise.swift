@@ -33,9 +33,7 @@ final class Promise<Value: Sendable>: Sendable {
         return isFirst
     }
 
-    /// Waits for the value; nil when the task is cancelled or the time is over.
-    ///
-    /// Call it once.
+    /// Waits, once, for the value; nil when the task is cancelled or the time is over.
     func value(milliseconds: Int? = nil) async -> Value? {
         if let milliseconds {
             DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(milliseconds)) { self.fulfil(nil) }

@@ -58,12 +58,7 @@ package struct SQL: Sendable, ExpressibleByStringInterpolation {
     /// The object ids of the parameters' types, in order.
     package var types: [UInt32] { parameters.slots.map(\.oid) }
 
-    /// Joins parts.
-    ///
-    /// - Parameters:
-    ///   - parts: The parts.
-    ///   - separator: Fixed text between two of them.
-    /// - Returns: One part.
+    /// Joins parts with fixed text between them.
     package static func joined(_ parts: [SQL], separator: String) -> SQL {
         var pieces: [Piece] = []
         for (index, part) in parts.enumerated() {
@@ -165,16 +160,12 @@ extension PostgresConnection {
     ///
     /// It may be built from user input with any number of conditions: even behind a pooler it runs under our
     /// parameters, including limits.
-    ///
-    /// - Throws: ``PostgresError``
     @discardableResult
     package func run(_ sql: SQL) throws(PostgresError) -> PostgresResult {
         try withParameters { connection throws(PostgresError) in try connection.query(sql.text, sql.parameters) }
     }
 
     /// Prepares a statement once, runs it and returns its rows.
-    ///
-    /// - Throws: ``PostgresError``
     @discardableResult
     package func run<Parameters>(
         _ statement: PreparedStatement<Parameters>,

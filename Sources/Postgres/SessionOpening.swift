@@ -27,7 +27,6 @@ final class OpenedSession: @unchecked Sendable {
     let handle: ConnectionHandle
     /// Whether a pooler is in between, which gives its clients its own process ids.
     let isPooled: Bool
-    /// See ``PostgresConnection/isSafeAlone``.
     let isSafeAlone: Bool
     /// Its server process; behind a pooler, the one that answered first.
     let backend: BackendIdentity

@@ -13,7 +13,6 @@ package protocol StatementCatalog {
 package struct StatementSample: Sendable {
     /// The declaration's name; after a comma, which of its forms.
     package let name: String
-    /// The text, with `$1`, `$2` … for the parameters.
     package let text: String
     /// The object ids of the parameters' types, in order.
     package let types: [UInt32]
@@ -21,12 +20,7 @@ package struct StatementSample: Sendable {
     /// What to run before it in its transaction, for example to create its temporary table.
     package private(set) var preceding: String?
 
-    /// A statement that is not prepared.
-    ///
-    /// - Parameters:
-    ///   - name: The declaration's name.
-    ///   - sql: The statement.
-    ///   - preceding: What to run before it in its transaction; without parameters.
+    /// A statement that is not prepared; `preceding`, without parameters, runs before it in its transaction.
     package init(_ name: String, _ sql: SQL, after preceding: SQL? = nil) {
         self.name = name
         text = sql.text
@@ -40,13 +34,7 @@ package struct StatementSample: Sendable {
         types = statement.types
     }
 
-    /// A prepared statement with parameters encoded by hand.
-    ///
-    /// - Parameters:
-    ///   - name: The declaration's name.
-    ///   - statement: The statement.
-    ///   - arrays: The member types of its first parameters, which are arrays.
-    ///   - types: The types of the parameters after them.
+    /// A prepared statement with parameters encoded by hand: first arrays with these member types, then these types.
     package init(
         _ name: String,
         _ statement: PostgresStatement,

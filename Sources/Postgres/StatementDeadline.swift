@@ -71,13 +71,7 @@ struct StatementDeadline {
     private(set) var waitsForStandby = false
     private(set) var isLate = false
 
-    /// Starts the clock.
-    ///
-    /// - Parameters:
-    ///   - limit: The statement's limit in milliseconds.
-    ///   - grace: How long a cancellation may take, in milliseconds.
-    ///   - probes: When to probe; nil for never.
-    ///   - now: The monotonic clock in milliseconds.
+    /// Starts the clock; all times are in milliseconds, and nil `probes` means never.
     init(_ limit: Int, grace: Int, probes: Probes? = nil, now: @escaping () -> Int64 = monotonicMilliseconds) {
         // Lets the server's own limit, if any, come first.
         deadline = now() + Int64(limit) + 1_000
@@ -103,11 +97,8 @@ struct StatementDeadline {
         }
     }
 
-    /// Handles a probe's finding.
+    /// Handles a probe's finding; `isUnsent` says whether our bytes are still on their way to the server.
     ///
-    /// - Parameters:
-    ///   - finding: What it found.
-    ///   - isUnsent: Whether our bytes are still on their way to the server.
     /// - Returns: The action before the next wait; never another probe.
     mutating func found(_ finding: BackendFinding, isUnsent: Bool) -> Step {
         guard case .probing = state, let probes else { return .wait }

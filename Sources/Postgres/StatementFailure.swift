@@ -4,7 +4,6 @@ package protocol StatementFailure: Error {
 }
 
 extension StatementFailure {
-    /// Runs `body` and converts its error.
     package static func catching<T>(_ body: () throws(PostgresError) -> T) throws(Self) -> T {
         do throws(PostgresError) {
             return try body()

@@ -14,15 +14,8 @@ extension ChildProcess {
 
     /// Starts a program with pipes to its standard streams, and a thread that waits for it.
     ///
-    /// The thread reaps it whatever becomes of the pipes. The kernel kills the process when that thread ends, so it
-    /// never outlives ours.
-    ///
-    /// - Parameters:
-    ///   - program: The program to start.
-    ///   - readsOutput: Whether to read its standard output.
-    ///   - onExit: Called once, on another thread, after the process has been reaped.
-    /// - Returns: The process and our ends of its streams.
-    /// - Throws: ``SpawnError`` if it could not be started; then nothing is left open.
+    /// The thread reaps it whatever becomes of the pipes, and then calls `onExit` once. The kernel kills the process
+    /// when that thread ends, so it never outlives ours. If it can't be started, nothing is left open.
     package static func start(
         _ program: ChildProgram,
         readsOutput: Bool,

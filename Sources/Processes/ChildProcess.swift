@@ -8,9 +8,7 @@ import Synchronization
 /// children with most signals blocked.
 package final class ChildProcess: Sendable {
     package enum Exit: Sendable, Hashable {
-        /// It exited with this code.
         case code(Int32)
-        /// A signal killed it.
         case signal(Int32)
     }
 
@@ -29,15 +27,7 @@ package final class ChildProcess: Sendable {
 
     /// Starts a program; the caller must ``wait()`` for it, or it stays a zombie.
     ///
-    /// The descriptors stay the caller's.
-    ///
-    /// - Parameters:
-    ///   - program: The program to start.
-    ///   - input: Its standard input; nil for none.
-    ///   - output: Its standard output; nil for `/dev/null`.
-    ///   - error: Its standard error; nil for `/dev/null`.
-    ///   - lifetime: Whether it ends with the calling thread.
-    /// - Throws: ``SpawnError``
+    /// The descriptors stay the caller's; nil means no input, and output to `/dev/null`.
     package init(
         _ program: ChildProgram,
         input: CInt? = nil,

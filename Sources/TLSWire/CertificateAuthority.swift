@@ -39,7 +39,6 @@ package struct CertificateRequest: Sendable {
     /// IPv4 and IPv6 addresses.
     package var addresses: [String]
     package var otherNames: [OtherName]
-    /// Whether it is for a client, not for a server.
     package var isClient: Bool
     /// The subject's name; by default the first of the names.
     package var commonName: String?
@@ -80,9 +79,7 @@ package struct CertificateAuthority: Sendable {
         self.keyPEM = made.key
     }
 
-    /// Issues a certificate.
-    ///
-    /// Throws ``TLSError/Code/misconfigured`` for a name that can't stand in a certificate.
+    /// Issues a certificate, or throws ``TLSError/Code/misconfigured`` for a name that can't stand in one.
     package func issue(_ request: CertificateRequest) throws(TLSError) -> IssuedCertificate {
         let made = try CertificateMaker.make(
             request.subject,
@@ -93,7 +90,6 @@ package struct CertificateAuthority: Sendable {
         return IssuedCertificate(chainPEM: made.certificate + self.certificatePEM, keyPEM: made.key)
     }
 
-    /// Makes a self-signed server certificate.
     package static func selfSigned(_ request: CertificateRequest) throws(TLSError) -> IssuedCertificate {
         let made = try CertificateMaker.make(request.subject, request, isAuthority: false, issuer: nil)
         return IssuedCertificate(chainPEM: made.certificate, keyPEM: made.key)

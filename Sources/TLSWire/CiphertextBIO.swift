@@ -34,7 +34,6 @@ final class CiphertextBIO {
         }
     }
 
-    /// Reserves room for ciphertext to be written.
     func reserveOutput(_ bytes: Int) {
         self.output.reserveCapacity(minimumWritableBytes: bytes)
     }

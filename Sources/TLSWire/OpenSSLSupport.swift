@@ -137,7 +137,6 @@ extension PEMSource {
         }
     }
 
-    /// Lends the private key of the PEM text.
     func withPrivateKey<Result>(
         _ what: String,
         _ body: (OpaquePointer) throws(TLSError) -> Result

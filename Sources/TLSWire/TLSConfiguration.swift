@@ -104,9 +104,7 @@ package struct TLSServerConfiguration: Sendable {
     package var minimumVersion: TLSVersion
     /// The highest version spoken; TLS 1.3 by default.
     package var maximumVersion: TLSVersion
-    /// OpenSSL's security level; nil leaves the system's default.
-    ///
-    /// For tests only: 0 lets a server speak TLS 1.1.
+    /// OpenSSL's security level, nil for the system's default; for tests, where 0 lets a server speak TLS 1.1.
     package var securityLevel: Int32?
     /// The time limit of the handshake; 10 s by default.
     package var handshakeTimeout: TimeAmount

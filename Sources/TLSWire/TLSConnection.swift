@@ -7,7 +7,6 @@ import NIOCore
 final class TLSConnection {
     /// The result of receiving ciphertext.
     struct Received {
-        /// Whether it completed the handshake.
         var completedHandshake = false
         /// The application data in it.
         var plaintext: ByteBuffer?
@@ -18,7 +17,6 @@ final class TLSConnection {
     /// How a piece of ciphertext ends.
     enum End {
         case more
-        /// The peer's close_notify.
         case closeNotify
         /// The connection is broken; the output may hold an alert.
         case failed(TLSError)
@@ -203,7 +201,6 @@ final class TLSConnection {
         ERR_clear_error()
     }
 
-    /// Takes the output for the peer; nil if there is none.
     func takeOutput() -> ByteBuffer? {
         self.transport.takeOutput()
     }

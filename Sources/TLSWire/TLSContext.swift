@@ -24,7 +24,6 @@ package final class TLSContext: @unchecked Sendable {
     let role: Role
     /// The protocol named by ALPN; nil for none.
     package private(set) var applicationProtocol: String?
-    /// Bounds the handshake.
     let handshakeTimeout: TimeAmount
     /// Bounds the wait for the peer's close_notify.
     let closeTimeout: TimeAmount

@@ -12,7 +12,6 @@ package struct TLSError: Error, Sendable, CustomStringConvertible {
         case untrusted
         /// The peer's certificate is self-signed and not trusted here.
         case selfSigned
-        /// The peers share no protocol version.
         case protocolVersion
         /// The peer's first bytes are not a TLS record.
         case plaintextPeer

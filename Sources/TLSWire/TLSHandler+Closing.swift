@@ -28,7 +28,6 @@ extension TLSHandler {
         }
     }
 
-    /// Handles the peer's close_notify.
     func peerClosed(_ context: ChannelHandlerContext) {
         switch self.machine.closeNotifyReceived() {
         case .failHandshake:

@@ -34,7 +34,6 @@ package final class TLSHandler: ChannelDuplexHandler {
     var channelContext: ChannelHandlerContext?
     /// The timer of the handshake, then of the closing.
     var timer: Scheduled<Void>?
-    /// Promises of the application's `close`.
     var closePromises: [EventLoopPromise<Void>] = []
     /// Data that came with the end of the handshake, before the application asked for any.
     var heldPlaintext: ByteBuffer?

@@ -21,7 +21,6 @@ package struct TLSStateMachine: Sendable {
     package init() {}
 
     package enum StartAction: Sendable, Hashable {
-        /// Start the handshake and its timer.
         case startHandshake
         case ignore
     }
@@ -126,7 +125,6 @@ package struct TLSStateMachine: Sendable {
         case ignore
     }
 
-    /// Handles the peer's close_notify.
     package mutating func closeNotifyReceived() -> PeerCloseAction {
         switch self.state {
         case .handshaking:
@@ -151,7 +149,6 @@ package struct TLSStateMachine: Sendable {
         case finish
     }
 
-    /// Handles the end of the transport.
     package mutating func transportEnded() -> EndAction {
         let before = self.state
         self.state = .closed
@@ -185,7 +182,6 @@ package struct TLSStateMachine: Sendable {
     }
 
     package enum Timer: Sendable, Hashable, CaseIterable {
-        /// Bounds the handshake.
         case handshake
         /// Bounds the wait for the peer's close_notify.
         case close

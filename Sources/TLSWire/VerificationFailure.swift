@@ -34,7 +34,6 @@ struct VerificationFailure {
         ERR_clear_error()
     }
 
-    /// The error, for a client that expected `serverName`.
     func error(serverName: String) -> TLSError {
         let whose =
             self.depth == 0

@@ -26,7 +26,6 @@ package final class LoopProgress: Sendable {
         state = Atomic(Self.packed(.idle, .now))
     }
 
-    /// Records a step of the loop and its new phase.
     package func enter(_ phase: Phase, now: ContinuousClock.Instant = .now) {
         state.store(Self.packed(phase, now), ordering: .relaxed)
     }

@@ -23,10 +23,10 @@ package final class CollectorClient: Sendable {
     /// Made for the first request, since a client that exists must be shut down.
     private let client = Mutex<HTTPClient?>(nil)
 
-    /// A client that does not connect yet.
+    /// A client that does not connect yet; `/v1/traces` is appended to the collector's base URL, as in OTLP.
     ///
     /// - Parameters:
-    ///   - endpoint: The collector's base URL; `/v1/traces` is appended, as in OTLP.
+    ///   - endpoint: The collector's base URL.
     ///   - caFile: Certificates to trust instead of the system's, PEM.
     ///   - version: For `user-agent`.
     ///   - timeout: The longest wait for the answer's start, and then for each part of it.

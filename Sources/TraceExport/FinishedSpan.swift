@@ -14,13 +14,10 @@ package struct FinishedSpan: Sendable {
     package var end: UInt64
     package var attributes: SpanAttributes = [:]
     package var events: [SpanEvent] = []
-    /// Events over ``SpanLimits/events``.
     package var droppedEvents = 0
     /// Related spans of other traces.
     package var links: [SpanLink] = []
-    /// Links over ``SpanLimits/links``.
     package var droppedLinks = 0
-    /// The status, if it was set.
     package var status: SpanStatus?
 }
 
@@ -32,6 +29,5 @@ package enum SpanLimits {
     package static let links = 128
     /// Bytes of a name, a text or a status's message; the rest is cut off.
     package static let text = 1024
-    /// Elements of an array.
     package static let elements = 128
 }

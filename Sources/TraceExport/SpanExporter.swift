@@ -55,15 +55,7 @@ package struct SpanExporter: Sendable {
         var loggedAt: ContinuousClock.Instant?
     }
 
-    /// An exporter of this queue.
-    ///
-    /// - Parameters:
-    ///   - queue: Holds the spans.
-    ///   - request: Makes the bodies.
-    ///   - counts: Counts the spans.
-    ///   - logger: Logs failures.
-    ///   - clock: The clock and random source.
-    ///   - send: Posts a body to the collector. Throws ``CollectorFailure``, or `CancellationError`.
+    /// An exporter of this queue; `send` posts a body, and throws ``CollectorFailure`` or `CancellationError`.
     package init(
         queue: SpanQueue,
         request: TraceRequest,

@@ -12,7 +12,6 @@ package final class SpanQueue: Sendable {
     private struct State {
         var spans: [FinishedSpan] = []
         var waiter: CheckedContinuation<Void, Never>?
-        /// Whether a full batch wakes the waiter.
         var waitsForBatch = false
         var isClosed = false
     }
@@ -22,12 +21,7 @@ package final class SpanQueue: Sendable {
     private let state = Mutex(State())
     private let counts: CounterFamily<SpanOutcome>
 
-    /// An empty queue.
-    ///
-    /// - Parameters:
-    ///   - limit: The most waiting spans.
-    ///   - batch: The number exported at once.
-    ///   - counts: Counts the spans.
+    /// An empty queue for at most `limit` spans, of which `batch` are exported at once.
     package init(limit: Int = SpanQueue.limit, batch: Int = SpanQueue.batch, counts: CounterFamily<SpanOutcome>) {
         self.limit = limit
         self.batch = batch
@@ -46,10 +40,7 @@ package final class SpanQueue: Sendable {
         waiter?.resume()
     }
 
-    /// Takes the oldest spans, at most a batch.
-    ///
-    /// - Parameter all: Whether to take all instead.
-    /// - Returns: The spans in the order of their ends.
+    /// Takes the oldest spans in the order of their ends: at most a batch, or all.
     package func take(all: Bool = false) -> [FinishedSpan] {
         state.withLock { state in
             guard !all, state.spans.count > batch else {

@@ -7,7 +7,6 @@ import Vocabulary
 package struct TraceRequest: Sendable {
     /// The origin of all spans.
     package struct Resource: Sendable {
-        /// `service.name`.
         package var service: String
         /// `service.version`, which is also the instrumentation's.
         package var version: String

@@ -16,12 +16,9 @@ package struct Backoff: Hashable, Sendable {
         self.minimum = minimum
     }
 
-    /// The delay after a number of failures.
+    /// The fraction `random` of the ceiling after `attempt` failures, from 1, but at least `minimum`.
     ///
-    /// - Parameters:
-    ///   - attempt: The number of failures so far, from 1.
-    ///   - random: Clamped to 0...1; NaN and infinity count as 1.
-    /// - Returns: The fraction `random` of the ceiling, at least `minimum`.
+    /// `random` is clamped to 0...1; NaN and infinity count as 1.
     package func delay(attempt: Int, random: Double) -> Duration {
         let part = random.isFinite ? min(max(random, 0), 1) : 1
         return max(ceiling(attempt: attempt) * part, minimum)

@@ -33,7 +33,6 @@ extension FramerStateMachine {
         return .stopParser
     }
 
-    /// Handles a complete stanza of this size.
     mutating func stanzaEnded(at end: Int, size: Int) -> DeliverAction {
         guard case .inStanza = state else { return .stopParser }
         guard size <= limits.stanzaBytes else {
@@ -130,7 +129,6 @@ extension FramerStateMachine {
         case finish
     }
 
-    /// Handles the consumer's return from a skipped stanza.
     mutating func skippedStanzaHandled() -> SkippedHandledAction {
         guard case .delivering(let delivery) = state else { return .finish }
         switch delivery.request {
@@ -171,7 +169,6 @@ extension FramerStateMachine {
         request(.restart, then: .beforeHeader)
     }
 
-    /// Handles the consumer's request to stop.
     mutating func stop() -> RequestAction {
         request(.stop, then: .stopped(at: position))
     }

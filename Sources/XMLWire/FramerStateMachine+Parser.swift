@@ -49,7 +49,6 @@ extension FramerStateMachine {
         case ignore
     }
 
-    /// Handles an end tag or the end of an empty element.
     mutating func endTag() -> EndTagAction {
         switch state {
         case .inStanza(let depth) where depth > 1:

@@ -89,7 +89,6 @@ struct FramerStateMachine: ~Copyable {
 
     // MARK: - State
 
-    /// The position in the document.
     var position: XMLStreamPosition {
         switch state {
         case .beforeHeader: .beforeHeader
@@ -157,7 +156,6 @@ struct FramerStateMachine: ~Copyable {
     // MARK: - The buffer
 
     enum ContentAction: Sendable, Hashable {
-        /// Read from it on.
         case read
         case fail
     }
@@ -217,7 +215,6 @@ struct FramerStateMachine: ~Copyable {
         case finish
     }
 
-    /// Handles the parser's return.
     mutating func parserReturned(isWellFormed: Bool) -> ReturnAction {
         switch state {
         case .rejecting:

@@ -109,7 +109,6 @@ extension PlainStanzaReader {
         }
     }
 
-    /// Reads one of the five named references.
     private mutating func readReference() throws(Refusal) {
         var word: UInt64 = 0
         if end - at >= 8 {

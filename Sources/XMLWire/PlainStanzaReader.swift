@@ -20,7 +20,6 @@ struct PlainStanzaReader {
         case other
     }
 
-    /// An open element.
     struct Open {
         var element: Int
         /// The place of its name in the input, including the prefix: the end tag repeats it.
@@ -203,7 +202,6 @@ struct PlainStanzaReader {
         attributes.append(Stanza.Attribute(name: name, namespace: namespace, value: value))
     }
 
-    /// Reads the value of a namespace declaration.
     private mutating func declare(prefixAt start: Int, count: Int) throws(Refusal) {
         guard declarations.count < min(8, limits.openNamespaces) else { throw .other }
         // Reserved, or with its own meaning.

@@ -10,9 +10,7 @@ final class PushParser {
 
     private let context: xmlParserCtxtPtr
 
-    /// Makes a parser; nil if out of memory.
-    ///
-    /// The framer is not retained: it owns the parser.
+    /// Makes a parser for the framer that owns it; nil if out of memory.
     init?(for framer: XMLFramer) {
         Self.libraryIsReady
         var handler = Self.callbacks
@@ -44,9 +42,7 @@ final class PushParser {
     /// Whether the parser is inside a CDATA section, of which it takes little at a time.
     var isInSection: Bool { context.pointee.instate == XML_PARSER_CDATA_SECTION }
 
-    /// Whether the document is well-formed so far.
-    ///
-    /// Namespace errors are not included; the callback reports them.
+    /// Whether the document is well-formed so far, apart from namespace errors, which the callback reports.
     var isWellFormed: Bool { context.pointee.wellFormed != 0 }
 
     /// Parses the bytes; the framer's callbacks run inside.
@@ -65,9 +61,7 @@ final class PushParser {
         pointer.map { Unmanaged<XMLFramer>.fromOpaque($0) }
     }
 
-    /// The SAX2 callbacks.
-    ///
-    /// They refuse everything that XMPP forbids (RFC 6120 §11.1) before libxml2 acts on it.
+    /// The SAX2 callbacks, which refuse everything that XMPP forbids (RFC 6120 §11.1) before libxml2 acts on it.
     private static var callbacks: xmlSAXHandler {
         var handler = xmlSAXHandler()
         handler.initialized = UInt32(XML_SAX2_MAGIC)

@@ -87,9 +87,7 @@ package final class Stanza {
         get { contents.pointee.attributes }
         _modify { yield &contents.pointee.attributes }
     }
-    /// The stanza's bytes exactly as received, from `<` to `>`.
-    ///
-    /// Empty for a stream header.
+    /// The stanza's bytes exactly as received, from `<` to `>`; empty for a stream header.
     @inlinable package var raw: [UInt8] {
         get { contents.pointee.raw }
         _modify { yield &contents.pointee.raw }
@@ -113,7 +111,6 @@ package final class Stanza {
         raw.removeAll(keepingCapacity: true)
     }
 
-    /// Whether an element has this local name and namespace.
     package func element(_ index: Int, is name: StaticString, in namespace: StaticString) -> Bool {
         equals(elements[index].name, name) && equals(elements[index].namespace, namespace)
     }
@@ -180,9 +177,7 @@ package final class Stanza {
         }
     }
 
-    /// The stored bytes as a `String`.
-    ///
-    /// For negotiation and errors, not for the hot path.
+    /// The stored bytes as a `String`, for negotiation and errors, not for the hot path.
     package func string(_ range: Range<Int>) -> String {
         String(decoding: bytes[range], as: UTF8.self)
     }

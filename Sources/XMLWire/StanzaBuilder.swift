@@ -143,7 +143,6 @@ struct StanzaBuilder {
         laterTexts.removeAll(keepingCapacity: laterTexts.count < 64)
     }
 
-    /// Adds raw bytes.
     mutating func keepRaw(_ bytes: UnsafeRawBufferPointer) {
         raw.append(contentsOf: bytes)
     }
@@ -196,12 +195,7 @@ struct StanzaBuilder {
 
     /// Reads the stanza at the start of these bytes if it is complete and plain; else changes nothing.
     ///
-    /// - Parameters:
-    ///   - input: The bytes from the stanza's `<` on.
-    ///   - limits: The limits it must respect.
-    ///   - inherited: The default namespace of the stream.
     /// - Returns: The index after its end.
-    /// - Throws: Why it is not read.
     mutating func readPlain(
         _ input: UnsafeRawBufferPointer,
         limits: StreamLimits,

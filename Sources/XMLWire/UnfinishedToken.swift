@@ -33,10 +33,6 @@ struct UnfinishedToken {
     /// Examines the bytes that the parser was given and has not consumed.
     ///
     /// Nil for a short token, or one of a kind that is read once.
-    ///
-    /// - Parameters:
-    ///   - pending: The token's bytes so far.
-    ///   - isSection: Whether they are inside a CDATA section.
     init?(_ pending: UnsafeRawBufferPointer, isSection: Bool = false) {
         guard pending.count >= Self.shortBytes else { return nil }
         let skipped: Int

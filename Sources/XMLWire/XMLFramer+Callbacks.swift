@@ -103,7 +103,6 @@ extension XMLFramer {
         obey(machine.pointee.fail(XMLStreamError(code)))
     }
 
-    /// Handles a parser error that ends the parser.
     func parserFailed(_ error: XMLStreamError) {
         machine.pointee.fail(error)
     }
@@ -190,11 +189,7 @@ extension XMLFramer {
         builder.pointee.reset()
     }
 
-    /// Continues after an event.
-    ///
-    /// - Parameters:
-    ///   - replacesParser: Whether the parser holds too much memory.
-    ///   - isFollowed: Whether more of the document can follow; false after `<stream:stream/>`.
+    /// Continues after an event; nothing can follow `<stream:stream/>`.
     private func finishEvent(replacesParser: Bool = false, isFollowed: Bool = true) {
         switch machine.pointee.eventHandled(replacesParser: replacesParser) {
         case .readOn(let end):

@@ -42,9 +42,7 @@ package final class XMLFramer {
     ///
     /// Behind a pointer, like the builder, so that callbacks pay for no exclusivity checks.
     let machine: UnsafeMutablePointer<FramerStateMachine>
-    /// The stanza being read; freed in `deinit`.
-    ///
-    /// Never accessed inside its own methods: none of them calls out.
+    /// The stanza being read, freed in `deinit`; never accessed inside its own methods, which don't call out.
     let builder: UnsafeMutablePointer<StanzaBuilder>
     /// The start tag of the stream, verbatim, for new parsers to read first.
     var header: [UInt8] = []
@@ -126,7 +124,6 @@ package final class XMLFramer {
         if machine.pointee.restart() == .forget { forgetDocument() }
     }
 
-    /// Stops reading.
     package func stop() {
         if machine.pointee.stop() == .forget { giveUpParser() }
     }
@@ -140,10 +137,8 @@ package final class XMLFramer {
         builder.pointee.reset(keepingStorage: false)
     }
 
-    /// Whether there is a parser, for tests.
     var holdsParser: Bool { parser != nil }
 
-    /// The number of distinct names that the parser keeps.
     var heldNames: Int { parser?.nameCount ?? 0 }
 
     /// The bytes that the parser has scanned, counting repeated scans; for tests.

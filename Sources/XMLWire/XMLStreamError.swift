@@ -5,13 +5,11 @@
 package struct XMLStreamError: Error, Sendable, Hashable {
     /// The limits of ``StreamLimits`` that end a stream.
     package enum Limit: Sendable, Hashable, CaseIterable {
-        /// ``StreamLimits/stanzaBytes``
         case stanzaBytes
         /// ``StreamLimits/attributes``, in the stream's own start tag
         case attributes
         /// ``StreamLimits/namespaces``, in the stream's own start tag
         case namespaces
-        /// ``StreamLimits/headerBytes``
         case headerBytes
     }
 
@@ -32,7 +30,6 @@ package struct XMLStreamError: Error, Sendable, Hashable {
         case textAtStreamLevel
         /// A TLS record where plain text was expected.
         case tlsRecord
-        /// No memory for the parser.
         case parserUnavailable
     }
 

@@ -32,11 +32,9 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
 
     /// A handler at the start of a stream.
     ///
-    /// - Parameters:
-    ///   - limits: The limits on the peer's input.
-    ///   - busyBytes: A read of fewer bytes releases the parser, if it ends between stanzas; the next one makes it
-    ///     again in a microsecond or two. A connection below its capacity then holds a few hundred bytes here, and
-    ///     since streams are negotiated in small reads, many that begin at once share the same memory.
+    /// A read of fewer than `busyBytes` releases the parser, if it ends between stanzas; the next one makes it again in
+    /// a microsecond or two. A connection below its capacity then holds a few hundred bytes here, and since streams are
+    /// negotiated in small reads, many that begin at once share the same memory.
     package init(limits: StreamLimits = StreamLimits(), busyBytes: Int = 4096) {
         self.framer = XMLFramer(limits: limits)
         self.busyBytes = UInt64(busyBytes)

@@ -1,6 +1,4 @@
-/// The position in a stream document.
-///
-/// At the end of input it distinguishes a finished stream from a truncated one.
+/// The position in a stream document; at the end of input, it tells a finished stream from a truncated one.
 package enum XMLStreamPosition: Sendable, Hashable {
     /// No byte of the document yet.
     case beforeHeader

@@ -33,9 +33,7 @@ package struct XMLWriter: Sendable {
         append("<?xml version='1.0'?>")
     }
 
-    /// Writes `<name`; attributes may follow.
-    ///
-    /// - Parameter name: The tag's name, with its prefix if it has one.
+    /// Writes `<name`, with its prefix if it has one; attributes may follow.
     package mutating func start(_ name: StaticString) {
         finishStartTag()
         append("<")

@@ -10,7 +10,6 @@ import XMPP
 /// All state is confined to the connection's event loop, in its ``StreamHandler`` and ``MessageReceiver``; this part
 /// may be called from any thread.
 package final class Connection: AckSink {
-    /// The shared environment of connections.
     package struct Environment: Sendable {
         /// Receives what they read.
         package var ingest: IngestQueue
@@ -39,7 +38,6 @@ package final class Connection: AckSink {
     private let turnPromise: EventLoopPromise<ConnectionTurn>
     private let endPromise: EventLoopPromise<SessionEnd>
 
-    /// A connection that is not open yet.
     init(
         settings: SharedSettings,
         on eventLoop: any EventLoop,
@@ -58,13 +56,9 @@ package final class Connection: AckSink {
         endPromise = eventLoop.makePromise()
     }
 
-    /// Starts to connect; ``whenTurning(_:)`` and ``ended`` report the result.
+    /// Starts to connect, once; ``whenTurning(_:)`` and ``ended`` report the result.
     ///
-    /// Call it once, first of all.
-    ///
-    /// - Parameters:
-    ///   - suspended: The stream to resume over this connection; nil for none.
-    ///   - place: Given back once the connection is bound, or has ended.
+    /// The place is given back once the connection is bound or has ended.
     func open(resuming suspended: SuspendedStream? = nil, place: OpeningGate.Place? = nil) {
         endPromise.futureResult.whenComplete { [self] _ in environment.open.remove(self) }
         eventLoop.execute { [self] in

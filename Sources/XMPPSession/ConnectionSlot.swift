@@ -211,7 +211,6 @@ final class ConnectionSlot: Sendable {
     }
 }
 
-/// The draining connections of one slot.
 private struct DrainingConnections {
     private var streams = DrainingStreams()
     private var members: [Int: Connection] = [:]

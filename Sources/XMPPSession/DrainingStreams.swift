@@ -4,7 +4,6 @@
 /// would pile up streams, each with a window of messages, which in an outage stay in memory. So at most ``limit`` are
 /// kept: the oldest is closed properly, and no other stream is opened until everything it brought has settled.
 package struct DrainingStreams: Sendable {
-    /// The most draining streams beside the receiving one.
     package static let limit = 2
 
     /// The streams' numbers, the oldest first.

@@ -29,17 +29,10 @@ package final class KeyDeriver: Sendable {
     private let pool: NIOThreadPool
     private let entries = Mutex<[Entry]>([])
 
-    /// A deriver with an empty cache.
-    ///
-    /// - Parameter pool: Does the work; nil for the process's one thread.
+    /// A deriver with an empty cache; by default its pool is the process's one thread.
     package init(pool: NIOThreadPool? = nil) { self.pool = pool ?? KeyDeriver.thread }
 
-    /// Returns a key from the cache, or computes it.
-    ///
-    /// - Parameters:
-    ///   - derivation: The computation.
-    ///   - eventLoop: Completes the future.
-    /// - Returns: Fails only if the pool has been shut down.
+    /// Returns a key from the cache, or computes it; fails only if the pool has been shut down.
     package func key(for derivation: KeyDerivation, on eventLoop: any EventLoop) -> EventLoopFuture<Secret> {
         if let key = cached(derivation) { return eventLoop.makeSucceededFuture(key) }
         return pool.runIfActive(eventLoop: eventLoop) { [self] in
@@ -54,7 +47,6 @@ package final class KeyDeriver: Sendable {
         }
     }
 
-    /// The number of cached keys, for tests.
     var cachedCount: Int { entries.withLock { $0.count } }
 
     private func cached(_ derivation: KeyDerivation) -> Secret? {

@@ -44,13 +44,7 @@ extension StreamHandler where Delegate == MessageReceiver {
 
     private var canAck: Bool { (session?.canSend ?? false) && (context?.channel.isActive ?? false) }
 
-    /// Writes acks, and keeps those that may have to be sent again.
-    ///
-    /// - Parameters:
-    ///   - bytes: The acks.
-    ///   - count: The number of acks.
-    ///   - isCounted: Whether they are already counted as sent.
-    ///   - trace: Their span.
+    /// Writes acks, and keeps those that may have to be sent again; `isCounted` says that they count as sent already.
     func sendAcks(_ bytes: ByteBuffer, count: Int, isCounted: Bool, _ trace: AckTrace? = nil) {
         let acks = delegate.metrics.acks
         guard canAck, let context else {
@@ -93,12 +87,7 @@ extension StreamHandler where Delegate == MessageReceiver {
         return nil
     }
 
-    /// - Parameters:
-    ///   - copies: The committed copies.
-    ///   - count: How many of them are acked.
-    ///   - capacity: The usual size of the acks, with room for the largest: the buffer grows only for ids that need
-    ///     escapes.
-    ///   - now: Nanoseconds of the monotonic clock.
+    /// Acks `count` of the committed copies; the buffer outgrows `capacity` only for ids that need escapes.
     private func ack(_ copies: SettledCopies, count: Int, capacity: Int, now: UInt64) {
         let isSuspended = session?.isSuspended ?? false
         guard isSuspended || canAck else {

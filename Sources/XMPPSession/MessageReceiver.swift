@@ -25,7 +25,6 @@ final class MessageReceiver: StreamDelegate {
     private var gauge: ConnectionState?
     /// The place among the opening connections; nil once it is given back.
     private var place: OpeningGate.Place?
-    /// The connected host.
     private var host: String
     /// Called once, when nothing is in flight any more.
     var allSettled: (@Sendable () -> Void)?

@@ -35,9 +35,7 @@ final class OpeningGate: Sendable {
 
     /// Calls a function with a place: now, or as soon as one is free.
     ///
-    /// - Parameters:
-    ///   - eventLoop: Runs the timer.
-    ///   - body: Returns whether it takes the place; if so, it must give it back once nothing opens any more.
+    /// `body` returns whether it takes the place; if so, it must give it back once nothing opens any more.
     func enter(on eventLoop: any EventLoop, _ body: @escaping @Sendable (Place) -> Bool) {
         let begin = { @Sendable [self] in
             let place = Place(self)

@@ -14,13 +14,7 @@ package struct SenderService: Sendable {
     private let environment: Connection.Environment
     private let logger: Logger
 
-    /// A service for one sender.
-    ///
-    /// - Parameters:
-    ///   - settings: The sender's configuration.
-    ///   - group: Runs its connections.
-    ///   - environment: Shared by all connections.
-    ///   - logger: Has the field `sender` already.
+    /// A service for one sender; the logger has the field `sender` already.
     package init(
         settings: SenderSettings,
         group: MultiThreadedEventLoopGroup,

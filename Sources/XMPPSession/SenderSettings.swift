@@ -39,15 +39,12 @@ package struct SenderSettings: Sendable {
     package var dialect: Dialect
     /// The user name for SASL.
     package var username: String
-    /// Whether the secret itself may be sent (SASL PLAIN).
-    ///
-    /// By default only to a CCS, whose protocol has nothing else.
+    /// Whether the secret itself may be sent (SASL PLAIN); by default only to a CCS, whose protocol has nothing else.
     package var allowsPlain: Bool
     /// The seconds from the worker's start until our client certificate expires; nil if there is none.
     package var certificateEnd: Int?
     /// The most unacked messages that the peer allows on one connection.
     package var window: Int
-    /// The scope in which a `message_id` is unique.
     package var idScope: IDScope
     /// The container of messages, and how they are answered.
     package var payload = Payload.gcm
@@ -121,12 +118,7 @@ package struct SenderSettings: Sendable {
 }
 
 extension SenderSettings {
-    /// These settings with another host; TLS and the certificate's required name stay.
-    ///
-    /// - Parameters:
-    ///   - place: The other host; nil for none.
-    ///   - server: The server that named it; TLS begins there as it did here.
-    /// - Returns: These settings if there is no other host.
+    /// These settings with another host, if given, that `server` named; TLS and the certificate's required name stay.
     func redirected(_ place: (host: String, port: Int?)?, by server: ReachedServer? = nil) -> SenderSettings {
         guard let place else { return self }
         var settings = self

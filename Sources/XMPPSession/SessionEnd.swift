@@ -43,6 +43,5 @@ package final class SessionEnd: Sendable {
 package enum ConnectionTurn: Sendable {
     /// The peer will close the connection, which continues until then: open a replacement.
     case draining(bound: Duration)
-    /// The connection has ended.
     case ended(SessionEnd)
 }

@@ -25,12 +25,6 @@ enum StreamConnector {
     ///
     /// Places are tried one after the other (RFC 6120 section 3.2.1), and each place's addresses by RFC 8305, as NIO
     /// does: IPv6 first, the next one 250 ms later, and the first connection wins.
-    ///
-    /// - Parameters:
-    ///   - settings: The host or the domain, and how to speak with it.
-    ///   - eventLoop: Runs the channel.
-    ///   - stream: The stream to connect.
-    /// - Returns: Fails if no place could be connected to.
     static func connect(
         _ settings: SenderSettings,
         on eventLoop: any EventLoop,

@@ -27,17 +27,13 @@ package protocol StreamDelegate: AnyObject, SendableMetatype {
     /// Takes messages and empties the array, whose storage may serve the next read.
     func received(_ messages: inout [IncomingMessage])
 
-    /// Handles a stanza other than a message.
+    /// Handles a stanza other than a message, lent for the call.
     ///
-    /// - Parameters:
-    ///   - kind: Its kind.
-    ///   - stanza: Lent for the call.
     /// - Returns: Why to end the connection at once; nil to continue.
     func noted(_ kind: DecodedStanza, in stanza: Stanza) -> String?
 
     func noticed(_ notice: StreamNotice)
 
-    /// Handles the end of a read of the socket.
     func readEnded()
 
     /// Handles the end of the connection; the last call.
@@ -62,12 +58,10 @@ package enum StreamNotice: Sendable {
     case encrypted(version: String, cipher: String, certificateEnd: Int?)
     /// The server has accepted our authentication.
     case signedIn(SignIn)
-    /// A stanza was skipped.
     case skipped(SkippedStanza.Reason)
     /// An unreadable stanza was counted as handled, and ends the stream.
     case refused
     case answered
-    /// Stream management was decided.
     case managed(StreamManagement.Outcome)
     /// Another resource of our account is online.
     case rival

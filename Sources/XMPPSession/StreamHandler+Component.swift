@@ -17,7 +17,6 @@ extension StreamHandler {
         )
     }
 
-    /// Handles the server's stream header.
     func openedComponent(_ header: Stanza) {
         switch componentNegotiation?.opened(header) {
         case .send(let bytes)?: write(bytes)
@@ -41,9 +40,7 @@ extension StreamHandler {
         )
     }
 
-    /// Moves a component stream's stanza to the client namespace for all readers.
-    ///
-    /// Its raw bytes stay unchanged.
+    /// Moves a component stream's stanza to the client namespace for all readers; its raw bytes stay unchanged.
     func unifyNamespace(of stanza: Stanza) {
         guard isComponent else { return }
         stanza.moveElements(from: XMLNamespace.component, to: XMLNamespace.client)

@@ -33,7 +33,6 @@ extension StreamHandler {
         if let step = session?.closeNow() { perform(step) }
     }
 
-    /// Carries out the session's step towards the end.
     func perform(_ step: Session.EndStep) {
         switch step {
         case .none: return
@@ -49,7 +48,6 @@ extension StreamHandler {
         flush()
     }
 
-    /// Handles the closed channel.
     func transportClosed() {
         if case .negotiating = phase,
             let error = negotiation?.transportClosed() ?? componentNegotiation?.transportClosed()
@@ -87,7 +85,6 @@ extension StreamHandler {
         closeChannel()
     }
 
-    /// Ends the connection after a failed negotiation.
     func fail(_ error: NegotiationError) {
         let reason: ReconnectReason =
             switch error.code {
@@ -102,7 +99,6 @@ extension StreamHandler {
         closeChannel()
     }
 
-    /// Ends the connection as the session has decided.
     func end(_ bytes: [UInt8], _ outcome: SessionOutcome) {
         write(bytes)
         switch outcome {

@@ -85,7 +85,6 @@ extension StreamHandler {
         )
     }
 
-    /// Handles the failure to connect to any server.
     func connectFailed(_ error: any Error) {
         if let error = error as? ServerNotFound { return end(.connectFailed, "\(settings.domain): \(error.message)") }
         end(.connectFailed, "cannot connect to \(settings.host) port \(settings.port): \(ConnectFailure.reason(error))")
@@ -106,7 +105,6 @@ extension StreamHandler {
         }
     }
 
-    /// Handles a transport that is ready for a stream.
     func transportReady(encrypted: Bool, bindings: [ChannelBinding] = []) {
         let action =
             negotiation?.transportReady(encrypted: encrypted, bindings: bindings)
@@ -131,7 +129,6 @@ extension StreamHandler {
         } ?? []
     }
 
-    /// Passes an event of the stream to the negotiation.
     func negotiate(_ event: XMLStreamEvent, _ context: ChannelHandlerContext) {
         switch event {
         case .opened(let header):

@@ -6,7 +6,6 @@ import XMPP
 
 // The bound stream: events and timers for the session.
 extension StreamHandler {
-    /// Passes an event of the stream to the session.
     func receive(_ event: XMLStreamEvent) {
         switch event {
         case .stanza(let stanza): receive(stanza)

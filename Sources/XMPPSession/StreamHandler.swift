@@ -62,12 +62,6 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     private var isReading = true
     private var needsFlush = false
 
-    /// A handler for a new connection.
-    ///
-    /// - Parameters:
-    ///   - settings: The server, the account, and the limits.
-    ///   - clock: Gives each message its `received_at`.
-    ///   - delegate: The user of the stream.
     package init(settings: SharedSettings, clock: ArrivalClock = ArrivalClock(), delegate: Delegate) {
         sharedSettings = settings
         let settings = settings.value
@@ -147,7 +141,6 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         failed(error)
     }
 
-    /// Hands over the messages of the current read.
     func handOver() {
         guard !received.isEmpty else { return }
         delegate.received(&received)

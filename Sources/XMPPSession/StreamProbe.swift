@@ -5,7 +5,6 @@ package import XMPP
 
 /// The result of probing a server.
 package struct ProbeReport: Sendable {
-    /// How the connection ended.
     package var end: SessionEnd
     /// The TLS version by OpenSSL's name; nil if TLS was not established.
     package var tlsVersion: String?

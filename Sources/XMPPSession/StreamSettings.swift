@@ -24,11 +24,10 @@ package struct StreamSettings: Sendable, Equatable {
         self.redirectHosts = redirectHosts
     }
 
-    /// The host, and the port if given, that a server redirects to, if the operator has listed it.
+    /// The host, and the port if given, that a server redirects to, if the operator has listed it; else nil.
     ///
-    /// - Parameter other: The value of `see-other-host`, or of stream management's `location`: `name`, `name:port`,
-    ///   `[address]` or `[address]:port`.
-    /// - Returns: Nil for every other host; a host listed with a port matches that port only.
+    /// `other` comes from `see-other-host`, or from stream management's `location`: `name`, `name:port`, `[address]` or
+    /// `[address]:port`. A host listed with a port matches that port only.
     package func redirection(to other: String) -> (host: String, port: Int?)? {
         guard let place = StreamSettings.place(other) else { return nil }
         for listed in redirectHosts {
@@ -61,12 +60,7 @@ package struct StreamSettings: Sendable, Equatable {
         return (String(host), number)
     }
 
-    /// The resource of one of a sender's connections.
-    ///
-    /// - Parameters:
-    ///   - slot: The connection's index, from 0.
-    ///   - count: The number of the sender's connections; each needs its own resource.
-    /// - Returns: Nil leaves the choice to the server.
+    /// The resource of the connection at this index, since each of several needs its own; nil lets the server choose.
     package func resource(ofSlot slot: Int, among count: Int) -> String? {
         guard count > 1 else { return resource }
         return resource.map { "\($0)-\(slot + 1)" }

@@ -5,11 +5,9 @@ import NIOCore
 /// Each piece is one write of acks, whose bytes it shares. The server confirms when it is asked
 /// (``XMPP/StreamManagement/askAfter``), so there are usually no more than a few batches.
 struct UnconfirmedAcks: Sendable {
-    /// The acks of one write.
     struct Piece: Sendable {
         /// The number of the last ack among our stanzas, modulo 2^32.
         var last: UInt32
-        /// The number of acks.
         var count: Int
         var bytes: ByteBuffer
         /// Whether they are counted as sent.

@@ -18,9 +18,7 @@ struct WriteWatch {
     private var marks: [Mark] = []
     private var written: UInt64 = 0
 
-    /// A watch over no writes.
-    ///
-    /// - Parameter limit: How long a write may wait, in nanoseconds.
+    /// A watch over no writes; each may wait for `limit` nanoseconds.
     init(limit: UInt64) {
         // At most a year, so that adding it to a clock never overflows.
         self.limit = min(max(limit, 1_000_000), 31_536_000_000_000_000)

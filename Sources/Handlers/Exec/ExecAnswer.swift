@@ -11,12 +11,7 @@ enum ExecAnswer {
         var message_key: String?
     }
 
-    /// Parses an answer.
-    ///
-    /// - Parameters:
-    ///   - line: The line without its newline.
-    ///   - key: The key of the message; if the answer repeats it as `message_key`, it must match.
-    /// - Returns: nil for a line of any other shape.
+    /// Parses a line without its newline; nil for any other shape, and for the `message_key` of another message.
     static func parse(_ line: [UInt8], about key: MessageKey) -> HandlerOutcome? {
         guard let object = try? JSONDecoder().decode(Object.self, from: Data(line)) else { return nil }
         if let named = object.message_key, MessageKey(named) != key { return nil }

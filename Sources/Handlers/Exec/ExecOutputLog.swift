@@ -39,7 +39,6 @@ package struct ExecOutputLog: Sendable {
         )
     }
 
-    /// Logs that a process ended.
     func ended(_ reason: String) {
         logger.event(
             .warning,
@@ -57,7 +56,6 @@ package struct ExecOutputLog: Sendable {
 /// Splits bytes into lines, limited in length and rate.
 struct LineSampler {
     struct Sample: Hashable {
-        /// The lines to log.
         var lines: [[UInt8]] = []
         /// The number of lines left out in the previous second, once it is over.
         var skipped = 0

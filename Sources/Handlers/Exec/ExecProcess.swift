@@ -49,7 +49,6 @@ enum ExecProcess {
         }
     }
 
-    /// The outcome of an exit status.
     static func outcome(of exit: ChildProcess.Exit) -> HandlerOutcome {
         switch exit {
         // The numbers are sysexits.h's: EX_TEMPFAIL and EX_DATAERR.

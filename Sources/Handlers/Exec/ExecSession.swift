@@ -47,16 +47,7 @@ final class ExecSession: Sendable {
         (self.child, self.terminated, self.channel, self.handler) = (child, terminated, channel, handler)
     }
 
-    /// Starts the program.
-    ///
-    /// - Parameters:
-    ///   - program: The program.
-    ///   - shape: The shape of its answers.
-    ///   - stop: How it is ended if it breaks the rules.
-    ///   - output: Receives its standard error.
-    ///   - eventLoop: Runs its pipes.
-    /// - Returns: The running process.
-    /// - Throws: ``SpawnError``, or NIO's error if the pipes can't be used.
+    /// Starts the program; `stop` ends it if it breaks the rules, `output` receives its standard error.
     static func start(
         _ program: ChildProgram,
         shape: AnswerShape,
@@ -100,18 +91,11 @@ final class ExecSession: Sendable {
     /// Whether it can take another message.
     var isAlive: Bool { channel.isActive }
 
-    /// Whether it ever answered.
     var hasAnswered: Bool { answers.load(ordering: .relaxed) > 0 }
 
-    /// Writes a request and waits for the answer.
+    /// Writes a request, a line with its newline or a frame, and returns the answer without its delimiter.
     ///
-    /// Cancelling the task kills the process.
-    ///
-    /// - Parameters:
-    ///   - request: A line with its newline, or a frame.
-    ///   - deadline: When to kill the process instead of waiting on.
-    /// - Returns: The answer, without its delimiter.
-    /// - Throws: ``Failure``
+    /// Cancelling the task, or the deadline, kills the process.
     func exchange(_ request: [UInt8], deadline: ContinuousClock.Instant) async throws(Failure) -> [UInt8] {
         let wait = TimeAmount(max(.zero, ContinuousClock.now.duration(to: deadline)))
         let handler = self.handler

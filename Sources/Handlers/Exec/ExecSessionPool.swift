@@ -14,12 +14,8 @@ final class ExecSessionPool: Sendable {
     private let mostIdle: Int
     private let state = Mutex(State())
 
-    /// An empty pool.
-    ///
-    /// - Parameters:
-    ///   - subject: What the processes are, for failures.
-    ///   - output: Logs their ends.
-    ///   - mostIdle: The most idle processes; others are closed.
+    /// An empty pool; at most `mostIdle` processes are kept, `subject` names them in failures, `output` logs their
+    /// ends.
     init(subject: String, output: ExecOutputLog, mostIdle: Int = .max) {
         (self.subject, self.output, self.mostIdle) = (subject, output, mostIdle)
     }
@@ -40,11 +36,7 @@ final class ExecSessionPool: Sendable {
         return try await start()
     }
 
-    /// Takes back a process that has answered.
-    ///
-    /// - Parameters:
-    ///   - session: The process.
-    ///   - works: Whether its answer shows that it works.
+    /// Takes back a process that has answered; `works` says whether the answer shows that it works.
     func checkIn(_ session: ExecSession, works: Bool = true) async {
         let isKept = state.withLock { state in
             if works { state.backoff.succeeded() } else { state.backoff.failed(now: .now) }

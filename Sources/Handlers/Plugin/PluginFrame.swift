@@ -18,13 +18,7 @@ enum PluginFrame {
     private static let open: UInt8 = 1
     private static let handle: UInt8 = 2
 
-    /// Asks the host to load and open the library.
-    ///
-    /// - Parameters:
-    ///   - timeout: How long that may take.
-    ///   - memory: The most bytes of address space for the plugin's process; 0 for no limit.
-    ///   - configuration: The text for `upstream_plugin_open`.
-    /// - Returns: The whole frame.
+    /// Asks the host to load and open the library, with a limit of address space in bytes (0 for none).
     static func opening(timeout: Duration, memory: Int, configuration: String) -> [UInt8] {
         framed { bytes in
             bytes.append(open)
@@ -105,9 +99,7 @@ enum PluginFrame {
         var end: End
         /// The reason in words; empty if the function returned.
         var detail: String
-        /// The plugin's outcome for each message; nil if it gave none.
-        ///
-        /// Empty after opening.
+        /// The plugin's outcome for each message, nil if it gave none; empty after opening.
         var outcomes: [Outcome?]
     }
 

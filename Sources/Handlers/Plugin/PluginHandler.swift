@@ -86,13 +86,7 @@ package final class PluginHandler: ContainedHandler {
     private let program: ChildProgram
     private let state: Mutex<State>
 
-    /// A handler that starts the host for the first message.
-    ///
-    /// - Parameters:
-    ///   - name: The handler's name, for its log lines.
-    ///   - options: What is run, and how.
-    ///   - logger: Receives the plugin's standard output and error.
-    ///   - group: Runs the pipes.
+    /// A handler that starts the host for the first message; `logger` receives the plugin's standard output and error.
     package init(
         name: String,
         options: Options,

@@ -12,12 +12,8 @@ package enum PluginHost {
         package var message: String
     }
 
-    /// Finds the program: at the configured path, else beside the worker's own executable, else in
+    /// Finds the program: at the configured absolute path, else beside the worker's own executable, else in
     /// `../libexec/upstream-worker/` from there.
-    ///
-    /// - Parameter configured: An absolute path, or nil.
-    /// - Returns: The program's path.
-    /// - Throws: ``Missing`` if there is no such program.
     package static func find(configured: String? = nil) throws(Missing) -> String {
         let candidates = configured.map { [$0] } ?? standard
         if let found = candidates.first(where: { access($0, X_OK) == 0 }) { return found }
@@ -43,12 +39,10 @@ package enum PluginHost {
         return String(decoding: buffer.prefix(count).map(UInt8.init(bitPattern:)), as: UTF8.self)
     }
 
-    /// Has the host load a library without opening it; this runs the library's initialisers, in the host's child.
+    /// What is wrong with a library, by having the host load it without opening it; nil for a plugin of the right
+    /// version.
     ///
-    /// - Parameters:
-    ///   - library: The library's absolute path.
-    ///   - host: The program, as found by ``find(configured:)``.
-    /// - Returns: What is wrong; nil for a plugin of the right version.
+    /// This runs the library's initialisers, in the host's child.
     package static func problem(with library: String, host: String) async -> String? {
         let program = ChildProgram(
             command: [host, "--probe", library],

@@ -7,13 +7,7 @@ enum PluginVerdict: Sendable, Hashable {
     /// The culprit is unknown: the message is repeated in its own call.
     case again
 
-    /// Judges the host's reply about a message.
-    ///
-    /// - Parameters:
-    ///   - outcome: The plugin's outcome, which counts however the call ended.
-    ///   - reply: How the call ended.
-    ///   - isAlone: Whether it was the only message of the call.
-    /// - Returns: What becomes of the message.
+    /// Judges the host's reply about a message; the plugin's outcome counts however the call ended.
     static func of(_ outcome: PluginFrame.Outcome?, _ reply: PluginFrame.Reply, isAlone: Bool) -> PluginVerdict {
         switch outcome {
         case .said(let outcome): return .settled(HandlerVerdict(outcome))

@@ -14,11 +14,8 @@ package final class FunctionCaller: Sendable {
     private let recording: AttemptRecording
     private let idle = Mutex<[PostgresClient]>([])
 
-    /// A caller with its own connections, as many as there are concurrent calls.
-    ///
-    /// - Parameters:
-    ///   - settings: The database.
-    ///   - recording: Whether the history of attempts is written; nil for none.
+    /// A caller with its own connections, as many as there are concurrent calls; without `recording` it writes no
+    /// history.
     package init(_ settings: PostgresSettings, recording: AttemptRecording? = nil) {
         var settings = settings
         settings.idleInTransactionTimeout = min(
@@ -29,15 +26,8 @@ package final class FunctionCaller: Sendable {
         self.recording = recording ?? AttemptRecording(worker: "", isWanted: false)
     }
 
-    /// Runs one attempt.
-    ///
-    /// - Parameters:
-    ///   - function: A function that takes one `upstream.messages`.
-    ///   - handler: The handler's name.
-    ///   - message: The message; the function gets its row.
-    ///   - token: The lease's fencing token.
-    ///   - deadline: When the server must give the call up.
-    /// - Returns: How the attempt ended; `settled` if the delivery's row has been deleted.
+    /// Runs one attempt, until the deadline at most, under the lease's fencing token; `settled` if the delivery is
+    /// deleted.
     package func call(
         _ function: SQLFunction,
         handler: String,

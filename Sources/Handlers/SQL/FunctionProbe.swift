@@ -5,11 +5,8 @@ package import Vocabulary
 package enum FunctionProbe {
     /// Resolves the function with a message's row, and checks the right to call it, as a delivery does.
     ///
-    /// - Parameters:
-    ///   - function: The handler's function.
-    ///   - connection: A session of the worker's role.
-    /// - Throws: ``PostgresError`` of class `schema` if there is no such function, of class `permission` if the role
-    ///   may not call it.
+    /// Throws a ``PostgresError`` of class `schema` if there is no such function, of class `permission` if the
+    /// connection's role may not call it.
     package static func run(
         _ function: SQLFunction,
         on connection: PostgresConnection

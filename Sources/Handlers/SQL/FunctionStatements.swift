@@ -21,7 +21,6 @@ enum FunctionStatements: StatementCatalog {
         var handler: String
         var token: Int64
         var worker = ""
-        /// The duration so far.
         var age = Duration.zero
     }
 
@@ -78,6 +77,5 @@ enum FunctionStatements: StatementCatalog {
 }
 
 extension SQL {
-    /// The statement's EXPLAIN.
     var explained: SQL { "EXPLAIN \(self)" }
 }

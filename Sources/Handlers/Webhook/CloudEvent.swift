@@ -3,7 +3,6 @@ import Vocabulary
 
 /// A message as a CloudEvent (CloudEvents 1.0.2) in an HTTP request (HTTP binding 1.0.2).
 struct CloudEvent: Sendable {
-    /// The event's headers.
     var headers: [(String, String)]
     var body: [UInt8]
 

@@ -111,11 +111,7 @@ final class PinnedClients: Sendable {
         state.withLock { $0.entries.contains { $0.loan.client === loan.client && $0.reusesConnections } }
     }
 
-    /// Takes a client back.
-    ///
-    /// - Parameters:
-    ///   - loan: The borrowed client.
-    ///   - isReachable: Whether it could connect to its address.
+    /// Takes a client back; `isReachable` says whether it could connect to its address.
     func giveBack(_ loan: Loan, isReachable: Bool) async {
         let ended: [HTTPClient] = state.withLock { state in
             if isReachable {

@@ -33,8 +33,6 @@ package struct WebhookSigner: Sendable {
     private let keys: [[UInt8]]
 
     /// A signer with a file's secrets, one a line; all of them sign, as a rotation requires.
-    ///
-    /// - Throws: ``SecretError``
     package init(secrets lines: [[UInt8]]) throws(SecretError) {
         guard !lines.isEmpty else { throw .missing }
         guard lines.count <= Self.secretLimit else { throw .tooMany }
@@ -50,11 +48,7 @@ package struct WebhookSigner: Sendable {
 
     /// The value of `webhook-signature`: a `v1` signature for each secret, separated by spaces.
     ///
-    /// - Parameters:
-    ///   - id: The value of `webhook-id`.
-    ///   - timestamp: The value of `webhook-timestamp`: seconds since 1970.
-    ///   - body: The request's body.
-    /// - Returns: The header's value.
+    /// `id` and `timestamp` (seconds since 1970) are the values of `webhook-id` and `webhook-timestamp`.
     package func signature(id: String, timestamp: Int64, body: [UInt8]) -> String {
         let signed = Array("\(id).\(timestamp).".utf8) + body
         return keys.map { "v1," + Base64.text(HashFunction.sha256.code(for: signed, key: $0)) }.joined(separator: " ")

@@ -2,13 +2,11 @@ import Vocabulary
 
 /// The URL of a webhook, parsed once and strictly, so that every part of the program sees the same host.
 package struct WebhookEndpoint: Sendable, Hashable {
-    /// Whether it is plain http.
     let isPlain: Bool
     /// The host in lower case: a name, or an address without brackets.
     package let host: String
     /// The port of an https endpoint; nil for http.
     package let tlsPort: Int?
-    /// The address, if the host is one.
     let address: NetworkAddress?
     let url: String
 

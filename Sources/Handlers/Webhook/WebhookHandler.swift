@@ -35,7 +35,6 @@ package final class WebhookHandler: ContainedHandler {
 
         package var mode: Mode
         package var tls: WebhookTLSFiles
-        /// The statuses that reject a message.
         package var rejectStatuses: Set<Int>
 
         package init(
@@ -71,13 +70,8 @@ package final class WebhookHandler: ContainedHandler {
 
     /// A handler that posts to an endpoint.
     ///
-    /// - Parameters:
-    ///   - options: Where and how to post.
-    ///   - resolver: Looks up the host's addresses before each request.
-    ///   - group: Runs the connections.
-    ///   - headers: Returns the headers to add; called for each request, as they may come from a file.
-    ///   - secrets: Reads the secret file's lines; called for each request, so that a rotation needs no restart.
-    /// - Throws: ``WebhookTrustError`` if the options' files can't be used.
+    /// `resolver`, `headers` and `secrets` (the secret file's lines) are called for each request, so that a change
+    /// needs no restart. Throws ``WebhookTrustError`` if the options' files can't be used.
     package init(
         options: Options,
         resolver: AddressResolver = .system,

@@ -7,23 +7,19 @@ package struct WebhookHeaders: Sendable, Equatable {
         package let description: String
     }
 
-    /// The most headers of a webhook.
     package static let limit = 32
 
     /// The longest value, in bytes.
     static let valueLimit = 4_096
 
-    /// The names and values, in order.
     package private(set) var fields: [(name: String, value: String)] = []
 
     package init() {}
 
-    /// Parses headers, one a line: `Name: value`.
+    /// Parses headers, one a line: `Name: value`; with `holdsSecrets` also those with credentials, as in a separate
+    /// file.
     ///
-    /// - Parameters:
-    ///   - lines: The lines, without their ends.
-    ///   - holdsSecrets: Whether headers with credentials are allowed, as in a separate file.
-    /// - Throws: ``Refused`` for the first line that can't be a header (RFC 9110 section 5), or whose name is reserved.
+    /// Throws ``Refused`` for the first line that can't be a header (RFC 9110 section 5), or whose name is reserved.
     package init(_ lines: [[UInt8]], holdsSecrets: Bool) throws(Refused) {
         self = try WebhookHeaders().adding(lines, holdsSecrets: holdsSecrets)
     }

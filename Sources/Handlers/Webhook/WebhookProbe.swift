@@ -14,13 +14,7 @@ package enum WebhookProbe {
         case refusedPlain(host: String, NetworkAddress)
     }
 
-    /// Looks up the host, and sends nothing.
-    ///
-    /// - Parameters:
-    ///   - endpoint: The webhook's endpoint.
-    ///   - policy: The addresses it may have.
-    ///   - resolver: Looks up names.
-    /// - Returns: The finding; one refused address refuses all.
+    /// Looks up the host, and sends nothing; one refused address refuses all.
     package static func run(
         _ endpoint: WebhookEndpoint,
         policy: NetworkPolicy,

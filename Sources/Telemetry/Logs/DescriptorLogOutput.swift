@@ -68,7 +68,6 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
         lock.deallocate()
     }
 
-    /// The number of lines dropped.
     package var dropped: Int { total.load(ordering: .relaxed) }
 
     package func show(in format: LogFormat) { locked { self.format = format } }

@@ -94,6 +94,5 @@ package enum EventName: String, CaseIterable, Sendable {
     case consoleRequest = "console.request"
     case consoleRequestFailed = "console.request_failed"
 
-    /// An event logged by a library.
     case library = "library"
 }

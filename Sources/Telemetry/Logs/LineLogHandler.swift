@@ -18,13 +18,7 @@ package struct LineLogHandler: LogHandler {
     private let format: LogFormat
     private(set) var output: any LogOutput
 
-    /// A handler with a level of its own.
-    ///
-    /// - Parameters:
-    ///   - label: The logger's label, shown in lines that libraries log.
-    ///   - level: The lowest level written.
-    ///   - format: The format of lines.
-    ///   - output: Receives the lines.
+    /// A handler with a level of its own; the label is shown in lines that libraries log.
     package init(
         label: String,
         level: Logger.Level,
@@ -34,13 +28,7 @@ package struct LineLogHandler: LogHandler {
         self.init(label: label, threshold: LogThreshold(level), format: format, output: output)
     }
 
-    /// A handler that shares its level.
-    ///
-    /// - Parameters:
-    ///   - label: The logger's label, shown in lines that libraries log.
-    ///   - threshold: The lowest level written.
-    ///   - format: The format of lines.
-    ///   - output: Receives the lines.
+    /// A handler that shares its level; the label is shown in lines that libraries log.
     package init(
         label: String,
         threshold: LogThreshold,

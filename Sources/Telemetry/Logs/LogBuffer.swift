@@ -20,7 +20,6 @@ package struct LogBuffer: Sendable {
         if writer.bytes.capacity > Self.mostKept { writer = JSONWriter(capacity: 0) } else { writer.removeAll() }
     }
 
-    /// Appends a complete line with its newline.
     package mutating func append(line: [UInt8]) { writer.line(line) }
 
     /// Appends one of our events as a JSON object and a newline, in the form of ``LogLine``.

@@ -19,7 +19,6 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case handler
     /// The number of the attempt, from 1.
     case attempt
-    /// Copies in a batch.
     case batch
     /// The SQLSTATE of a database error.
     case sqlstate = "sqlstate"
@@ -53,7 +52,6 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case binding
     /// The SASL mechanisms that the server offers.
     case offered
-    /// Which certificate.
     case certificate
     /// The connection's cipher.
     case cipher

@@ -18,9 +18,6 @@ package enum LogFormat: Sendable, Equatable {
 
     private static var coloursWanted: Bool { wantsColours(getenv("NO_COLOR").map { String(cString: $0) }) }
 
-    /// Whether a terminal gets colours: unless `NO_COLOR` is set and not empty.
-    ///
-    /// - Parameter variable: The value of `NO_COLOR`; nil if it isn't set.
-    /// - Returns: Whether colours are wanted.
+    /// Whether a terminal gets colours, by the value of `NO_COLOR`: unless it is set and not empty.
     package static func wantsColours(_ variable: String?) -> Bool { variable?.isEmpty ?? true }
 }

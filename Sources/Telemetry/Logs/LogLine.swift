@@ -11,7 +11,6 @@ struct LogLine {
     var message: String
     var fields: Logger.Metadata
 
-    /// The place of each field in a line.
     private static let places = Dictionary(
         uniqueKeysWithValues: LogField.allCases.enumerated().map { ($0.element.rawValue, $0.offset) }
     )

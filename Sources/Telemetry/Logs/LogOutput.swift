@@ -37,7 +37,6 @@ package final class MemoryLogOutput: LogOutput {
     /// The text of each write, one or more lines.
     package var writes: [String] { kept.withLock { $0.map { String(decoding: $0, as: UTF8.self) } } }
 
-    /// The lines so far, each with its newline.
     package var lines: [String] {
         writes.flatMap { write in
             write.split(separator: "\n", omittingEmptySubsequences: false).dropLast().map { $0 + "\n" }

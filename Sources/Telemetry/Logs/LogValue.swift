@@ -1,7 +1,6 @@
 package import Logging
 package import Vocabulary
 
-/// A typed value of a log line.
 package enum LogValue: Sendable, Equatable, CustomStringConvertible {
     /// Text; cut when it is long.
     case string(String)
@@ -22,7 +21,6 @@ package enum LogValue: Sendable, Equatable, CustomStringConvertible {
         }
     }
 
-    /// The value as swift-log's type.
     package var metadata: Logger.MetadataValue {
         switch self {
         case .string(let text): .string(text)

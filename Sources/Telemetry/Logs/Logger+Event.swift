@@ -1,9 +1,7 @@
 package import Logging
 
 extension Logger {
-    /// Logs an event: constant text, a stable id, and typed fields.
-    ///
-    /// The fields are computed only if the level is logged.
+    /// Logs an event: constant text, a stable id, and typed fields, which are computed only if the level is logged.
     ///
     /// - Parameters:
     ///   - level: `info` is for operators, `debug` may run in production, `trace` may not.
@@ -28,14 +26,7 @@ extension Logger {
         log(level: level, "\(message)", metadata: metadata, source: "upstream")
     }
 
-    /// Logs an event for each of several things, as if one by one.
-    ///
-    /// - Parameters:
-    ///   - level: As for a single event.
-    ///   - event: The event's stable id.
-    ///   - message: What happened, without any values.
-    ///   - things: What it happened to.
-    ///   - fields: The values; must not log.
+    /// Logs an event for each of several things, as if one by one; `fields` must not log.
     package func event<Thing>(
         _ level: Logger.Level,
         _ event: EventName,

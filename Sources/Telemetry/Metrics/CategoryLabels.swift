@@ -14,7 +14,6 @@ package struct CategoryLabels: Sendable {
 
     package static let other = 0
 
-    /// The labels of the configured names, without `*` and repetitions.
     package init(_ configured: [String]) {
         var names = ["other"]
         var indices: [UInt64: [Int]] = [:]

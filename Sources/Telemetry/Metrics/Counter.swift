@@ -1,8 +1,6 @@
 import Synchronization
 
-/// A count of events since the process started.
-///
-/// Lock-free; safe from any thread.
+/// A count of events since the process started; lock-free, safe from any thread.
 package final class Counter: Sendable {
     private let total = Atomic<UInt64>(0)
 
@@ -17,9 +15,7 @@ package final class Counter: Sendable {
     package var value: UInt64 { total.load(ordering: .relaxed) }
 }
 
-/// A whole number that goes up and down.
-///
-/// Lock-free; safe from any thread.
+/// A whole number that goes up and down; lock-free, safe from any thread.
 package final class Gauge: Sendable {
     private let level = Atomic<Int>(0)
 
@@ -37,9 +33,7 @@ package final class Gauge: Sendable {
     package var value: Int { level.load(ordering: .relaxed) }
 }
 
-/// A fractional number that goes up and down; NaN while unknown.
-///
-/// Lock-free; safe from any thread.
+/// A fractional number that goes up and down, NaN while unknown; lock-free, safe from any thread.
 package final class NumberGauge: Sendable {
     private let bits: Atomic<UInt64>
 

@@ -21,7 +21,6 @@ package struct GaugeFamily<Label: MetricLabel>: Sendable {
 }
 
 package struct HandlerMetrics: Sendable {
-    /// Attempts by outcome.
     package let deliveries = CounterFamily<DeliveryOutcome>()
     /// Duration of attempts in seconds.
     package let duration = Histogram(bounds: Histogram.latencyBounds)

@@ -33,9 +33,7 @@ package final class Histogram: Sendable {
     package let bounds: [Double]
     private let state: Mutex<Snapshot>
 
-    /// An empty histogram.
-    ///
-    /// - Parameter bounds: The buckets' upper bounds, ascending, in the metric's base unit.
+    /// An empty histogram; the buckets' upper bounds are ascending, in the metric's base unit.
     package init(bounds: [Double]) {
         self.bounds = bounds
         state = Mutex(Snapshot(counts: Array(repeating: 0, count: bounds.count + 1), sum: 0))
@@ -54,9 +52,7 @@ package final class Histogram: Sendable {
         observe(duration.inSeconds)
     }
 
-    /// Adds the values that `values` passes on, under one lock.
-    ///
-    /// - Parameter values: Calls its argument with each value. Must be quick: it runs under the lock.
+    /// Adds each value that `values` passes to its argument; it must be quick, since it runs under the lock.
     package func observe(each values: ((Double) -> Void) -> Void) {
         state.withLock { state in
             values { value in

@@ -27,7 +27,6 @@ package final class MessageAccounts: Sendable {
         }
     }
 
-    /// The values of the label `category`.
     package let categories: CategoryLabels
     private let state: Mutex<Snapshot>
 
@@ -55,14 +54,10 @@ package final class MessageAccounts: Sendable {
         }
     }
 
-    /// Counts the outcomes of a committed batch.
+    /// Counts the outcomes of a committed batch; `copy` must be quick, since it runs under the lock.
     ///
-    /// Call it before the acks are sent, so that no peer learns of an outcome that the metrics don't show.
-    ///
-    /// - Parameters:
-    ///   - count: The number of copies in the batch.
-    ///   - copy: Returns the category's index (``CategoryLabels/index(of:)``) and the outcome of each. Must be quick:
-    ///     it runs under the lock.
+    /// Call it before the acks are sent, so that no peer learns of an outcome that the metrics don't show. The category
+    /// is an index of ``CategoryLabels/index(of:)``.
     package func settled(count: Int, _ copy: (Int) -> (category: Int, outcome: MessageOutcome)) {
         state.withLock { state in
             for index in 0..<count {

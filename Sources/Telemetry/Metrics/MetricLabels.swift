@@ -1,6 +1,4 @@
-/// A label whose values form a closed set.
-///
-/// The raw values count from 0, so that a family is an array.
+/// A label with a closed set of values, whose raw values count from 0, so that a family is an array.
 package protocol MetricLabel: RawRepresentable<Int>, CaseIterable, Hashable, Sendable {
     /// The label's value in Prometheus.
     var text: String { get }
@@ -10,7 +8,6 @@ package protocol MetricLabel: RawRepresentable<Int>, CaseIterable, Hashable, Sen
 package enum ConnectionState: Int, MetricLabel {
     /// Opening: TCP, TLS, SASL, bind.
     case connecting
-    /// Bound and receiving.
     case bound
     /// Draining: still receiving and acking while its replacement is opened.
     case draining
@@ -73,7 +70,6 @@ package enum MessageOutcome: Int, MetricLabel {
     case duplicate
     /// Known, with other content.
     case conflict
-    /// In `quarantine`.
     case quarantined
 
     package var text: String {
@@ -112,7 +108,6 @@ package enum ReconnectReason: Int, MetricLabel {
     case draining
     /// TCP: no address, refused, timed out.
     case connectFailed
-    /// The TLS handshake failed or the certificate was refused.
     case tlsFailed
     case authenticationFailed
     /// Another failure of negotiation: no bind, no STARTTLS, a step that timed out.
@@ -123,7 +118,6 @@ package enum ReconnectReason: Int, MetricLabel {
     case policyViolation
     /// The peer answered no ping, or accepted none of our data.
     case pingTimeout
-    /// The TCP connection was lost.
     case connectionLost
 
     package var text: String {

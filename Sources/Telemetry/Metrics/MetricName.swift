@@ -1,6 +1,4 @@
-/// The name of every metric.
-///
-/// Dashboards and alerts refer to them: a name is never changed, only retired.
+/// The name of every metric, never changed but only retired, since dashboards and alerts refer to it.
 package enum MetricName: String, CaseIterable, Sendable {
     case connections = "upstream_xmpp_connections"
     case stanzas = "upstream_stanzas_received_total"
@@ -86,7 +84,6 @@ package enum MetricName: String, CaseIterable, Sendable {
         }
     }
 
-    /// The help text.
     package var help: String {
         switch self {
         case .connections: "XMPP connections by sender and state."

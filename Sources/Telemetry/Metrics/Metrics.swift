@@ -10,13 +10,11 @@ package final class Metrics: Sendable {
     package let handlers: [String]
     package let version: String
 
-    /// Connections by sender and state.
     private let connectionGauges: [GaugeFamily<ConnectionState>]
     /// Copies received (kinds upstream, receipt and malformed), settled by outcome, and in flight.
     package let messages: MessageAccounts
     /// Stanzas that ``messages`` doesn't count.
     package let stanzas = CounterFamily<StanzaLabel>()
-    /// Acks by outcome.
     package let acks = CounterFamily<AckOutcome>()
     /// The time from a stanza parsed to its ack written, in seconds.
     package let ackLatency = Histogram(bounds: Histogram.latencyBounds)
@@ -44,17 +42,10 @@ package final class Metrics: Sendable {
     package let databaseErrors = CounterFamily<DatabaseErrorClass>()
     /// Connections opened again, by the reason why the last one ended.
     package let reconnects = CounterFamily<ReconnectReason>()
-    /// Recorded spans by outcome.
     package let spans = CounterFamily<SpanOutcome>()
     private let handlerMetrics: [HandlerMetrics]
 
-    /// All metrics at zero.
-    ///
-    /// - Parameters:
-    ///   - senders: The configured sender ids.
-    ///   - categories: The category names that handlers are configured for.
-    ///   - handlers: The configured handlers' names.
-    ///   - version: The worker's version, for `upstream_build_info`.
+    /// All metrics at zero; the categories are those that handlers are configured for.
     package init(senders: [String], categories: [String], handlers: [String], version: String) {
         self.senders = senders
         self.handlers = handlers

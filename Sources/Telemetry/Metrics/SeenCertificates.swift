@@ -11,7 +11,6 @@ package enum CertificateKind: Int, MetricLabel {
     case webhook
     /// Ours, shown to a webhook's server.
     case webhookClient
-    /// The console.
     case console
 
     package var text: String {
@@ -43,13 +42,7 @@ package final class SeenCertificates: Sendable {
 
     package init() {}
 
-    /// Records a certificate.
-    ///
-    /// - Parameters:
-    ///   - kind: Its owner.
-    ///   - name: The configured sender's id or handler's name; empty for the console.
-    ///   - remaining: The seconds until it ends; negative if it has.
-    ///   - now: The current time.
+    /// Records a certificate that ends in `remaining` seconds, negative if it has; the console's name is empty.
     package func note(_ kind: CertificateKind, of name: String, remaining: Int, now: Timestamp = .now) {
         let end = now + .seconds(remaining)
         ends.withLock { $0[Key(kind: kind, name: name)] = end }

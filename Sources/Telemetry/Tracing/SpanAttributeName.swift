@@ -57,7 +57,6 @@ package enum MessagingOperation: String, CaseIterable, Sendable {
         destination.map { "\(rawValue) \($0)" } ?? rawValue
     }
 
-    /// The attributes of every messaging span.
     package func attributes(_ destination: String?) -> SpanAttributes {
         var attributes = SpanAttributes()
         attributes[.system] = .string("xmpp")

@@ -17,12 +17,7 @@ package struct TraceContext: Sendable, Hashable {
     /// The flags passed on: sampled, and a random trace id.
     private static let knownFlags: UInt8 = 3
 
-    /// A context of this process.
-    ///
-    /// - Parameters:
-    ///   - trace: The trace's id, not zero.
-    ///   - span: The span's id, not zero.
-    ///   - isSampled: Whether the span is recorded.
+    /// A context of this process; neither id may be zero.
     package init(trace: Digest128, span: UInt64, isSampled: Bool) {
         self.trace = trace
         self.span = span
@@ -48,14 +43,10 @@ extension TraceContext {
     /// The length of `traceparent` in version 00.
     private static let length = 55
 
-    /// Parses another process's context (section 3.2).
+    /// Parses another process's `traceparent`, with its `tracestate` if that is valid (section 3.2).
     ///
     /// Strict, as anybody may have written it: the right number of lower-case hex digits, and no zero ids; version `ff`
     /// is refused, and additions of versions after 00 are ignored (section 3.2.4).
-    ///
-    /// - Parameters:
-    ///   - text: `traceparent`, UTF-8.
-    ///   - state: `tracestate`, UTF-8; ignored if invalid.
     package init?(traceparent text: some RandomAccessCollection<UInt8>, tracestate state: [UInt8]? = nil) {
         var reader = HexReader(text)
         guard let version = reader.number(digits: 2), version != 0xFF, reader.dash(),
@@ -72,9 +63,7 @@ extension TraceContext {
         isRemote = true
     }
 
-    /// `traceparent`, in version 00.
-    ///
-    /// Written in place: with tracing on, every attempt has one.
+    /// `traceparent` in version 00, written in place, since with tracing on every attempt has one.
     package var traceparent: String {
         String(unsafeUninitializedCapacity: Self.length) { text in
             Hex.write(0 as UInt8, to: text, at: 0)

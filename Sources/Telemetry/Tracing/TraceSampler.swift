@@ -9,9 +9,7 @@ package struct TraceSampler: Sendable, Hashable {
     private let threshold: UInt64
     private static let all: UInt64 = 1 << 56
 
-    /// A sampler of this share of all traces.
-    ///
-    /// - Parameter ratio: Clamped to 0 (none) to 1 (all); NaN and infinity count as 0.
+    /// A sampler of this share of all traces, clamped to 0...1; NaN and infinity count as 0.
     package init(ratio: Double) {
         threshold = UInt64(Double(Self.all) * min(max(ratio.isFinite ? ratio : 0, 0), 1))
     }

@@ -2,7 +2,6 @@
 ///
 /// For names and file checks; an attacker can construct collisions. Cryptographic hashes are in the Digests module.
 package struct FNV1a: Sendable {
-    /// The hash of the bytes so far.
     package private(set) var hash: UInt64 = 0xCBF2_9CE4_8422_2325
 
     package init() {}

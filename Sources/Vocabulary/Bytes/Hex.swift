@@ -44,12 +44,7 @@ package enum Hex {
         }
     }
 
-    /// Writes the digits of `encode` into an uninitialised buffer.
-    ///
-    /// - Parameters:
-    ///   - number: Gives one digit for each 4 bits.
-    ///   - text: Must have room.
-    ///   - place: The index of the first digit.
+    /// Writes the digits of `encode`, one for each 4 bits, into an uninitialised buffer with room for them.
     @inlinable
     package static func write<Number: FixedWidthInteger & UnsignedInteger>(
         _ number: Number,

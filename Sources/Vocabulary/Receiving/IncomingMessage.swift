@@ -28,14 +28,10 @@ package struct IncomingMessage: Sendable {
     package var dataForm: DataForm = .absent
     /// Why the copy must go to `quarantine`; nil for one that belongs in `messages`.
     package var quarantine: QuarantineReason?
-    /// The table's `detail` for ``quarantine``.
-    ///
-    /// Constant text; never a token, an id or payload.
+    /// The table's `detail` for ``quarantine``: constant text, never a token, an id or payload.
     package var quarantineDetail: StaticString = ""
 
-    /// Whether the copy is not acked because the ack would exceed the server's limit.
-    ///
-    /// Only with ``Kind/malformed``.
+    /// Whether a ``Kind/malformed`` copy is not acked because the ack would exceed the server's limit.
     package var isAckTooLarge = false
 
     /// Whether the device wants an ack once the copy is stored.
@@ -45,7 +41,6 @@ package struct IncomingMessage: Sendable {
 
     /// The bytes that all spans below point into, in UTF-8.
     package var bytes: MessageBytes
-    /// The verbatim stanza.
     package var stanza: ByteSpan
     /// The part that a server repeats unchanged on redelivery: the payload's text or, in a stanza without exactly one,
     /// a form of what replaces it.

@@ -12,13 +12,8 @@ final class MessageBlock: @unchecked Sendable {
 
     deinit { memory.deallocate() }
 
-    /// A block for a message and the following ones of its read.
-    ///
-    /// - Parameters:
-    ///   - size: The maximum size of the message in bytes.
-    ///   - expected: An estimate of the bytes that the others need.
-    ///   - isFirst: Whether this is the read's first block.
-    /// - Returns: An empty block with room for at least the message.
+    /// An empty block for a message of at most `size` bytes and about `expected` bytes of the following ones of its
+    /// read.
     static func filled(by size: Int, expected: Int, isFirst: Bool) -> MessageBlock {
         let capacity = max(size, min(size + min(expected, MessageStorage.blockBytes), MessageStorage.blockBytes))
         // A block that would stay half empty gets the exact size, so that a message kept for long holds no more than
@@ -62,7 +57,7 @@ final class MessageBlockPool: Sendable {
     private let state = Mutex(State())
     private let limit: Int
 
-    /// - Parameter limit: The most blocks kept; the default is 2 MB of them.
+    /// Keeps at most `limit` blocks; the default is 2 MB of them.
     init(limit: Int = MessageBlockPool.limit) { self.limit = limit }
 
     #if SANITIZE

@@ -81,12 +81,9 @@ package struct MessageStorage: Sendable {
 
     package init() {}
 
-    /// Reserves room for one message.
+    /// Reserves room for one message of at most `size` bytes: truncate the bytes to what was filled at `base`.
     ///
-    /// - Parameters:
-    ///   - size: The maximum size in bytes.
-    ///   - expected: An estimate of the bytes that other messages of the same read need; 0 releases the block.
-    /// - Returns: The room as bytes, to be truncated to what was filled, and where to write them before anyone reads.
+    /// `expected` estimates the bytes that other messages of the same read need; 0 releases the block.
     package mutating func room(_ size: Int, expected: Int) -> (bytes: MessageBytes, base: UnsafeMutablePointer<UInt8>) {
         if let block, let base = block.take(size) {
             if expected == 0 { self.block = nil }

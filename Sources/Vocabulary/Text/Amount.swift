@@ -1,6 +1,4 @@
-/// Numbers formatted for people.
-///
-/// The minus sign is `-` on a terminal; pages may pass another.
+/// Numbers formatted for people; the minus sign is `-` on a terminal, and pages may pass another.
 package enum Amount {
     /// A count with its noun in singular or plural: `1 sender`, `2,000 deliveries`.
     package static func counted(_ number: some BinaryInteger, _ noun: String, plural: String? = nil) -> String {

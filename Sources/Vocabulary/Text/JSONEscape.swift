@@ -37,11 +37,9 @@ package struct JSONEscape: Sendable {
         self.suspects = suspects
     }
 
-    /// Appends a text with its escapes; the rest is copied in runs.
+    /// Appends a UTF-8 text with its escapes; the rest is copied in runs.
     ///
-    /// - Parameters:
-    ///   - text: UTF-8; an invalid byte stays as it is or is escaped as a character of that value.
-    ///   - bytes: Receives the text.
+    /// An invalid byte stays as it is or is escaped as a character of that value.
     package func append(_ text: UnsafeRawBufferPointer, to bytes: inout [UInt8]) {
         suspects.withUnsafeBufferPointer { suspects in
             var start = 0

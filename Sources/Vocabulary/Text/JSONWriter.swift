@@ -7,11 +7,7 @@ package struct JSONWriter: Sendable {
 
     private let strings: JSONEscape
 
-    /// An empty writer.
-    ///
-    /// - Parameters:
-    ///   - capacity: The bytes to reserve.
-    ///   - isForTerminal: Whether to escape strings for a terminal as well.
+    /// An empty writer, which can also escape strings for a terminal.
     package init(capacity: Int = 256, isForTerminal: Bool = false) {
         strings = isForTerminal ? .stringForTerminal : .string
         bytes.reserveCapacity(capacity)
@@ -55,7 +51,6 @@ package struct JSONWriter: Sendable {
     /// Ends the line; the next value is a separate document.
     package mutating func endLine() { bytes.append(UInt8(ascii: "\n")) }
 
-    /// Appends a complete line, with its end.
     package mutating func line(_ line: [UInt8]) { bytes.append(contentsOf: line) }
 
     /// Clears the text but keeps its memory.
@@ -91,7 +86,6 @@ package struct JSONWriter: Sendable {
         bytes.append(UInt8(ascii: "\""))
     }
 
-    /// Writes a digest as a UUID.
     package mutating func uuid(_ digest: Digest128) {
         separate()
         bytes.append(UInt8(ascii: "\""))
@@ -136,9 +130,7 @@ package struct JSONWriter: Sendable {
         bytes.append(contentsOf: text.utf8)
     }
 
-    /// Writes a comma if a value or a member came before.
-    ///
-    /// No value ends in one of these bytes, so the last byte tells.
+    /// Writes a comma if a value or a member came before, as the last byte tells: no value ends in one of these.
     private mutating func separate() {
         switch bytes.last {
         case nil, UInt8(ascii: "{"), UInt8(ascii: "["), UInt8(ascii: ":"), UInt8(ascii: "\n"): break

@@ -3,9 +3,7 @@ package struct ClockDifference: Sendable, Equatable {
     /// Above this, either clock may be the wrong one.
     package static let limit = Duration.seconds(300)
 
-    /// How far this process's clock is ahead; negative if it is behind.
-    ///
-    /// Less the round trip's possible share.
+    /// How far this process's clock is ahead, less the round trip's possible share; negative if it is behind.
     package var ahead: Duration
 
     /// Computed from the times at which the database was asked and had answered.

@@ -16,11 +16,6 @@ package final class DatabaseClock: Sendable {
     private let latest = Mutex<ClockDifference?>(nil)
     private let monotonic: @Sendable () -> MonotonicTime
 
-    /// A clock without a reading.
-    ///
-    /// - Parameters:
-    ///   - start: The system's clocks.
-    ///   - monotonic: The monotonic clock.
     package init(
         _ start: ClockReading.Moment = .now,
         monotonic: @escaping @Sendable () -> MonotonicTime = { .now }

@@ -26,7 +26,6 @@ package struct DurationText: Hashable, Sendable {
 
     /// The number; `Int64.max` if it is too large.
     package var count: Int64
-    /// The unit; nil if none was written.
     package var unit: Unit?
 
     /// Parses ASCII digits and an optional unit; nil for anything else.

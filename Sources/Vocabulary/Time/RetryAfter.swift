@@ -6,23 +6,12 @@ package enum RetryAfter {
     /// The longest time for which an endpoint can request to get nothing at all.
     package static let longestHold = Duration.seconds(3600)
 
-    /// The wait that a response's headers request.
-    ///
-    /// - Parameters:
-    ///   - value: `Retry-After`.
-    ///   - date: `Date`, since the server's dates go by its own clock.
-    ///   - now: Our time in seconds since 1970, for responses without `Date`.
-    /// - Returns: As ``parse(_:now:)``.
+    /// The wait that `Retry-After` requests, by the response's `Date`, since the server's dates go by its own clock.
     package static func wait(_ value: String?, date: String?, now: Int64) -> Duration? {
         value.flatMap { parse($0, now: date.flatMap(Self.date) ?? now) }
     }
 
-    /// The wait that a header value requests; nil if it is neither seconds nor a date.
-    ///
-    /// - Parameters:
-    ///   - value: The header's value.
-    ///   - now: Seconds since 1970.
-    /// - Returns: Zero up to ``maximum`` seconds.
+    /// The wait that a header value requests, up to ``maximum``; nil if it is neither seconds nor a date.
     package static func parse(_ value: String, now: Int64) -> Duration? {
         let text = value.utf8.drop { $0 == 0x20 || $0 == 0x09 }
         guard text.count <= 64, let first = text.first else { return nil }

@@ -6,11 +6,9 @@ package struct TimestampTextError: Error, Hashable, Sendable {
 }
 
 extension Timestamp {
-    /// Parses a date or time: RFC 3339, also with a space for the `T` and without time, seconds or offset; without an
-    /// offset it is UTC.
+    /// Parses RFC 3339, also with a space for the `T`, and without time, seconds or offset, which is then UTC.
     ///
-    /// - Parameter text: `2026-01-31`, `2026-01-31T12:00Z`, `2026-01-31 23:59:59.123456+01:00`.
-    /// - Throws: ``TimestampTextError`` with the place of the error.
+    /// `2026-01-31`, `2026-01-31T12:00Z`, `2026-01-31 23:59:59.123456+01:00`.
     package init(parsing text: String) throws(TimestampTextError) {
         var reader = TimestampReader(text)
         self.init(microseconds: try reader.read())

@@ -23,7 +23,6 @@ extension Timestamp {
         microseconds / Timestamp.day - (microseconds % Timestamp.day < 0 ? 1 : 0)
     }
 
-    /// A day in microseconds.
     package static let day: Int64 = 86_400_000_000
 
     private func text(_ write: (inout [UInt8]) -> Void) -> String {
@@ -35,7 +34,6 @@ extension Timestamp {
 }
 
 extension [UInt8] {
-    /// Appends ``Timestamp/rfc3339``.
     package mutating func append(rfc3339 time: Timestamp) {
         let date = CivilDate(daysSince1970: time.daysSince1970)
         guard (0...9999).contains(date.year) else { return appendLong(rfc3339: time) }
@@ -73,7 +71,6 @@ extension [UInt8] {
         append(UInt8(ascii: "Z"))
     }
 
-    /// Appends ``Timestamp/date``.
     package mutating func append(date time: Timestamp) {
         let date = CivilDate(daysSince1970: time.daysSince1970)
         if date.year < 0 { append(UInt8(ascii: "-")) }
@@ -85,7 +82,6 @@ extension [UInt8] {
         append(digits: Int64(date.day), 2)
     }
 
-    /// Appends ``Timestamp/timeOfDay``.
     package mutating func append(timeOfDay time: Timestamp) {
         let seconds = time.microsecondsOfDay / 1_000_000
         append(digits: seconds / 3600, 2)

@@ -22,7 +22,6 @@ package struct ServerDiscovery: Sendable {
         case failed(DNSError)
     }
 
-    /// The domain in ASCII.
     package var domain: String
     /// TLS from the first byte; nil if the configuration does not allow it.
     package var direct: TLSContext?
@@ -49,21 +48,13 @@ package struct ServerDiscovery: Sendable {
         self.nameServers = nameServers
     }
 
-    /// The services to ask for.
     var services: [Service] {
         (direct == nil ? [] : [.direct]) + (startTLS == nil ? [] : [.startTLS])
     }
 
-    /// The name of a service's records.
     func name(of service: Service) -> String { "\(service.rawValue).\(domain)" }
 
-    /// The places to try, in order.
-    ///
-    /// - Parameters:
-    ///   - findings: The results of the questions, for the services asked for.
-    ///   - generator: Draws among records of one priority.
-    /// - Returns: At least one.
-    /// - Throws: ``ServerNotFound`` if there is none.
+    /// The places to try, in order, at least one; records of one priority are drawn at random.
     func targets(
         _ findings: [Service: Finding],
         using generator: inout some RandomNumberGenerator

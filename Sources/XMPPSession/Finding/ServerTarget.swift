@@ -4,7 +4,6 @@ package import NIOCore
 package struct ServerTarget: Sendable {
     /// How the place was found.
     package enum Origin: Sendable, Equatable {
-        /// Configured by the operator.
         case configured
         /// A service record of the domain (RFC 2782), by the record's name.
         case service(String)
