@@ -1,30 +1,59 @@
 import Digests
+import Glibc
 import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// Encodes chosen copies of a batch as statement parameters, one array per column.
+/// Encodes chosen copies of a batch as statement parameters: one array per column, or, for one alone, its values.
 struct BatchEncoder {
     let batch: [IncomingMessage]
     let rows: [Int]
     /// The configured sender ids, in UTF-8.
     let senders: [[UInt8]]
+    /// Whether the only row's values are sent as they are, and not as arrays.
+    var isAlone = false
 
-    func messages() -> PostgresParameters {
-        var parameters = PostgresParameters(capacity: estimatedBytes)
+    // MARK: Statements
+
+    /// The parameters of ``StoreStatements/insert`` up to the lease offer, for ``rows`` in key order.
+    ///
+    /// Ledger rows go in key order, which keeps writers from deadlocking; bodies in order of arrival, so that indexes
+    /// that begin with a time grow at their right edge. A value common to all rows is sent once, which costs the server
+    /// less than a full array.
+    func newMessages() -> PostgresParameters {
+        var parameters = PostgresParameters(capacity: estimatedBytes + rows.count * 40)
+        ledger(&parameters)
+        BatchEncoder(batch: batch, rows: rows.sorted(), senders: senders).bodies(&parameters)
+        return parameters
+    }
+
+    private func bodies(_ parameters: inout PostgresParameters) {
+        let isUniform = hasOneOrigin
         uuids(&parameters) { $0.pointee.messageKey }
-        uuids(&parameters) { $0.pointee.fingerprint }
         times(&parameters)
+        if isUniform { empty(&parameters) } else { senderIDs(&parameters) }
+        contents(&parameters)
+        if isUniform { empty(&parameters) } else { texts(&parameters) { $0.pointee.stanzaFrom } }
+        origin(&parameters, isUniform: isUniform)
+    }
+
+    /// The parameters of ``StoreStatements/insertOne``.
+    func newMessage() -> PostgresParameters {
+        var parameters = PostgresParameters(capacity: estimatedBytes)
+        ledger(&parameters)
+        origins(&parameters)
+        contents(&parameters)
+        texts(&parameters) { $0.pointee.stanzaFrom }
+        return parameters
+    }
+
+    /// The 13 arrays of ``StoreStatements/conflicts``.
+    func conflicts() -> PostgresParameters {
+        var parameters = PostgresParameters(capacity: estimatedBytes)
+        ledger(&parameters)
         senderIDs(&parameters)
-        spans(&parameters, .text) { $0.pointee.messageID }
-        spans(&parameters, .text) { $0.pointee.registrationToken }
-        uuids(&parameters) { $0.pointee.deviceKey }
-        spans(&parameters, .text) { $0.pointee.category }
-        spans(&parameters, .text) { $0.pointee.dataForm == .json ? $0.pointee.data : nil }
-        spans(&parameters, .text) { $0.pointee.dataForm == .raw ? $0.pointee.data : nil }
-        spans(&parameters, .text) { $0.pointee.extra }
-        spans(&parameters, .text) { $0.pointee.messageType }
-        spans(&parameters, .text) { $0.pointee.stanzaFrom }
+        contents(&parameters)
+        texts(&parameters) { $0.pointee.stanzaFrom }
         return parameters
     }
 
@@ -39,7 +68,7 @@ struct BatchEncoder {
     func quarantine() -> PostgresParameters {
         var parameters = PostgresParameters(capacity: estimatedBytes)
         senderIDs(&parameters)
-        spans(&parameters, .text) { $0.pointee.isHeldByText($0.pointee.messageID) ? $0.pointee.messageID : nil }
+        texts(&parameters) { $0.pointee.isHeldByText($0.pointee.messageID) ? $0.pointee.messageID : nil }
         parameters.beginArray(of: .text, count: rows.count)
         for row in rows {
             var reason = (BatchPlan.reason(batch[row]) ?? .databaseRefused).rawValue
@@ -51,7 +80,7 @@ struct BatchEncoder {
             batch[row].quarantineDetail.withUTF8Buffer { parameters.element(UnsafeRawBufferPointer($0)) }
         }
         parameters.endArray()
-        spans(&parameters, .bytea) { $0.pointee.stanza }
+        texts(&parameters, .bytea) { $0.pointee.stanza }
         times(&parameters)
         parameters.beginArray(of: .bytea, count: rows.count)
         for row in rows { BatchEncoder.digest(batch[row]).withUnsafeBytes { parameters.element($0) } }
@@ -81,25 +110,98 @@ struct BatchEncoder {
         return hash.finish()
     }
 
-    var estimatedBytes: Int {
+    // MARK: Columns
+
+    /// The ledger's columns.
+    private func ledger(_ parameters: inout PostgresParameters) {
+        uuids(&parameters) { $0.pointee.messageKey }
+        uuids(&parameters) { $0.pointee.fingerprint }
+        times(&parameters)
+    }
+
+    /// A message's own columns, the same in every table; SQL turns `data` into json.
+    private func contents(_ parameters: inout PostgresParameters) {
+        texts(&parameters) { $0.pointee.messageID }
+        texts(&parameters) { $0.pointee.registrationToken }
+        uuids(&parameters) { $0.pointee.deviceKey }
+        texts(&parameters) { $0.pointee.category }
+        texts(&parameters) { $0.pointee.dataForm == .json ? $0.pointee.data : nil }
+        texts(&parameters) { $0.pointee.dataForm == .raw ? $0.pointee.data : nil }
+        texts(&parameters) { $0.pointee.extra }
+        texts(&parameters) { $0.pointee.messageType }
+    }
+
+    /// The distinct senders of ``rows``, and what their keys are derived from.
+    ///
+    /// A worker derives all keys of a sender in one way, so any row of it tells which.
+    func origins(_ parameters: inout PostgresParameters) {
+        var firsts: [Int] = []
+        for row in rows where !firsts.contains(where: { batch[$0].sender == batch[row].sender }) { firsts.append(row) }
+        BatchEncoder(batch: batch, rows: firsts, senders: senders, isAlone: isAlone).senderIDs(&parameters)
+        let scopes = firsts.map { batch[$0].isKeyedByDevice ? "device" : "sender" }
+        if isAlone { parameters.append(scopes[0]) } else { scopes.append(to: &parameters) }
+    }
+
+    /// The sender id and the stanza's `from` if all rows share them, else nulls.
+    private func origin(_ parameters: inout PostgresParameters, isUniform: Bool) {
+        guard isUniform, let first = rows.first.map({ batch[$0] }) else {
+            parameters.appendNull(.text)
+            return parameters.appendNull(.text)
+        }
+        senders[Int(first.sender)].withUnsafeBytes { parameters.append(bytes: $0, as: .text) }
+        guard let from = first.stanzaFrom else { return parameters.appendNull(.text) }
+        first.bytes.withUnsafeBytes {
+            parameters.append(bytes: UnsafeRawBufferPointer(rebasing: $0[from.range]), as: .text)
+        }
+    }
+
+    /// Whether all rows have the same sender and `from`.
+    private var hasOneOrigin: Bool {
+        batch.withUnsafeBufferPointer { messages in
+            guard let base = messages.baseAddress, let first = rows.first.map({ base + $0 }) else { return true }
+            let from = first.pointee.stanzaFrom
+            return rows.allSatisfy { row in
+                let message = base + row
+                guard message.pointee.sender == first.pointee.sender else { return false }
+                guard let from, let other = message.pointee.stanzaFrom else {
+                    return (from == nil) == (message.pointee.stanzaFrom == nil)
+                }
+                let bytes = message.pointee.bytes.unsafeBytes.baseAddress
+                guard let bytes, let firstBytes = first.pointee.bytes.unsafeBytes.baseAddress else { return false }
+                return other.count == from.count
+                    && memcmp(bytes + Int(other.start), firstBytes + Int(from.start), Int(from.count)) == 0
+            }
+        }
+    }
+
+    private var estimatedBytes: Int {
         rows.reduce(into: 1_024) { sum, row in sum += batch[row].bytes.count + 192 }
     }
 
-    func senderIDs(_ parameters: inout PostgresParameters) {
+    private func senderIDs(_ parameters: inout PostgresParameters) {
+        guard !isAlone else {
+            return senders[Int(batch[rows[0]].sender)].withUnsafeBytes { parameters.append(bytes: $0, as: .text) }
+        }
         parameters.beginArray(of: .text, count: rows.count)
         for row in rows { senders[Int(batch[row].sender)].withUnsafeBytes { parameters.element($0) } }
         parameters.endArray()
     }
 
-    func times(_ parameters: inout PostgresParameters) {
+    private func times(_ parameters: inout PostgresParameters) {
+        guard !isAlone else { return parameters.append(timestamp: batch[rows[0]].receivedAt) }
         parameters.beginArray(of: .timestamptz, count: rows.count)
         for row in rows { parameters.element(timestamp: batch[row].receivedAt) }
         parameters.endArray()
     }
 
+    private func empty(_ parameters: inout PostgresParameters, _ type: PostgresType = .text) {
+        parameters.beginArray(of: type, count: 0)
+        parameters.endArray()
+    }
+
     /// Calls `body` with a pointer to each row's message; a value would be copied and retained for each column.
     @inline(__always)
-    func withMessages(_ body: (UnsafePointer<IncomingMessage>) -> Void) {
+    private func withMessages(_ body: (UnsafePointer<IncomingMessage>) -> Void) {
         batch.withUnsafeBufferPointer { messages in
             guard let base = messages.baseAddress else { return }
             for row in rows { body(base + row) }
@@ -107,28 +209,40 @@ struct BatchEncoder {
     }
 
     @inline(__always)
-    func uuids(_ parameters: inout PostgresParameters, _ value: (UnsafePointer<IncomingMessage>) -> Digest128) {
-        parameters.beginArray(of: .uuid, count: rows.count)
+    private func uuids(_ parameters: inout PostgresParameters, _ value: (UnsafePointer<IncomingMessage>) -> Digest128) {
+        if !isAlone { parameters.beginArray(of: .uuid, count: rows.count) }
         withMessages { message in
             let digest = value(message)
-            parameters.element(uuidHigh: digest.high, low: digest.low)
+            if isAlone {
+                parameters.append(uuidHigh: digest.high, low: digest.low)
+            } else {
+                parameters.element(uuidHigh: digest.high, low: digest.low)
+            }
         }
-        parameters.endArray()
+        if !isAlone { parameters.endArray() }
     }
 
+    /// Texts or bytes; a column without values is sent as an empty array, which costs the server less than nulls.
     @inline(__always)
-    func spans(
+    private func texts(
         _ parameters: inout PostgresParameters,
-        _ type: PostgresType,
+        _ type: PostgresType = .text,
         _ span: (UnsafePointer<IncomingMessage>) -> ByteSpan?
     ) {
-        parameters.beginArray(of: type, count: rows.count)
+        let hasValue = batch.withUnsafeBufferPointer { messages in
+            guard let base = messages.baseAddress else { return false }
+            return rows.contains { span(base + $0) != nil }
+        }
+        guard hasValue else { return isAlone ? parameters.appendNull(type) : empty(&parameters, type) }
+        if !isAlone { parameters.beginArray(of: type, count: rows.count) }
         withMessages { message in
             guard let span = span(message) else { return parameters.nullElement() }
             // The batch keeps the bytes alive.
-            let bytes = message.pointee.bytes.unsafeBytes
-            parameters.element(UnsafeRawBufferPointer(UnsafeBufferPointer(rebasing: bytes[span.range])))
+            let bytes = UnsafeRawBufferPointer(
+                UnsafeBufferPointer(rebasing: message.pointee.bytes.unsafeBytes[span.range])
+            )
+            if isAlone { parameters.append(bytes: bytes, as: type) } else { parameters.element(bytes) }
         }
-        parameters.endArray()
+        if !isAlone { parameters.endArray() }
     }
 }

@@ -157,7 +157,7 @@ struct BatchCommit {
             let outcomes = try storeMessages(connection)
             let conflicts = outcomes.contains(.conflict) ? plan.ordered.filter { outcomes[$0] == .conflict } : []
             if !conflicts.isEmpty {
-                try report(connection, StoreStatements.conflicts, encoder(conflicts).messages()).count()
+                try report(connection, StoreStatements.conflicts, encoder(conflicts).conflicts()).count()
             }
             if !plan.quarantined.isEmpty { try storeQuarantine(connection) }
             return outcomes

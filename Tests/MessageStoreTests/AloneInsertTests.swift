@@ -37,6 +37,7 @@ struct AloneInsertTests {
     private func sender(_ number: UInt64) -> IncomingMessage {
         var message = IncomingMessage.make(number)
         message.messageKey = Digest128(hashing: "\(StoreFixture.senders[0])\0m-\(number)")
+        message.isKeyedByDevice = false
         return message
     }
 

@@ -22,6 +22,7 @@ struct MessageIDTests {
         message.sender = UInt16(sender)
         let parts = [StoreFixture.senders[sender]] + (isByDevice ? [token] : []) + [id]
         message.messageKey = Digest128(hashing: parts.joined(separator: "\0"))
+        message.isKeyedByDevice = isByDevice
         message.deviceKey = Digest128(hashing: token)
         return message
     }

@@ -137,6 +137,7 @@ struct NewBatchTests {
         try await fixture.script("DROP FUNCTION upstream.id_scope(text, text, uuid)")
         var own = message(1, sender: 0, from: nil)
         own.messageKey = Digest128(hashing: "\(StoreFixture.senders[0])\0m-1")
+        own.isKeyedByDevice = false
         let batch = [own, message(2, sender: 1, from: nil)]
         #expect(try await fixture.store().commit(batch) == [.stored, .stored])
         #expect(try await fixture.store().commit([message(3, sender: 1, from: nil)]) == [.stored])

@@ -84,6 +84,8 @@ extension IncomingMessage {
         (message.messageID, message.registrationToken, message.category, message.data) = spans
         message.dataForm = data == nil ? .absent : form
         message.messageKey = Digest128(high: number &* 0x9E37_79B9_7F4A_7C15, low: number)
+        // At any rate not of the sender and the id alone.
+        message.isKeyedByDevice = true
         message.fingerprint = Digest128(high: 0, low: fingerprint)
         message.deviceKey = Digest128(high: 7, low: 7)
         message.quarantine = quarantine

@@ -63,6 +63,7 @@ actor Load {
     private static func message(_ number: UInt64) -> IncomingMessage {
         var message = IncomingMessage.make(number, id: "m-\(number)")
         message.messageKey = Digest128(hashing: "\(StoreFixture.senders[0])\0m-\(number)")
+        message.isKeyedByDevice = false
         return message
     }
 

@@ -226,6 +226,7 @@ import Vocabulary
     private static func copy(_ id: String, fingerprint: UInt64) -> IncomingMessage {
         var message = IncomingMessage.make(1, id: id, token: token, fingerprint: fingerprint)
         message.messageKey = Digest128(hashing: "\(sender)\0\(id)")
+        message.isKeyedByDevice = false
         message.deviceKey = Digest128(hashing: token)
         return message
     }

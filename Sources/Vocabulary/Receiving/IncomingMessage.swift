@@ -74,6 +74,8 @@ package struct IncomingMessage: Sendable {
 
     /// The ledger's key: the first 16 bytes of SHA-256(sender_id ‖ 0x00 ‖ message_id), or its per-device form.
     package var messageKey = Digest128(high: 0, low: 0)
+    /// Whether ``messageKey`` is of the per-device form (configuration key `id_scope`).
+    package var isKeyedByDevice = false
     /// The content's fingerprint, as docs/protocol.md defines it.
     package var fingerprint = Digest128(high: 0, low: 0)
     /// The first 16 bytes of SHA-256(registration token).

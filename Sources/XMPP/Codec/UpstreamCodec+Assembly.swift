@@ -193,6 +193,7 @@ extension UpstreamCodec {
         storage.withUnsafeBytes { bytes in
             let tokenBytes = UnsafeRawBufferPointer(rebasing: bytes[token.range])
             if configuration.idScope == .device {
+                message.isKeyedByDevice = true
                 key.update(tokenBytes)
                 key.update(0)
             }
