@@ -103,7 +103,7 @@ BEGIN
         TO upstream_worker;
     -- Commands record what they do. The audit trail itself it can't write to, and only what is older than 730 days goes.
     GRANT EXECUTE ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) TO upstream_worker;
-    -- upstream.store_messages, upstream.store_conflicts and upstream.known_messages run with the caller's rights; anyone may call them.
+    -- The functions that store messages run with the caller's rights; anyone may call them.
 
     -- What `upstream-worker console` needs: it reads what upstream_reader reads, registration tokens included, which it shows to those
     -- alone who have the right to see them; and it acts by what is listed here. It can store, change or delete no message, conflict or

@@ -7,8 +7,8 @@
 
 A private cluster in a temporary folder (fsync on), a database with the schema for each variant. Every round runs every
 variant once over batches of new messages, so that a slow minute hits all of them; shown are medians, and ratios to the
-first variant. Compare the ratios. --list names the variants: the steps from 0010's function to today's, what a bare worker
-inserts (Benchmarks/Baseline), and `filled`, today's function on a day that has --rows messages.
+first variant. Compare the ratios. --list names the variants: upstream.store_batch, what a bare worker inserts
+(Benchmarks/Baseline), and `filled`, upstream.store_batch on a day that has --rows messages.
 """
 import argparse
 import glob
@@ -66,10 +66,8 @@ class Cluster:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def migrations(before=None):
+def migrations():
     for path in sorted(glob.glob(f"{ROOT}/migrations/*.sql")):
-        if before and os.path.basename(path) >= before:
-            break
         with open(path) as file:
             yield re.split(r"^-- migrate:down.*$", file.read(), flags=re.M)[0]
 
@@ -124,19 +122,10 @@ def by_key(rows):
     return sorted(rows, key=lambda row: row["key"].bytes)
 
 
-def today(rows):
-    return [*arrays(by_key(rows)), "", 0, 0, [], []]
-
-
-TODAY = "SELECT * FROM upstream.store_messages(" + ", ".join(
-    f"%b::{TYPES[column]}[]" for column in COLUMNS
-) + ", %b::text, %b::bigint, %b::bigint, %b::text[], %b::text[])"
-
 BODY = (
     "INSERT INTO upstream.messages (message_key, received_at, sender_id, message_id, registration_token, device_key, "
     "category, data, data_raw, extra, message_type, stanza_from) "
 )
-PARAMETERS = ", ".join(f"{column}s {TYPES[column]}[]" for column in COLUMNS)
 
 
 def function(name, parameters, body, declare=""):
@@ -156,31 +145,8 @@ def call(name, columns):
     return f"SELECT upstream.{name}(" + ", ".join(f"%b::{TYPES[c]}{s}" for c, s in columns) + ")"
 
 
-ALL = [(column, "[]") for column in COLUMNS]
-FROM = "FROM unnest(keys, times, senders, ids, tokens, devices, categorys, datas, raws, extras, types, stanza_froms) " \
-    "AS i (key, at, sender, id, token, device, category, data, raw, extra, type, stanza_from)"
-SELECT = "SELECT key, at, sender, id, token, device, category, data::json, raw, extra, type, stanza_from " + FROM
-
-VARIANTS = {"store_messages": ("", TODAY, today)}
-
-VARIANTS["optimistic"] = (
-    function("v_optimistic", PARAMETERS, f"""
-        INSERT INTO upstream.message_ids SELECT * FROM unnest(keys, fingerprints, times) ON CONFLICT DO NOTHING;
-        GET DIAGNOSTICS stored = ROW_COUNT;
-        {BODY} {SELECT};"""),
-    call("v_optimistic", ALL), lambda rows: arrays(by_key(rows)),
-)
-
 TARGETS = "SELECT unnest(keys), unnest(times), unnest(senders), unnest(ids), unnest(tokens), unnest(devices), " \
     "unnest(categorys), unnest(datas)::json, unnest(raws), unnest(extras), unnest(types), unnest(stanza_froms)"
-VARIANTS["+ target list"] = (
-    function("v_targets", PARAMETERS, f"""
-        INSERT INTO upstream.message_ids SELECT unnest(keys), unnest(fingerprints), unnest(times)
-        ON CONFLICT DO NOTHING;
-        GET DIAGNOSTICS stored = ROW_COUNT;
-        {BODY} {TARGETS};"""),
-    call("v_targets", ALL), lambda rows: arrays(by_key(rows)),
-)
 
 # Columns with one value or null for the whole batch: an empty array gives nulls, a scalar the value.
 SCALARS = [(c, "" if c in ("sender", "stanza_from") else "[]") for c in COLUMNS]
@@ -200,53 +166,6 @@ def scalars(rows, order=by_key):
     return result
 
 
-VARIANTS["+ scalars"] = (
-    function("v_scalars", SCALAR_PARAMETERS, f"""
-        INSERT INTO upstream.message_ids SELECT unnest(keys), unnest(fingerprints), unnest(times)
-        ON CONFLICT DO NOTHING;
-        GET DIAGNOSTICS stored = ROW_COUNT;
-        {BODY} {SCALAR_TARGETS};"""),
-    call("v_scalars", SCALARS), scalars,
-)
-
-LEDGER = [("key", "[]"), ("fingerprint", "[]"), ("time", "[]")]
-LEDGER_PARAMETERS = "lkeys uuid[], lprints uuid[], ltimes timestamptz[], "
-
-
-def arrival(rows):
-    return [*arrays(by_key(rows), ["key", "fingerprint", "time"]), *scalars(rows, order=lambda rows: rows)]
-
-
-VARIANTS["+ order of arrival"] = (
-    function("v_arrival", LEDGER_PARAMETERS + SCALAR_PARAMETERS, f"""
-        INSERT INTO upstream.message_ids SELECT unnest(lkeys), unnest(lprints), unnest(ltimes)
-        ON CONFLICT DO NOTHING;
-        GET DIAGNOSTICS stored = ROW_COUNT;
-        {BODY} {SCALAR_TARGETS};"""),
-    call("v_arrival", LEDGER + SCALARS), arrival,
-)
-
-PLAIN = f"""
-        INSERT INTO upstream.message_ids SELECT unnest(lkeys), unnest(lprints), unnest(ltimes);
-        GET DIAGNOSTICS stored = ROW_COUNT;
-        {BODY} {SCALAR_TARGETS};"""
-VARIANTS["+ plain ledger insert"] = (
-    function("v_plain", LEDGER_PARAMETERS + SCALAR_PARAMETERS, PLAIN),
-    call("v_plain", LEDGER + SCALARS), arrival,
-)
-VARIANTS["+ no index on message_id"] = (
-    "DROP INDEX upstream.messages_message_id_idx;" + VARIANTS["+ plain ledger insert"][0],
-    VARIANTS["+ plain ledger insert"][1], arrival,
-)
-SUBSCRIBED = PLAIN + """
-        IF EXISTS (SELECT FROM upstream.subscriptions) THEN RAISE EXCEPTION 'not here'; END IF;"""
-VARIANTS["+ look at subscriptions"] = (
-    "DROP INDEX upstream.messages_message_id_idx;"
-    + function("v_subscribed", LEDGER_PARAMETERS + SCALAR_PARAMETERS, SUBSCRIBED),
-    call("v_subscribed", LEDGER + SCALARS), arrival,
-)
-
-
 def store_batch(rows):
     """What the worker sends: the ledger by key, bodies by arrival, null columns empty, one sender for all."""
     bodies = dict(zip(COLUMNS, arrays(rows)))
@@ -256,32 +175,19 @@ def store_batch(rows):
     return [
         *arrays(by_key(rows), ["key", "fingerprint", "time"]),
         *(bodies[c] for c in COLUMNS if c != "fingerprint"),
-        rows[0]["sender"], rows[0]["stanza_from"], "", 0, 0, [], [],
+        rows[0]["sender"], rows[0]["stanza_from"], "", 0, 0, [], [], [], 0, [rows[0]["sender"]], ["sender"],
+        False, False, False,
     ]
 
 
+# With no handler here, so no registration, and no ids that are likely to be known.
 STORE_BATCH = (
     "SELECT * FROM upstream.store_batch(%b::uuid[], %b::uuid[], %b::timestamptz[], "
     + ", ".join(f"%b::{TYPES[c]}[]" for c in COLUMNS if c != "fingerprint")
-    + ", %b::text, %b::text, %b::text, %b::bigint, %b::bigint, %b::text[], %b::text[])"
+    + ", %b::text, %b::text, %b::text, %b::bigint, %b::bigint, %b::text[], %b::text[], %b::text[], %b::bigint, "
+    "%b::text[], %b::text[], %b::bool, %b::bool, %b::bool)"
 )
-VARIANTS["store_batch of 0011"] = ("", STORE_BATCH, store_batch)
-
-# The variants up to here are prototypes beside the schema of 0011.
-BEFORE = {name: "0012" for name in VARIANTS}
-
-# Without a handler that takes its deliveries in blocks.
-BATCH_OF_0013 = STORE_BATCH.replace("%b::text[])", "%b::text[], %b::text[], %b::bigint)")
-VARIANTS["store_batch of 0013"] = ("", BATCH_OF_0013, lambda rows: [*store_batch(rows), [], 0])
-BEFORE["store_batch of 0013"] = "0022"
-
-# Without a handler or registration, and with no ids that are likely to be known.
-TODAY_BATCH = BATCH_OF_0013.replace(
-    "%b::bigint)", "%b::bigint, %b::text[], %b::text[], %b::bool, %b::bool, %b::bool)"
-)
-VARIANTS["store_batch"] = (
-    "", TODAY_BATCH, lambda rows: [*store_batch(rows), [], 0, [rows[0]["sender"]], ["sender"], False, False, False]
-)
+VARIANTS = {"store_batch": ("", STORE_BATCH, store_batch)}
 VARIANTS["filled"] = VARIANTS["store_batch"]
 
 # Idempotent on message_id, and nothing else: Benchmarks/Baseline stores the same way.
@@ -296,9 +202,7 @@ VARIANTS["bare"] = (
 # Stores every redelivery again.
 VARIANTS["bare without key"] = (VARIANTS["bare"][0].replace(" PRIMARY KEY", ""), BARE, VARIANTS["bare"][2])
 
-DEFAULTS = [
-    "store_messages", "store_batch of 0011", "store_batch of 0013", "store_batch", "bare", "bare without key"
-]
+DEFAULTS = ["store_batch", "bare", "bare without key"]
 
 # A day's messages, in steps: keys in random order, like digests; 1,000 devices in turn.
 FILL = """
@@ -343,7 +247,7 @@ def side(cluster, name, options):
     cluster.connect("postgres").execute(f"CREATE DATABASE {database}")
     connection = cluster.connect(database)
     connection.execute("CREATE SCHEMA upstream")
-    for text in migrations(before=BEFORE.get(name)):
+    for text in migrations():
         connection.execute(text)
     connection.execute("SELECT upstream.ensure_partitions(current_date - 1, current_date + 1)")
     connection.execute(VARIANTS[name][0] or "SELECT")

@@ -231,19 +231,13 @@ struct BatchCommit {
         isMixed: Bool,
         _ connection: isolated PostgresConnection
     ) throws(CommitFailure) -> RowReport {
-        do throws(CommitFailure) {
-            var parameters = encoder.newMessages()
-            parameters.append(offer)
-            encoder.origins(&parameters)
-            parameters.append(offer.token != 0)
-            parameters.append(isMixed)
-            parameters.append(isRetry)
-            return try report(connection, StoreStatements.insert, parameters)
-        } catch  where error.isUnknownFunction && !connection.isInTransaction {
-            var parameters = encoder.newMessages()
-            parameters.append(offer)
-            return try report(connection, StoreStatements.insertBefore, parameters)
-        }
+        var parameters = encoder.newMessages()
+        parameters.append(offer)
+        encoder.origins(&parameters)
+        parameters.append(offer.token != 0)
+        parameters.append(isMixed)
+        parameters.append(isRetry)
+        return try report(connection, StoreStatements.insert, parameters)
     }
 
     /// Calls a function that returns refused rows instead of failing.
@@ -298,15 +292,8 @@ struct BatchCommit {
     ///
     /// Ids that `text` can't hold are left out, so a row refused here has nowhere else to go: alone, it waits.
     private func storeQuarantine(_ connection: isolated PostgresConnection) throws(CommitFailure) {
-        let encoder = encoder(plan.quarantined)
-        do throws(CommitFailure) {
-            let report = try report(connection, StoreStatements.quarantine, encoder.quarantine())
-            if case .refused(let refusal) = report, batch.count == 1 { throw .database(refusal.error) }
-            try report.count()
-        } catch  where error.isUnknownFunction && !connection.isInTransaction {
-            try CommitFailure.catching { () throws(PostgresError) in
-                _ = try connection.executeSafely(StoreStatements.quarantineBefore, encoder.quarantine())
-            }
-        }
+        let report = try report(connection, StoreStatements.quarantine, encoder(plan.quarantined).quarantine())
+        if case .refused(let refusal) = report, batch.count == 1 { throw .database(refusal.error) }
+        try report.count()
     }
 }

@@ -47,6 +47,7 @@ enum MigrationStatements: StatementCatalog {
         return [
             StatementSample("lock", lock), StatementSample("limitLocks", limitLocks(milliseconds: 1)),
             StatementSample("bootstrap", script: bootstrap),
+            StatementSample("leave", script: UnreleasedSchema.leave),
             StatementSample("exists", exists), StatementSample("list", list),
         ] + (some ?? [])
     }

@@ -13,11 +13,13 @@ package enum SchemaState: Sendable, Equatable {
     case newer(unknown: [String])
     /// A file was changed after its migration was applied.
     case edited(version: String)
+    /// A build before 0.1.0 made it, and not the last one: none of our migrations applies.
+    case unreleased(last: String)
 
     /// Whether a migration makes it current, so that waiting helps.
     package var isAwaited: Bool {
         switch self {
-        case .missing, .older, .newer: true
+        case .missing, .older, .newer, .unreleased: true
         case .current, .edited: false
         }
     }
@@ -36,6 +38,9 @@ package enum SchemaState: Sendable, Equatable {
         case .edited(let version):
             "migration \(version) was applied from another text than this binary holds: "
                 + "install the release that made it; an applied migration is never edited"
+        case .unreleased(let last):
+            "the schema was made by a build from before 0.1.0 (\(last) is its last migration, of 0030): apply the others with "
+                + "`migrate up` of the last such build, then run `upstream-worker migrate up`; or take an empty database"
         }
     }
 }
@@ -67,7 +72,8 @@ package struct Migrator: Sendable {
         package var appliedAt: Timestamp?
     }
 
-    private struct Applied: Sendable {
+    /// A row of `upstream.schema_migrations`.
+    struct Applied: Sendable {
         var version: String
         var checksum: String
         var appliedAt: Timestamp
@@ -111,7 +117,7 @@ package struct Migrator: Sendable {
         today: UTCDay = .today()
     ) async throws(MigrationError) -> [String] {
         var done: [String] = []
-        while let migration = try await step(connection, .up) { done.append(migration.version) }
+        while case let steps = try await step(connection, .up), !steps.isEmpty { done += steps.map(\.version) }
         if !migrations.isEmpty, migrations == Migration.embedded {
             do throws(PostgresError) {
                 _ = try await connection.run { connection throws(PostgresError) in
@@ -130,7 +136,7 @@ package struct Migrator: Sendable {
     package func down(_ connection: PostgresConnection, all: Bool = false) async throws(MigrationError) -> [String] {
         var done: [String] = []
         repeat {
-            guard let migration = try await step(connection, .down) else { break }
+            guard let migration = try await step(connection, .down).first else { break }
             done.append(migration.version)
         } while all
         return done
@@ -160,7 +166,12 @@ package struct Migrator: Sendable {
     // MARK: Inside
 
     private func state(of applied: [Applied]) -> SchemaState {
-        guard !applied.isEmpty else { return .missing }
+        guard let last = applied.last else { return .missing }
+        switch unreleasedPart(of: applied) {
+        case .all: return .older(pending: migrations.map(\.version))
+        case .some: return .unreleased(last: last.version)
+        case .none: break
+        }
         let unknown = applied.filter { row in !migrations.contains { $0.version == row.version } }
         guard unknown.isEmpty else { return .newer(unknown: unknown.map(\.version)) }
         for row in applied
@@ -171,21 +182,30 @@ package struct Migrator: Sendable {
         return pending.isEmpty ? .current : .older(pending: pending.map(\.version))
     }
 
+    /// How much of the schema from before 0.1.0 was applied; none if these migrations are its own.
+    private func unreleasedPart(of applied: [Applied]) -> UnreleasedSchema.Part {
+        let isOurs = migrations.contains { $0.version == applied.first?.version }
+        return isOurs ? .none : UnreleasedSchema.part(of: applied)
+    }
+
     private func nextUp(_ applied: [Applied]) throws(MigrationError) -> Migration? {
         switch state(of: applied) {
         case .current: return nil
         case .missing: return migrations.first
         case .older(let pending): return migrations.first { $0.version == pending.first }
-        case .newer, .edited: throw .schema(state(of: applied))
+        case .newer, .edited, .unreleased: throw .schema(state(of: applied))
         }
     }
 
     private func nextDown(_ applied: [Applied]) throws(MigrationError) -> Migration? {
-        switch state(of: applied) {
-        case .newer, .edited: throw .schema(state(of: applied))
+        let state = state(of: applied)
+        switch state {
+        case .newer, .edited, .unreleased: throw .schema(state)
         case .missing: return nil
         case .current, .older:
-            return migrations.last { migration in applied.contains { $0.version == migration.version } }
+            let last = migrations.last { migration in applied.contains { $0.version == migration.version } }
+            guard let last else { throw .schema(state) }
+            return last
         }
     }
 
@@ -195,16 +215,15 @@ package struct Migrator: Sendable {
     }
 
     private enum Outcome: Sendable {
-        case nothing
-        case ran(Migration)
+        case ran([Migration])
         case refused(MigrationError)
     }
 
-    /// Runs the next step in one transaction, under the lock.
+    /// Runs the next step in one transaction, under the lock; or records the steps whose objects a schema from before 0.1.0 has.
     private func step(
         _ connection: PostgresConnection,
         _ direction: Direction
-    ) async throws(MigrationError) -> Migration? {
+    ) async throws(MigrationError) -> [Migration] {
         let outcome = await connection.run { connection -> Outcome in
             var running: String?
             do throws(PostgresError) {
@@ -214,27 +233,29 @@ package struct Migrator: Sendable {
                     try connection.run(MigrationStatements.limitLocks(milliseconds: lockTimeout))
                     try connection.script(MigrationStatements.bootstrap)
                     let applied = try applied(connection)
+                    if direction == .up, unreleasedPart(of: applied) == .all {
+                        return .ran(try adopt(connection))
+                    }
                     let migration: Migration?
                     do throws(MigrationError) {
                         migration = direction == .up ? try nextUp(applied) : try nextDown(applied)
                     } catch {
                         return .refused(error)
                     }
-                    guard let migration else { return .nothing }
+                    guard let migration else { return .ran([]) }
                     running = migration.version
                     switch direction {
                     case .up: try apply(migration, connection)
                     case .down: try rollBack(migration, connection)
                     }
-                    return .ran(migration)
+                    return .ran([migration])
                 }
             } catch {
                 return .refused(.database(error, version: running))
             }
         }
         switch outcome {
-        case .nothing: return nil
-        case .ran(let migration): return migration
+        case .ran(let steps): return steps
         case .refused(let error): throw error
         }
     }
@@ -246,6 +267,17 @@ package struct Migrator: Sendable {
         try connection.script(migration.up)
         try connection.run(MigrationStatements.record(migration))
         try record(.migrateUp, migration, connection)
+    }
+
+    /// Records the migrations whose objects a schema from before 0.1.0 has.
+    private func adopt(_ connection: isolated PostgresConnection) throws(PostgresError) -> [Migration] {
+        let steps = migrations.filter { $0.version <= UnreleasedSchema.lastHeld }
+        try connection.script(UnreleasedSchema.leave)
+        for step in steps {
+            try connection.run(MigrationStatements.record(step))
+            try record(.migrateUp, step, connection)
+        }
+        return steps
     }
 
     private func rollBack(

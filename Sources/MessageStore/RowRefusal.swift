@@ -16,12 +16,6 @@ enum CommitFailure: StatementFailure {
         guard case .database(let error) = self else { return false }
         return error.sqlState == StoreStatements.misdated
     }
-
-    /// Whether a called function does not exist.
-    var isUnknownFunction: Bool {
-        guard case .database(let error) = self else { return false }
-        return error.isUnknownFunction
-    }
 }
 
 /// Evidence that PostgreSQL refuses a row's content.

@@ -59,17 +59,10 @@ enum StoreStatements: StatementCatalog {
                 arrays: [.uuid, .uuid, .timestamptz, .uuid, .timestamptz, .text] + rows,
                 offer + [.text.array, .text.array, .bool, .bool, .bool] + times
             ),
-            StatementSample(
-                "insertBefore",
-                insertBefore,
-                arrays: [.uuid, .uuid, .timestamptz, .uuid, .timestamptz, .text] + rows,
-                offer + times
-            ),
             StatementSample("insertOne", insertOne, [.uuid, .uuid, .timestamptz, .text, .text] + rows + times),
             StatementSample("ledger", ledger, arrays: [.uuid]),
             StatementSample("conflicts", conflicts, arrays: [.uuid, .uuid, .timestamptz, .text] + rows, times),
             StatementSample("quarantine", quarantine, arrays: stanzas, times),
-            StatementSample("quarantineBefore", quarantineBefore, arrays: stanzas),
             StatementSample("lockLoads", lockLoads),
             StatementSample("known", known([])),
             StatementSample("deleteDeliveries", deleteDeliveries(of: [])),

@@ -52,9 +52,6 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
         }
     }
 
-    /// Whether the called function does not exist, as in a schema of another version.
-    package var isUnknownFunction: Bool { sqlState == "42883" }
-
     /// Whether to give up the session, since another server or session may succeed.
     package var endsSession: Bool {
         switch failureClass {

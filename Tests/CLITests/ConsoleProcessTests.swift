@@ -104,7 +104,7 @@ struct ConsoleProcessTests {
         try await waitUntil("the console is ready") { try await Self.ask(child, "/readyz").status == 200 }
         child.send(SIGTERM)
         #expect(try await child.exitCode() == 0)
-        try await fixture.script("UPDATE upstream.schema_migrations SET checksum = '' WHERE version = '0001'")
+        try await fixture.script("UPDATE upstream.schema_migrations SET checksum = '' WHERE version = '0101'")
         let other = try Self.start(yaml, in: folder)
         #expect(try await other.exitCode() == 78)
         #expect(try other.logText().contains("an applied migration is never edited"))

@@ -204,6 +204,6 @@ extension Database {
 
     /// Makes the first migration look as if it had been applied from another text.
     func editFirstMigration() async throws {
-        try await script("UPDATE upstream.schema_migrations SET checksum = '' WHERE version = '0001'")
+        try await script("UPDATE upstream.schema_migrations SET checksum = '' WHERE version = '0101'")
     }
 }

@@ -14,7 +14,6 @@ struct AloneInsertTests {
             EXECUTE (SELECT string_agg('DROP FUNCTION ' || oid::regprocedure, '; ') FROM pg_proc WHERE proname = 'store_batch');
         END $$
         """
-    static let dropOne = dropBatch.replacing("store_batch", with: "store_one")
     /// From here on whoever calls `upstream.store_one` fails.
     static let breakOne = """
         DO $$ BEGIN
@@ -140,34 +139,9 @@ struct AloneInsertTests {
     func subscribedMeanwhile(isolation: String, isAlone: Bool) async throws {
         let fixture = try await fixture()
         try await fixture.setDefault("default_transaction_isolation", isolation)
-        if !isAlone { try await fixture.script(Self.dropOne) }
-        #expect(try await fixture.deliveriesOfHandlerMeanwhile(fixture.store()) == 1)
-    }
-
-    @Test("whoever may call the statement for many may call this")
-    func rights() async throws {
-        let fixture = try await StoreFixture()
-        try await fixture.addRoles()
-        while try await Migrator().down(fixture.admin) != ["0021"] {}
-        try await fixture.script(
-            """
-            ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
-            DO $$ BEGIN
-                EXECUTE (
-                    SELECT string_agg(format('REVOKE EXECUTE ON FUNCTION %1$s FROM PUBLIC; GRANT EXECUTE ON FUNCTION %1$s TO w', oid::regprocedure), '; ')
-                    FROM pg_proc WHERE proname = 'store_batch'
-                );
-            END $$
-            """
-        )
-        _ = try await Migrator().up(fixture.admin)
-        let callers = try await fixture.text(
-            """
-            SELECT string_agg(role, ' ') FROM (VALUES ('r'), ('w')) AS roles (role), pg_proc
-            WHERE proname = 'store_one' AND has_function_privilege(role, oid, 'EXECUTE')
-            """
-        )
-        #expect(callers == "w")
+        let others = isAlone ? [] : [IncomingMessage.make(2)]
+        let found = try await fixture.deliveriesOfHandlerMeanwhile(fixture.store(), beside: others)
+        #expect(found == Int64(others.count + 1))
     }
 
     @Test("where this worker has handlers the short way is not tried")
@@ -176,17 +150,6 @@ struct AloneInsertTests {
         try await fixture.script(Self.breakOne)
         let offer = LeaseOffer(handlers: [], local: ["all"], owner: "w", token: 0, duration: .seconds(60))
         #expect(try await fixture.store().commit([.make(1)], leasing: offer, isRetry: false) == [.stored])
-    }
-
-    @Test("a schema of a version before, without the short way, stores it too")
-    func versionBefore() async throws {
-        let fixture = try await fixture()
-        let store = fixture.store()
-        #expect(try await store.commit([.make(1)]) == [.stored])
-        try await fixture.script(Self.dropOne)
-        for number in 2...4 as ClosedRange<UInt64> { #expect(try await store.commit([.make(number)]) == [.stored]) }
-        #expect(try await store.commit([.make(2)]) == [.duplicate])
-        #expect(try await fixture.count("messages") == 6)
     }
 
     @Test("one of a day without a partition is stored, one that PostgreSQL refuses leaves nothing")
@@ -202,8 +165,11 @@ struct AloneInsertTests {
 }
 
 extension StoreFixture {
-    /// How many deliveries a message has whose insert waits while a handler subscribes.
-    func deliveriesOfHandlerMeanwhile(_ store: MessageStore) async throws -> Int64? {
+    /// How many deliveries there are of a message whose insert waits while a handler subscribes, and of others in its batch.
+    func deliveriesOfHandlerMeanwhile(
+        _ store: MessageStore,
+        beside others: [IncomingMessage] = []
+    ) async throws -> Int64? {
         let message = IncomingMessage.make(1)
         let other = try await PostgresConnection.open(settings)
         try await other.run { connection throws(PostgresError) in
@@ -211,7 +177,7 @@ extension StoreFixture {
                 "BEGIN; INSERT INTO upstream.message_ids VALUES ('\(message.messageKey)', '\(message.fingerprint)', now())"
             )
         }
-        async let outcomes = store.commit([message])
+        async let outcomes = store.commit([message] + others)
         try await waitUntil(
             "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
         )
@@ -222,7 +188,7 @@ extension StoreFixture {
             """
         )
         try await other.run { connection throws(PostgresError) in try connection.script("ROLLBACK") }
-        #expect(try await outcomes == [.stored])
+        #expect(try await outcomes.allSatisfy { $0 == .stored })
         return try await count("deliveries")
     }
 }

@@ -180,10 +180,10 @@ struct AuditTests {
         #expect(try await page(filter, 99).map(\.count) == (10...19).reversed().map { Optional(Int64($0)) })
     }
 
-    @Test("on a schema from before the audit trail a command says what to do, and does nothing")
+    @Test("without the audit trail a command says what to do, and does nothing; migrate up begins the trail")
     func olderSchema() async throws {
         let fixture = try await StoreFixture(migrated: false)
-        _ = try await Migrator(Migration.embedded.filter { $0.version < "0014" }, by: .tester).up(fixture.admin)
+        _ = try await Migrator(Migration.embedded.filter { $0.version < "0105" }, by: .tester).up(fixture.admin)
         try await fixture.script("INSERT INTO upstream.handlers (name) VALUES ('orders')")
         let states = HandlerStates(fixture.admin)
         let error = await #expect(throws: PostgresError.self) {
@@ -191,10 +191,9 @@ struct AuditTests {
         }
         #expect(error?.message.contains("migrate up") == true)
         #expect(try await fixture.count("handlers WHERE paused") == 0)
-        let steps = try await Migrator(by: .tester("release 3")).up(fixture.admin)
-        #expect(try await trail(fixture).count == steps.count)
+        #expect(try await Migrator(by: .tester("release 3")).up(fixture.admin) == ["0105"])
         #expect(
-            try await trail(fixture).first == "tester@test|upstream|command|migrate.up|migration 0014 audit|release 3"
+            try await trail(fixture) == ["tester@test|upstream|command|migrate.up|migration 0105 console|release 3"]
         )
     }
 }

@@ -231,19 +231,4 @@ struct DeadMessageTests {
         #expect(try await DeadLetters(fixture.store.admin).retry(DeadLetterFilter(), by: .tester) == 30)
         #expect(contents(try await fixture.claim()).values.allSatisfy { $0 == #"{"a":1}"# })
     }
-
-    @Test("taking the migration back puts the messages of dead letters into their days again")
-    func down() async throws {
-        let fixture = try await fixture(3, dead: 2)
-        #expect(try await run(fixture).deadLettersKept == 2)
-        let before = try #require(Migration.embedded.firstIndex { $0.version == "0009" })
-        while try await Migrator().status(fixture.store.admin).contains(where: {
-            $0.appliedAt != nil && $0.version == Migration.embedded[before].version
-        }) {
-            _ = try await Migrator().down(fixture.store.admin)
-        }
-        let back = try await fixture.store.text("SELECT string_agg(message_id, ' ' ORDER BY 1) FROM upstream.messages")
-        #expect(back == "m-1 m-2")
-        #expect(try await fixture.store.text(Self.drop) == "pending")
-    }
 }

@@ -119,7 +119,7 @@ struct DeliveriesCommandsTests {
         let fixture = try await DeliveriesFixture([.make("legacy")])
         try await fixture.store.script("UPDATE upstream.handlers SET seen_at = now() - interval '3 minutes'")
         let states = HandlerStates(fixture.store.admin)
-        // A batch that has read the subscriptions and not committed: what store_messages does, held open.
+        // A batch that has read the subscriptions and not committed: what store_batch does, held open.
         let batch = try await PostgresConnection.open(fixture.store.settings)
         try await batch.run { connection throws(PostgresError) in
             try connection.script(

@@ -136,22 +136,6 @@ struct DeliveryBlocksTests {
         #expect(try await stage.blocks() == 1)
     }
 
-    @Test("the call of the version before stores rows")
-    func oldCall() async throws {
-        let stage = try await Stage()
-        try await stage.fixture.store.script(
-            """
-            SELECT * FROM upstream.store_batch(
-                ARRAY[gen_random_uuid()], ARRAY[gen_random_uuid()], ARRAY[now()], ARRAY[gen_random_uuid()], ARRAY[now()],
-                '{}', '{one}', '{token}', ARRAY[gen_random_uuid()], '{com.example.orders}', '{"{}"}', '{}', '{}', '{}',
-                '{}', '123', 'devices@gcm.googleapis.com', 'old', \(stage.token), 60000000, '{orders}', '{orders}'
-            )
-            """
-        )
-        #expect(try await stage.fixture.count("lease_owner = 'old'") == 1)
-        #expect(try await stage.blocks() == 0)
-    }
-
     @Test("a message that was erased while a dead worker's block held it is not delivered")
     func erased() async throws {
         let stage = try await Stage()

@@ -138,24 +138,6 @@ struct HandlerWorkersTests {
         #expect(try await fixture.store.integer(byDevice) == 0)
     }
 
-    @Test("workers of the earlier version keep their subscriptions over the migration")
-    func migration() async throws {
-        let store = try await StoreFixture()
-        let exists = "SELECT count(*) FROM pg_class WHERE oid = to_regclass('upstream.handler_workers')"
-        while try await store.integer(exists) != 0 {
-            _ = try await Migrator().down(store.admin)
-        }
-        try await store.script(
-            """
-            INSERT INTO upstream.handlers (name) VALUES ('orders');
-            INSERT INTO upstream.subscriptions VALUES ('orders', 'com.example.orders'), ('orders', 'com.example.new')
-            """
-        )
-        _ = try await Migrator().up(store.admin)
-        _ = try await PostgresDeliveryStore(store.settings).register([older])
-        #expect(try await store.text(subscribed) == both)
-    }
-
     @Test("the list says who asks for what; the worker's role suffices for all of it")
     func list() async throws {
         let fixture = try await DeliveriesFixture([older])

@@ -134,7 +134,6 @@ struct NewBatchTests {
     @Test("what ids are unique for comes from the worker, for each sender")
     func scopes() async throws {
         let fixture = try await StoreFixture()
-        try await fixture.script("DROP FUNCTION upstream.id_scope(text, text, uuid)")
         var own = message(1, sender: 0, from: nil)
         own.messageKey = Digest128(hashing: "\(StoreFixture.senders[0])\0m-1")
         own.isKeyedByDevice = false
@@ -147,29 +146,5 @@ struct NewBatchTests {
             )
                 == "1234567890 sender, 987 device"
         )
-    }
-
-    @Test("workers of the version before this one store their batches beside ours")
-    func earlierVersion() async throws {
-        let fixture = try await DeliveriesFixture([.make("orders", ["com.example.orders"])])
-        try await fixture.receive(1...1)
-        let known = try #require(
-            try await fixture.store.text("SELECT string_agg(message_key::text, '') FROM upstream.message_ids")
-        )
-        let new = "00000000-0000-0000-0000-000000000009"
-        let stored = try await fixture.store.integer(
-            """
-            SELECT stored FROM upstream.store_messages(
-                ARRAY['\(new)', '\(known)']::uuid[], ARRAY['\(new)', '\(known)']::uuid[], ARRAY[now(), now()],
-                '{1,1}', '{m-9,m-1}', '{t,t}', ARRAY['\(new)', '\(new)']::uuid[],
-                '{com.example.orders,com.example.orders}', '{1,1}', '{NULL,NULL}', '{NULL,NULL}', '{NULL,NULL}',
-                '{NULL,NULL}', 'before', 7, 60000000, '{orders}', '{orders}'
-            )
-            """
-        )
-        #expect(stored == 1)
-        #expect(try await fixture.store.count("messages") == 2)
-        #expect(try await fixture.count("lease_owner = 'before' AND lease_token = 7") == 1)
-        #expect(try await fixture.count() == 2)
     }
 }

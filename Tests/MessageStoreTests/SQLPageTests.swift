@@ -126,11 +126,73 @@ struct SQLPageTests {
 
     private static func key(of token: String) -> String { Digest128(hashing: token).description }
 
+    private func text() throws -> String {
+        try String(contentsOf: TestMigrations.project.appending(path: "docs/sql.md"), encoding: .utf8)
+    }
+
+    @Test("the drawing has every table with its key and with columns that are there, and every foreign key")
+    func drawing() async throws {
+        let drawing = try #require(
+            try text().components(separatedBy: "erDiagram\n").last?.components(separatedBy: "```")[0]
+        )
+        var (keys, columns, foreign, others) = (
+            [String: [String]](), Set<String>(), Set<String>(), [(String, String)]()
+        )
+        var table = ""
+        for line in drawing.split(separator: "\n") {
+            let words = line.split(separator: " ").map(String.init)
+            switch words.count {
+            case 2 where words[1] == "{":
+                table = words[0]
+                keys[table] = []
+            case 2, 3:
+                columns.insert("\(table).\(words[1]) \(words[0])")
+                if words.count == 3 { keys[table]?.append(words[1]) }
+            case 5 where words[1].contains("--"): foreign.insert("\(words[0]) \(words[2]).\(words[4])")
+            case 5: others.append((words[0], "\(words[2]).\(words[4]) "))
+            default: #expect(line == "    }")
+            }
+        }
+        let fixture = try await StoreFixture()
+        let tables = "relnamespace = 'upstream'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition"
+        func lines(_ sql: String) async throws -> Set<String> {
+            Set((try await fixture.text(sql) ?? "").split(separator: "\n").map(String.init))
+        }
+        let known = try await lines(
+            """
+            SELECT string_agg(format('%s: %s', relname, (
+                SELECT string_agg(attname, ' ' ORDER BY place) FROM pg_constraint AS k
+                CROSS JOIN LATERAL unnest(k.conkey) WITH ORDINALITY AS part (number, place)
+                JOIN pg_attribute ON attrelid = c.oid AND attnum = number WHERE k.conrelid = c.oid AND k.contype = 'p'
+            )), E'\\n') FROM pg_class AS c WHERE \(tables)
+            """
+        )
+        #expect(Set(keys.map { "\($0): \($1.joined(separator: " "))" }) == known)
+        let there = try await lines(
+            """
+            SELECT string_agg(format('%s.%s %s', relname, attname, replace(
+                format_type(atttypid, NULL), 'timestamp with time zone', 'timestamptz')), E'\\n')
+            FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid WHERE \(tables)
+            """
+        )
+        #expect(columns.subtracting(there) == [])
+        for (from, column) in others {
+            #expect(keys[from] != nil && there.contains { $0.hasPrefix(column) }, "\(from) \(column)")
+        }
+        let enforced = try await lines(
+            """
+            SELECT string_agg(format('%s %s.%s', p.relname, c.relname, attname), E'\\n')
+            FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = conrelid JOIN pg_class AS p ON p.oid = confrelid
+            JOIN pg_attribute ON attrelid = c.oid AND attnum = ANY (conkey)
+            WHERE contype = 'f' AND c.relnamespace = 'upstream'::regnamespace
+            """
+        )
+        #expect(foreign == enforced)
+    }
+
     /// The page's queries, by the name in their first line, with the variables filled in.
     private func page() throws -> [String: String] {
-        var root = URL(filePath: #filePath)
-        for _ in 0..<3 { root.deleteLastPathComponent() }
-        let text = try String(contentsOf: root.appending(path: "docs/sql.md"), encoding: .utf8)
+        let text = try text()
         var queries: [String: String] = [:]
         for block in text.components(separatedBy: "```sql\n").dropFirst() {
             let body = try #require(block.components(separatedBy: "\n```").first)

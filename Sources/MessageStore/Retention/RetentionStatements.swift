@@ -1,7 +1,7 @@
 import Postgres
 import Vocabulary
 
-/// The statements of retention; what deletes is a function in `migrations/0009_retention_policy.sql`.
+/// The statements of retention; what deletes is a function in `migrations/0104_retention.sql`.
 enum RetentionStatements: StatementCatalog {
     /// The estimated rows of a table of `pg_class`; -1 if unknown.
     ///

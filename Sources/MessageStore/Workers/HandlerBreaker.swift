@@ -13,19 +13,19 @@ package struct HandlerBreaker: Sendable, Equatable {
 
     /// The breakers of each handler that a live worker runs, by name, from the workers' latest rows.
     ///
-    /// Empty without the right to read `upstream.workers`, or without the table.
+    /// Empty without the right to read `upstream.workers`.
     package static func all(_ connection: PostgresConnection) async throws(PostgresError) -> [String: HandlerBreaker] {
         let (workers, now) = try await workers(connection)
         return of(workers, now: now)
     }
 
-    /// The workers' rows and the database's time; no rows without the right to read them, or without the table.
+    /// The workers' rows and the database's time; no rows without the right to read them.
     static func workers(_ connection: PostgresConnection) async throws(PostgresError) -> ([WorkerRow], Timestamp) {
         try await connection.run { connection throws(PostgresError) in
             let now: Timestamp = try connection.run(WaitingStatements.now).value()
             do throws(PostgresError) {
                 return (try WorkerTable.list(connection), now)
-            } catch  where ["42P01", "42703", "42501"].contains(error.sqlState ?? "") {
+            } catch  where error.failureClass == .permission {
                 return ([], now)
             }
         }

@@ -33,7 +33,7 @@ package enum WorkerTable {
 
     /// All known workers, by name: live ones, and those that died within the last ten minutes.
     ///
-    /// - Throws: ``PostgresError``; `42P01` if the schema predates the table.
+    /// - Throws: ``PostgresError``
     package static func list(_ connection: isolated PostgresConnection) throws(PostgresError) -> [WorkerRow] {
         try connection.run(WorkerStatements.list).map { row throws(PostgresError) in
             WorkerRow(

@@ -29,21 +29,17 @@ package enum AttemptHistory {
         _ key: Digest128,
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) -> [AttemptRow] {
-        do throws(PostgresError) {
-            return try connection.run(AttemptHistoryStatements.history(of: key)).map { row throws(PostgresError) in
-                AttemptRow(
-                    handler: try row.next(),
-                    attempt: try row.next(),
-                    startedAt: try row.next(),
-                    duration: try row.next(),
-                    outcome: try row.next(),
-                    status: try row.next(),
-                    errorGroup: try row.next(),
-                    worker: try row.next()
-                )
-            }
-        } catch  where error.sqlState == "42883" && !connection.isInTransaction {
-            return []
+        try connection.run(AttemptHistoryStatements.history(of: key)).map { row throws(PostgresError) in
+            AttemptRow(
+                handler: try row.next(),
+                attempt: try row.next(),
+                startedAt: try row.next(),
+                duration: try row.next(),
+                outcome: try row.next(),
+                status: try row.next(),
+                errorGroup: try row.next(),
+                worker: try row.next()
+            )
         }
     }
 }

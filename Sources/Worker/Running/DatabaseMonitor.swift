@@ -308,7 +308,7 @@ package final class DatabaseMonitor: Sendable {
                 do throws(PostgresError) {
                     return (made, try AttemptDays.ensure(connection, around: today) != nil)
                 } catch {
-                    // A schema from before the history; and without a partition nothing of the history is lost.
+                    // Without a partition nothing of the history is lost.
                     guard error.mayBeOfHistory else { throw error }
                     return (made, true)
                 }

@@ -1,4 +1,6 @@
 -- migrate:up
+-- Replaying: stored messages sent again, to handlers, to a file or to a server. What is sent is frozen when it is planned.
+
 CREATE TABLE upstream.replays (
     replay_id uuid NOT NULL DEFAULT gen_random_uuid(),
     name text NOT NULL,
@@ -27,6 +29,7 @@ CREATE TABLE upstream.replays (
     lease_token bigint NOT NULL DEFAULT 0,
     lease_until timestamptz,
     last_error text,
+    file text,
     CONSTRAINT replays_pkey PRIMARY KEY (replay_id),
     CONSTRAINT replays_kind_check CHECK (kind IN ('handlers', 'output', 'endpoint')),
     CONSTRAINT replays_done_check CHECK (done BETWEEN 0 AND planned AND skipped BETWEEN 0 AND done),
@@ -63,6 +66,7 @@ COMMENT ON COLUMN upstream.replays.lease_owner IS 'The process that runs it; nul
 COMMENT ON COLUMN upstream.replays.lease_token IS 'Fencing token: grows with each take-over, and with each change of state.';
 COMMENT ON COLUMN upstream.replays.lease_until IS 'When the lease ends unless its owner renews it.';
 COMMENT ON COLUMN upstream.replays.last_error IS 'What stopped it last.';
+COMMENT ON COLUMN upstream.replays.file IS 'Device and inode of the output file, and of the one of an earlier run that it replaces: what this replay may go on with, or replace.';
 
 -- The selection as it was when it was planned, in the order it is sent in: 1,000 to a row. A row for each message would
 -- cost five times the time and the space.
@@ -97,6 +101,8 @@ CREATE TABLE upstream.replay_events (
     detail text,
     CONSTRAINT replay_events_replay_id_fkey FOREIGN KEY (replay_id) REFERENCES upstream.replays ON DELETE CASCADE
 );
+-- Without a key of its own, a publication FOR ALL TABLES would refuse to change its rows.
+ALTER TABLE upstream.replay_events REPLICA IDENTITY FULL;
 CREATE INDEX replay_events_replay_id_idx ON upstream.replay_events (replay_id, at);
 COMMENT ON TABLE upstream.replay_events IS 'What happened to each replay: who planned, started, paused, resumed, cancelled, took over and ended it, and when.';
 COMMENT ON COLUMN upstream.replay_events.replay_id IS 'The replay.';
@@ -107,11 +113,5 @@ COMMENT ON COLUMN upstream.replay_events.role IS 'The database role.';
 COMMENT ON COLUMN upstream.replay_events.done IS 'How far the replay was.';
 COMMENT ON COLUMN upstream.replay_events.detail IS 'More: the reason that was given, or the error.';
 
--- How many deliveries of a replay still wait is asked for all the time while it runs.
-CREATE INDEX deliveries_replay_id_idx ON upstream.deliveries (replay_id) WHERE replay_id IS NOT NULL;
-
 -- migrate:down
-DROP INDEX upstream.deliveries_replay_id_idx;
-DROP TABLE upstream.replay_events;
-DROP TABLE upstream.replay_messages;
-DROP TABLE upstream.replays;
+DROP TABLE upstream.replay_events, upstream.replay_messages, upstream.replays;
