@@ -114,7 +114,7 @@ let package = Package(
         ),
 
         // Subprocesses.
-        module("Processes", ["CGlibc"]),
+        module("Processes", ["Vocabulary", "CGlibc"]),
         // In C, a process of its own: what loads a handler's shared library.
         .executableTarget(name: "PluginHost"),
 

@@ -6,8 +6,8 @@ import Vocabulary
 /// Each attempt runs on its own thread. A silent host does not hold up the next one, which starts after a quarter of a
 /// second, nor the report of others' refusals; and it may still answer during the next round.
 final class HostConnector: Sendable {
-    /// The head start of a host over the next one, in milliseconds.
-    private static let headStart = 250
+    /// How long a host has before the next one is tried beside it.
+    private static let headStart = Duration.milliseconds(250)
 
     private struct State {
         /// The hosts with an attempt under way.
@@ -16,7 +16,7 @@ final class HostConnector: Sendable {
         var ended: [(host: Int, result: Result<OpenedSession, PostgresError>)] = []
         /// The host that the next round begins with.
         var first = 0
-        var waiter: Promise<Void>?
+        var waiter: Promise<Bool>?
         /// Counts sessions, so that attempts from before the last one are ignored.
         var generation = 0
     }
@@ -56,7 +56,7 @@ final class HostConnector: Sendable {
             }
             let isLast = next == order.count
             let waitsForAny = isLast && (waitsForSilentHosts || failure == nil)
-            let isInTime = await wait(milliseconds: waitsForAny ? nil : Self.headStart)
+            let isInTime = await wait(atMost: waitsForAny ? nil : Self.headStart)
             guard !Task.isCancelled else {
                 throw PostgresError.cancelled("while connecting")
             }
@@ -97,24 +97,24 @@ final class HostConnector: Sendable {
     }
 
     private func ended(_ host: Int, _ result: Result<OpenedSession, PostgresError>, of generation: Int) {
-        let waiter = state.withLock { state -> Promise<Void>? in
+        let waiter = state.withLock { state -> Promise<Bool>? in
             guard state.generation == generation else { return nil }
             state.pending.remove(host)
             state.ended.append((host, result))
             defer { state.waiter = nil }
             return state.waiter
         }
-        waiter?.fulfil(())
+        waiter?.fulfil(true)
     }
 
     /// Waits until an attempt has ended; false at the time limit.
-    private func wait(milliseconds: Int?) async -> Bool {
-        let waiter = Promise<Void>()
+    private func wait(atMost limit: Duration?) async -> Bool {
+        let waiter = Promise<Bool>()
         let isReady = state.withLock { state in
             guard state.ended.isEmpty else { return true }
             state.waiter = waiter
             return false
         }
-        return isReady ? true : await waiter.value(milliseconds: milliseconds) != nil
+        return isReady ? true : await waiter.value(or: false, within: limit)
     }
 }

@@ -19,7 +19,7 @@ package actor PostgresClient {
     private var notBefore = ContinuousClock.now
     /// Whether a call is connecting, and the callers that wait for its result.
     private var isConnecting = false
-    private var followers: [Promise<ConnectOutcome>] = []
+    private var followers: [Promise<ConnectOutcome?>] = []
 
     /// How another caller's attempt to connect ended.
     private enum ConnectOutcome: Sendable {
@@ -108,9 +108,9 @@ package actor PostgresClient {
             if let connection, await connection.isOpen { return connection }
             guard isConnecting else { return try await connect() }
             // All waiting callers share one attempt.
-            let follower = Promise<ConnectOutcome>()
+            let follower = Promise<ConnectOutcome?>()
             followers.append(follower)
-            switch await follower.value() {
+            switch await follower.value(or: nil) {
             case .connected, .abandoned: continue
             case .failed(let error): throw error
             case nil: throw Self.cancelled

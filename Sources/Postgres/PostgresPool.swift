@@ -1,4 +1,5 @@
 import Synchronization
+import Vocabulary
 
 /// Sessions for calls that must not hold each other up: one that waits for a lock keeps its session to itself.
 ///
@@ -6,7 +7,7 @@ import Synchronization
 /// waited ``patience``, and unused ones are closed.
 package final class PostgresPool: Sendable {
     /// How long a call waits before another session is opened, in milliseconds.
-    private static let patience = 100
+    private static let patience = Duration.milliseconds(100)
     /// How long an unused session stays open.
     private static let keeps = Duration.seconds(60)
     /// How long after a failed connect no further session is opened.
@@ -17,7 +18,7 @@ package final class PostgresPool: Sendable {
         var free: [(client: PostgresClient, since: ContinuousClock.Instant)] = []
         /// All sessions, including those in use.
         var count = 0
-        var waiting: [Promise<PostgresClient>] = []
+        var waiting: [Promise<PostgresClient?>] = []
         var growsFrom = ContinuousClock.now
     }
 
@@ -59,7 +60,7 @@ package final class PostgresPool: Sendable {
     private func take() async throws(PostgresError) -> PostgresClient {
         var hasWaited = false
         while true {
-            let promise = Promise<PostgresClient>()
+            let promise = Promise<PostgresClient?>()
             let client = state.withLock { state -> PostgresClient? in
                 if let client = state.free.popLast()?.client { return client }
                 let grows = hasWaited && state.count < limit && .now >= state.growsFrom
@@ -71,7 +72,7 @@ package final class PostgresPool: Sendable {
                 return PostgresClient(settings)
             }
             if let client { return client }
-            if let client = await promise.value(milliseconds: Self.patience) { return client }
+            if let client = await promise.value(or: nil, within: Self.patience) { return client }
             state.withLock { $0.waiting.removeAll { $0 === promise } }
             guard !Task.isCancelled else { throw PostgresError.cancelled("while waiting for a session") }
             hasWaited = true

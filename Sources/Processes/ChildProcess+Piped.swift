@@ -1,5 +1,6 @@
 import CGlibc
 import Glibc
+import Vocabulary
 
 extension ChildProcess {
     /// Our ends of the process's standard streams; the holder closes them.
@@ -38,28 +39,27 @@ extension ChildProcess {
             throw error
         }
         let childOutput = readsOutput ? output.writing : nil
-        let started: Result<ChildProcess, SpawnError> = await withCheckedContinuation { continuation in
-            let isRunning = DetachedThread.run {
-                do throws(SpawnError) {
-                    // The child lives as long as this thread, which reaps it.
-                    let child = try ChildProcess(
-                        program,
-                        input: input.reading,
-                        output: childOutput,
-                        error: errors.writing,
-                        lifetime: .boundToThread
-                    )
-                    continuation.resume(returning: .success(child))
-                    onExit(child.wait())
-                } catch {
-                    continuation.resume(returning: .failure(error))
-                }
+        let started = Promise<Result<ChildProcess, SpawnError>>()
+        let isRunning = DetachedThread.run {
+            do throws(SpawnError) {
+                // The child lives as long as this thread, which reaps it.
+                let child = try ChildProcess(
+                    program,
+                    input: input.reading,
+                    output: childOutput,
+                    error: errors.writing,
+                    lifetime: .boundToThread
+                )
+                started.fulfil(.success(child))
+                onExit(child.wait())
+            } catch {
+                started.fulfil(.failure(error))
             }
-            if !isRunning { continuation.resume(returning: .failure(SpawnError(number: EAGAIN))) }
         }
+        if !isRunning { started.fulfil(.failure(SpawnError(number: EAGAIN))) }
         let child: ChildProcess
         do {
-            child = try started.get()
+            child = try await started.value.get()
         } catch {
             for pipe in [input, output, errors] { pipe.close() }
             throw error

@@ -1,5 +1,6 @@
 import Synchronization
 package import Telemetry
+import Vocabulary
 
 /// Ended spans that wait to be exported: at most ``limit``, so that a missing collector costs no memory.
 ///
@@ -11,7 +12,7 @@ package final class SpanQueue: Sendable {
 
     private struct State {
         var spans: [FinishedSpan] = []
-        var waiter: CheckedContinuation<Void, Never>?
+        var waiter: Promise<Void>?
         var waitsForBatch = false
         var isClosed = false
     }
@@ -31,13 +32,13 @@ package final class SpanQueue: Sendable {
     /// Adds a span, or drops it if there is no room.
     package func append(_ span: FinishedSpan) {
         let (isTaken, waiter) = state.withLock { state in
-            guard state.spans.count < limit else { return (false, nil as CheckedContinuation<Void, Never>?) }
+            guard state.spans.count < limit else { return (false, nil as Promise<Void>?) }
             state.spans.append(span)
             let isFull = state.waitsForBatch && state.spans.count >= batch
             return (true, isFull ? state.waiter.take() : nil)
         }
         if !isTaken { counts[.dropped].increment() }
-        waiter?.resume()
+        waiter?.fulfil()
     }
 
     /// Takes the oldest spans in the order of their ends: at most a batch, or all.
@@ -62,31 +63,24 @@ package final class SpanQueue: Sendable {
     package func waitUntilClosed() async { await wait(forBatch: false) }
 
     private func wait(forBatch: Bool) async {
-        await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
-                let isReady = state.withLock { state in
-                    if state.isClosed || Task.isCancelled || (forBatch && state.spans.count >= batch) { return true }
-                    state.waiter = continuation
-                    state.waitsForBatch = forBatch
-                    return false
-                }
-                if isReady { continuation.resume() }
-            }
-        } onCancel: {
-            wake()
+        let promise = Promise<Void>()
+        let isReady = state.withLock { state in
+            if state.isClosed || (forBatch && state.spans.count >= batch) { return true }
+            state.waiter = promise
+            state.waitsForBatch = forBatch
+            return false
         }
+        if !isReady { await promise.waitUnlessCancelled() }
     }
 
     /// Ends all waits, so that the remaining spans are exported now.
     package func close() {
-        state.withLock { $0.isClosed = true }
-        wake()
+        let waiter = state.withLock { state in
+            state.isClosed = true
+            return state.waiter.take()
+        }
+        waiter?.fulfil()
     }
 
     package var isClosed: Bool { state.withLock { $0.isClosed } }
-
-    private func wake() {
-        let waiter = state.withLock { $0.waiter.take() }
-        waiter?.resume()
-    }
 }

@@ -68,9 +68,9 @@ extension EventLoopFuture where Value: Sendable {
     /// The value of a future whose promise is only ever succeeded.
     var value: Value {
         get async {
-            await withCheckedContinuation { continuation in
-                whenSuccess { continuation.resume(returning: $0) }
-            }
+            let promise = Promise<Value>()
+            whenSuccess { promise.fulfil($0) }
+            return await promise.value
         }
     }
 }

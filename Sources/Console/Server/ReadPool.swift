@@ -36,9 +36,7 @@ package actor ReadPool {
     private let isReadOnly: Bool
     private var free: [Int]
     private var shares: ReadShares
-    private var waiting: [(number: UInt64, claim: ReadShares.Claim, continuation: CheckedContinuation<Int?, Never>)] =
-        []
-    private var lastNumber: UInt64 = 0
+    private var waiting: [(claim: ReadShares.Claim, session: Promise<Int?>)] = []
     private var failure: (error: PostgresError, until: ContinuousClock.Instant)?
 
     /// Makes a pool of at least one session that connects on demand; `settings`' timeout bounds every statement.
@@ -132,17 +130,11 @@ package actor ReadPool {
             return index
         }
         guard waiting.count < Self.queueLimit, shares.mayWait(claim, waiting.map(\.claim)) else { throw Self.busy }
-        lastNumber += 1
-        let number = lastNumber
-        let index = await withTaskGroup(of: Void.self) { group in
-            // Also when the request is given up.
-            group.addTask {
-                try? await Task.sleep(for: Self.patience)
-                await self.expire(number)
-            }
-            defer { group.cancelAll() }
-            return await withCheckedContinuation { waiting.append((number, claim, $0)) }
-        }
+        let session = Promise<Int?>()
+        waiting.append((claim, session))
+        // Until the request is given up, too.
+        let index = await session.value(or: nil, within: Self.patience)
+        waiting.removeAll { $0.session === session }
         guard let index else { throw Self.busy }
         do throws(PostgresError) {
             try checkFailure()
@@ -153,18 +145,15 @@ package actor ReadPool {
         return index
     }
 
-    private func expire(_ number: UInt64) {
-        guard let place = waiting.firstIndex(where: { $0.number == number }) else { return }
-        waiting.remove(at: place).continuation.resume(returning: nil)
-    }
-
     private func giveBack(_ index: Int, _ claim: ReadShares.Claim) {
         shares.giveBack(claim)
         free.append(index)
-        while !free.isEmpty, let place = shares.next(waiting.map(\.claim)), let index = free.popLast() {
+        while let index = free.last, let place = shares.next(waiting.map(\.claim)) {
             let next = waiting.remove(at: place)
+            // Whoever has given up takes none.
+            guard next.session.fulfil(index) else { continue }
             shares.take(next.claim)
-            next.continuation.resume(returning: index)
+            free.removeLast()
         }
     }
 

@@ -59,7 +59,7 @@ package final class PluginHandler: ContainedHandler {
     }
 
     private struct Waiter {
-        var continuation: CheckedContinuation<Answer, Never>
+        var answer: Promise<Answer>
         /// The call that has it, if any.
         var call: Int?
     }
@@ -147,21 +147,17 @@ package final class PluginHandler: ContainedHandler {
     var waiting: Int { state.withLock { $0.queue.count } }
 
     private func ask(_ bytes: [UInt8], _ track: PluginQueue.Track) async -> Answer {
-        let id = state.withLock { state in
+        let answer = Promise<Answer>()
+        let id = state.withLock { state -> PluginQueue.ID? in
+            guard !Task.isCancelled else { return nil }
             state.last += 1
+            state.waiters[state.last] = Waiter(answer: answer)
+            if state.queue.append(.init(id: state.last, bytes: bytes), to: track) { begin(track, &state) }
             return state.last
         }
+        guard let id else { return .cancelled }
         return await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
-                let isCancelled = state.withLock { state in
-                    // From here on `cancelled` finds it.
-                    guard !Task.isCancelled else { return true }
-                    state.waiters[id] = Waiter(continuation: continuation)
-                    if state.queue.append(.init(id: id, bytes: bytes), to: track) { begin(track, &state) }
-                    return false
-                }
-                if isCancelled { continuation.resume(returning: .cancelled) }
-            }
+            await answer.value
         } onCancel: {
             cancelled(id)
         }
@@ -178,18 +174,18 @@ package final class PluginHandler: ContainedHandler {
 
     /// Cancels a message; ends its call if no other message of it is wanted.
     private func cancelled(_ id: PluginQueue.ID) {
-        let continuation = state.withLock { state -> CheckedContinuation<Answer, Never>? in
+        let answer = state.withLock { state -> Promise<Answer>? in
             guard let waiter = state.waiters.removeValue(forKey: id) else { return nil }
             guard let call = waiter.call else {
                 state.queue.remove(id)
-                return waiter.continuation
+                return waiter.answer
             }
             state.calls[call]?.waiting -= 1
             // Under the lock: once the call has its answer, the process may be another call's.
             if state.calls[call]?.waiting == 0 { state.calls[call]?.session?.stop() }
-            return waiter.continuation
+            return waiter.answer
         }
-        continuation?.resume(returning: .cancelled)
+        answer?.fulfil(.cancelled)
     }
 
     /// Makes calls as long as messages wait.
@@ -207,13 +203,13 @@ package final class PluginHandler: ContainedHandler {
             }
             guard !batch.isEmpty else { return }
             let verdicts = await call(batch.map(\.bytes), caller)
-            let resumed = state.withLock { state in
+            let answers = state.withLock { state in
                 state.calls[caller] = nil
                 return zip(batch, verdicts).compactMap { entry, verdict in
-                    state.waiters.removeValue(forKey: entry.id).map { ($0.continuation, verdict) }
+                    state.waiters.removeValue(forKey: entry.id).map { ($0.answer, verdict) }
                 }
             }
-            for (continuation, verdict) in resumed { continuation.resume(returning: .verdict(verdict)) }
+            for (answer, verdict) in answers { answer.fulfil(.verdict(verdict)) }
         }
     }
 

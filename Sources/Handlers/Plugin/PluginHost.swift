@@ -3,6 +3,7 @@ import NIOCore
 import NIOPosix
 import Pipeline
 import Processes
+import Vocabulary
 
 /// Finds the program `upstream-plugin-host`, and checks libraries with it.
 package enum PluginHost {
@@ -56,10 +57,10 @@ package enum PluginHost {
             close(pipes.input)
             // Longer than the host's own limit for a library.
             let limit = eventLoop.scheduleTask(in: .seconds(40)) { child.kill() }
-            text = await withCheckedContinuation { continuation in
-                // A blocking read, on a thread that has nothing else to do.
-                NIOThreadPool.singleton.submit { _ in continuation.resume(returning: readAll(pipes.error)) }
-            }
+            let output = Promise<String>()
+            // A blocking read, on a thread that has nothing else to do.
+            NIOThreadPool.singleton.submit { _ in output.fulfil(readAll(pipes.error)) }
+            text = await output.value
             defer { limit.cancel() }
             let end = try await exit.futureResult.get()
             if end == .code(0) { return nil }

@@ -10,7 +10,7 @@ final class DispatchLane: Sendable {
     struct State {
         var machine: DispatchStateMachine
         /// Idle slots.
-        var waiters: [CheckedContinuation<Void, Never>] = []
+        var waiters: [Promise<Void>] = []
         /// Counts changes, so that a slot about to wait does not miss one.
         var generation = 0
         var slots: [Slot] = []
@@ -88,7 +88,7 @@ final class DispatchLane: Sendable {
             state.waiters.removeLast(waiters.count)
             return (value, waiters)
         }
-        for waiter in waiters { waiter.resume() }
+        for waiter in waiters { waiter.fulfil() }
         return value
     }
 
@@ -272,14 +272,13 @@ final class DispatchLane: Sendable {
     }
 
     func waitForChange(since generation: Int) async {
-        await withCheckedContinuation { continuation in
-            let hasChanged = state.withLock { state in
-                if state.generation != generation { return true }
-                state.waiters.append(continuation)
-                return false
-            }
-            if hasChanged { continuation.resume() }
+        let promise = Promise<Void>()
+        let waits = state.withLock { state in
+            guard state.generation == generation else { return false }
+            state.waiters.append(promise)
+            return true
         }
+        if waits { await promise.wait() }
     }
 }
 

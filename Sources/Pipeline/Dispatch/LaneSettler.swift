@@ -14,7 +14,7 @@ final class LaneSettler: Sendable {
         var count = 0
         var isUrgent = false
         var isFinished = false
-        var waiters: [CheckedContinuation<Void, Never>] = []
+        var waiters: [Promise<Void>] = []
     }
 
     private let index: Int
@@ -99,14 +99,13 @@ final class LaneSettler: Sendable {
     /// Waits while the backlog is at the high-water mark.
     func waitForRoom() async {
         guard isFull.load(ordering: .relaxed) else { return }
-        await withCheckedContinuation { continuation in
-            let goesOn = state.withLock { state in
-                if state.count < highWaterMark || state.isFinished { return true }
-                state.waiters.append(continuation)
-                return false
-            }
-            if goesOn { continuation.resume() }
+        let promise = Promise<Void>()
+        let waits = state.withLock { state in
+            guard state.count >= highWaterMark, !state.isFinished else { return false }
+            state.waiters.append(promise)
+            return true
         }
+        if waits { await promise.wait() }
     }
 
     /// Announces that nothing more will be submitted: ``run()`` ends once all is settled.
@@ -117,7 +116,7 @@ final class LaneSettler: Sendable {
             defer { state.waiters = [] }
             return state.waiters
         }
-        for waiter in waiters { waiter.resume() }
+        for waiter in waiters { waiter.fulfil() }
         signal.set()
     }
 
@@ -176,12 +175,12 @@ final class LaneSettler: Sendable {
     private func free(_ count: Int) {
         let waiters = state.withLock { state in
             state.count -= count
-            guard state.count < highWaterMark / 2 else { return [] as [CheckedContinuation<Void, Never>] }
+            guard state.count < highWaterMark / 2 else { return [] as [Promise<Void>] }
             isFull.store(false, ordering: .relaxed)
             defer { state.waiters = [] }
             return state.waiters
         }
-        for waiter in waiters { waiter.resume() }
+        for waiter in waiters { waiter.fulfil() }
     }
 
     /// Retries until the settlements are written; false if cancelled.

@@ -23,7 +23,7 @@ package final class IngestQueue: Sendable {
     private static let overdue = Duration.milliseconds(20)...Duration.milliseconds(200)
 
     private struct Writer {
-        var waiter: CheckedContinuation<Void, Never>?
+        var waiter: Promise<Void>?
         /// The messages in its current batch; 0 without one.
         var count = 0
         /// When it took the batch, and when the batch's first message was submitted.
@@ -46,14 +46,12 @@ package final class IngestQueue: Sendable {
         /// How long a batch usually takes.
         var usualTime = Duration.zero
         var writers: [Writer]
-        var watcher: CheckedContinuation<Void, Never>?
+        var watcher: Promise<Void>?
         var isFinished = false
-        /// The watcher was cancelled.
-        var isUnwatched = false
     }
 
-    /// The continuation to resume once the lock is released.
-    private typealias Woken = CheckedContinuation<Void, Never>?
+    /// Whom to wake once the lock is released.
+    private typealias Woken = Promise<Void>?
 
     private let batchLimit: Int
     private let byteLimit: Int
@@ -102,7 +100,7 @@ package final class IngestQueue: Sendable {
             append(messages, from: sink, now, &state)
             return wake(&state)
         }
-        woken?.resume()
+        woken?.fulfil()
     }
 
     private func append(
@@ -132,7 +130,7 @@ package final class IngestQueue: Sendable {
             let batch = take(writer, now, &state)
             return (batch, wake(&state))
         }
-        woken?.resume()
+        woken?.fulfil()
         return batch
     }
 
@@ -153,7 +151,7 @@ package final class IngestQueue: Sendable {
             state.isFinished = true
             return state.writers.indices.compactMap { state.writers[$0].waiter.take() }
         }
-        for waiter in waiters { waiter.resume() }
+        for waiter in waiters { waiter.fulfil() }
     }
 
     /// Removes a writer that takes no more batches, releasing what was held back for it.
@@ -162,7 +160,7 @@ package final class IngestQueue: Sendable {
             release(writer, .now, &state)
             return wake(&state)
         }
-        woken?.resume()
+        woken?.fulfil()
     }
 
     /// Whether the queue is finished and empty, and nothing is held back.
@@ -173,19 +171,16 @@ package final class IngestQueue: Sendable {
     }
 
     private func park(_ writer: Int) async {
-        await withCheckedContinuation { continuation in
-            var watcher: Woken = nil
-            let goesOn = state.withLock { state in
-                if isWorthwhile(state) { return true }
-                if state.isFinished, state.writers.allSatisfy(\.held.isEmpty) { return true }
-                state.writers[writer].waiter = continuation
-                // Another writer takes what waits, unless its batch becomes overdue.
-                if state.waiting > 0 { watcher = state.watcher.take() }
-                return false
-            }
-            if goesOn { continuation.resume() }
-            watcher?.resume()
+        let promise = Promise<Void>()
+        let (waits, watcher) = state.withLock { state -> (Bool, Woken) in
+            if isWorthwhile(state) { return (false, nil) }
+            if state.isFinished, state.writers.allSatisfy(\.held.isEmpty) { return (false, nil) }
+            state.writers[writer].waiter = promise
+            // Another writer takes what waits, unless its batch becomes overdue.
+            return (true, state.waiting > 0 ? state.watcher.take() : nil)
         }
+        watcher?.fulfil()
+        if waits { await promise.wait() }
     }
 
     // MARK: Under the lock
@@ -284,26 +279,16 @@ extension IngestQueue {
             }
             return wake(&state)
         }
-        woken?.resume()
+        woken?.fulfil()
     }
 
     private func waitUntilNeeded() async {
-        await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
-                let goesOn = state.withLock { state in
-                    let isNeeded = state.waiting > 0 && state.writers.contains { $0.waiter != nil }
-                    if isNeeded || state.isUnwatched { return true }
-                    state.watcher = continuation
-                    return false
-                }
-                if goesOn { continuation.resume() }
-            }
-        } onCancel: {
-            let watcher = state.withLock { state in
-                state.isUnwatched = true
-                return state.watcher.take()
-            }
-            watcher?.resume()
+        let promise = Promise<Void>()
+        let isNeeded = state.withLock { state in
+            if state.waiting > 0, state.writers.contains(where: { $0.waiter != nil }) { return true }
+            state.watcher = promise
+            return false
         }
+        if !isNeeded { await promise.waitUnlessCancelled() }
     }
 }

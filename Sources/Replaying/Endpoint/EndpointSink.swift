@@ -5,6 +5,7 @@ import NIOPosix
 import Querying
 import Telemetry
 import UpstreamKit
+import Vocabulary
 import XMPP
 import XMPPSession
 
@@ -24,7 +25,7 @@ actor EndpointSink: ReplaySink {
     private var lastAck = ContinuousClock.now
     /// Consecutive connections that brought no ack.
     private var attemptsWithoutAck = 0
-    private var waiters: [CheckedContinuation<Void, Never>] = []
+    private var waiters: [Promise<Void>] = []
 
     init(
         _ settings: EndpointSettings,
@@ -177,18 +178,16 @@ actor EndpointSink: ReplaySink {
     private func changed() {
         let waiters = waiters
         self.waiters = []
-        for waiter in waiters { waiter.resume() }
+        for waiter in waiters { waiter.fulfil() }
     }
 
     /// Waits for an ack or a failure.
     private func waitForChange() async throws {
         if let failure { throw failure }
         try Task.checkCancellation()
-        await withTaskCancellationHandler {
-            await withCheckedContinuation { waiters.append($0) }
-        } onCancel: {
-            Task { await self.changed() }
-        }
+        let promise = Promise<Void>()
+        waiters.append(promise)
+        await promise.waitUnlessCancelled()
         if let failure { throw failure }
         try Task.checkCancellation()
     }

@@ -1,6 +1,7 @@
 import Logging
 import ServiceLifecycle
 import Synchronization
+import Vocabulary
 
 /// Bounds how long a service's shutdown takes.
 ///
@@ -35,19 +36,20 @@ struct BoundedShutdown<Wrapped: Service>: Service {
     }
 
     func run() async throws {
-        let end = Ending()
+        // The first end counts.
+        let end = Promise<Result<Void, any Error>>()
         // Not a child task, as a task group would wait for it however long it takes.
         let work = Task {
             do {
                 try await service.run()
-                end.set(.success(()))
+                end.fulfil(.success(()))
             } catch {
-                end.set(.failure(error))
+                end.fulfil(.failure(error))
             }
         }
         try await withTaskCancellationHandler {
             try await withGracefulShutdownHandler {
-                try await end.value
+                try await end.value.get()
             } onGracefulShutdown: {
                 giveUp(work, end)
             }
@@ -57,17 +59,17 @@ struct BoundedShutdown<Wrapped: Service>: Service {
         }
     }
 
-    private func giveUp(_ work: Task<Void, Never>, _ end: Ending) {
+    private func giveUp(_ work: Task<Void, Never>, _ end: Promise<Result<Void, any Error>>) {
         Task {
             var idle = Duration.zero
-            while !end.isSet, idle < bound {
+            while !end.isFulfilled, idle < bound {
                 try? await Task.sleep(for: Self.pollInterval)
                 idle = isIdle() ? idle + Self.pollInterval : .zero
             }
-            guard !end.isSet else { return }
+            guard !end.isFulfilled else { return }
             work.cancel()
             abandoned.set()
-            end.set(.success(()))
+            end.fulfil(.success(()))
         }
     }
 }
@@ -79,38 +81,4 @@ final class AbandonedServices: Sendable {
     var isSet: Bool { flag.load(ordering: .relaxed) }
 
     func set() { flag.store(true, ordering: .relaxed) }
-}
-
-/// The end of a service; the first result counts.
-private final class Ending: Sendable {
-    private struct State {
-        var result: Result<Void, any Error>?
-        var waiter: CheckedContinuation<Void, any Error>?
-    }
-
-    private let state = Mutex(State())
-
-    var isSet: Bool { state.withLock { $0.result != nil } }
-
-    func set(_ result: Result<Void, any Error>) {
-        let waiter = state.withLock { state in
-            guard state.result == nil else { return nil as CheckedContinuation<Void, any Error>? }
-            state.result = result
-            return state.waiter.take()
-        }
-        waiter?.resume(with: result)
-    }
-
-    /// Awaited by one task.
-    var value: Void {
-        get async throws {
-            try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
-                let result = state.withLock { state in
-                    if state.result == nil { state.waiter = continuation }
-                    return state.result
-                }
-                if let result { continuation.resume(with: result) }
-            }
-        }
-    }
 }

@@ -30,8 +30,7 @@ package final class DatabaseMonitor: Sendable {
         var asking: ContinuousClock.Instant?
         /// The result of startup; nil until it is known.
         var start: Result<Void, WorkerError>?
-        var waiters: [UInt64: CheckedContinuation<Void, any Error>] = [:]
-        var lastWaiter: UInt64 = 0
+        var waiters: [Promise<Result<Void, any Error>>] = []
     }
 
     private let client: PostgresClient
@@ -104,24 +103,13 @@ package final class DatabaseMonitor: Sendable {
     /// - Throws: ``WorkerError/schema(_:)`` if waiting can't help, because a migration was applied from another text;
     ///   `CancellationError`.
     package func waitUntilReady() async throws {
-        let number = known.withLock { known in
-            known.lastWaiter += 1
-            return known.lastWaiter
+        let promise = Promise<Result<Void, any Error>>()
+        let start = known.withLock { known in
+            if known.start == nil { known.waiters.append(promise) }
+            return known.start
         }
-        try await withTaskCancellationHandler {
-            try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
-                let result = known.withLock { known -> Result<Void, any Error>? in
-                    if let start = known.start { return start.mapError { $0 } }
-                    if Task.isCancelled { return .failure(CancellationError()) }
-                    known.waiters[number] = continuation
-                    return nil
-                }
-                if let result { continuation.resume(with: result) }
-            }
-        } onCancel: {
-            let waiter = known.withLock { $0.waiters.removeValue(forKey: number) }
-            waiter?.resume(throwing: CancellationError())
-        }
+        if let start { return try start.get() }
+        try await promise.value(or: .failure(CancellationError())).get()
     }
 
     /// Checks the database repeatedly until cancelled.
@@ -170,10 +158,10 @@ package final class DatabaseMonitor: Sendable {
     private func begin(_ result: Result<Void, WorkerError>) {
         let waiters = known.withLock { known in
             known.start = result
-            defer { known.waiters = [:] }
-            return known.waiters.values
+            defer { known.waiters = [] }
+            return known.waiters
         }
-        for waiter in waiters { waiter.resume(with: result.mapError { $0 }) }
+        for waiter in waiters { waiter.fulfil(result.mapError { $0 }) }
     }
 
     /// Checks the database; nil if it does not answer.

@@ -2,6 +2,7 @@ import Foundation
 package import Logging
 import Synchronization
 import Telemetry
+import Vocabulary
 
 /// Supervises a long-running process: reports its state to the service manager, feeds the watchdog while every loop
 /// moves, and logs once a minute that the database is away.
@@ -116,15 +117,15 @@ package final class Supervisor: Sendable {
     package func run() async {
         let step = max(.milliseconds(20), min(.seconds(1), (manager?.watchdog ?? .seconds(60)) / 8))
         let end = DispatchSemaphore(value: 0)
+        let ended = Promise<Void>()
+        let thread = Thread {
+            self.look(every: step, until: end)
+            ended.fulfil()
+        }
+        thread.name = "supervisor"
+        thread.start()
         await withTaskCancellationHandler {
-            await withCheckedContinuation { (ended: CheckedContinuation<Void, Never>) in
-                let thread = Thread {
-                    self.look(every: step, until: end)
-                    ended.resume()
-                }
-                thread.name = "supervisor"
-                thread.start()
-            }
+            await ended.wait()
         } onCancel: {
             end.signal()
         }

@@ -1,0 +1,95 @@
+import Dispatch
+import Synchronization
+
+/// A value that one task awaits and any thread delivers, once.
+///
+/// Every wait of a task for something that is no task is made of it: whoever waits puts a promise, under its own lock, where
+/// it is found by whoever delivers.
+package final class Promise<Value: Sendable>: Sendable {
+    private enum State {
+        /// Neither the value nor the waiter has come.
+        case empty
+        /// The waiter came first.
+        case awaited(CheckedContinuation<Value, Never>)
+        /// The value came: what comes later is dropped.
+        case fulfilled(Value)
+    }
+
+    private let state = Mutex(State.empty)
+
+    /// A promise without a value yet.
+    package init() {}
+
+    /// Whether the value has come.
+    package var isFulfilled: Bool {
+        state.withLock { state in
+            if case .fulfilled = state { true } else { false }
+        }
+    }
+
+    /// Whether somebody waits; for tests.
+    var isAwaited: Bool {
+        state.withLock { state in
+            if case .awaited = state { true } else { false }
+        }
+    }
+
+    /// Delivers the value; only the first call counts.
+    ///
+    /// - Returns: Whether this was it.
+    @discardableResult
+    package func fulfil(_ value: Value) -> Bool {
+        let (isFirst, waiter) = state.withLock { state -> (Bool, CheckedContinuation<Value, Never>?) in
+            defer { if case .fulfilled = state {} else { state = .fulfilled(value) } }
+            return switch state {
+            case .empty: (true, nil)
+            case .awaited(let waiter): (true, waiter)
+            case .fulfilled: (false, nil)
+            }
+        }
+        waiter?.resume(returning: value)
+        return isFirst
+    }
+
+    /// Waits for the value, whatever becomes of the task; for one task.
+    package var value: Value {
+        get async {
+            await withCheckedContinuation { continuation in
+                let value = state.withLock { state -> Value? in
+                    if case .fulfilled(let value) = state { return value }
+                    state = .awaited(continuation)
+                    return nil
+                }
+                if let value { continuation.resume(returning: value) }
+            }
+        }
+    }
+
+    /// Waits for the value until the task is cancelled, or the time is up; for one task.
+    ///
+    /// - Parameters:
+    ///   - other: Delivered where the value does not come in time.
+    ///   - limit: The longest time; nil for no limit.
+    /// - Returns: What was delivered first.
+    package func value(or other: Value, within limit: Duration? = nil) async -> Value {
+        if let limit {
+            DispatchQueue.global().asyncAfter(deadline: .now() + limit.inSeconds) { self.fulfil(other) }
+        }
+        return await withTaskCancellationHandler {
+            await value
+        } onCancel: {
+            fulfil(other)
+        }
+    }
+}
+
+extension Promise<Void> {
+    /// Ends the wait.
+    package func fulfil() { fulfil(()) }
+
+    /// Waits, whatever becomes of the task.
+    package func wait() async { await value }
+
+    /// Waits until the task is cancelled.
+    package func waitUnlessCancelled() async { await value(or: ()) }
+}
