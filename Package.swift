@@ -93,7 +93,7 @@ let package = Package(
         module("BuildInfo", ["CBuildInfo", "COpenSSL", "CLibXML2", "CLibPQ"]),
 
         // The vocabulary, and what everything reports with.
-        .target(name: "Vocabulary", swiftSettings: strict + transparent),
+        .target(name: "Vocabulary", dependencies: ["CBytes"], swiftSettings: strict + transparent),
         module("UpstreamKit", ["Vocabulary"]),
         module("Telemetry", ["Vocabulary", logging, tracing]),
         module("Digests", ["Vocabulary", "COpenSSL"]),

@@ -26,7 +26,7 @@ json)
     rm -rf .build-fuzz/sources-json
     mkdir -p .build-fuzz/sources-json
     for path in $(find Sources/Vocabulary -name '*.swift') Sources/XMLWire/Stanza.swift Sources/Digests/*.swift \
-        Sources/XMPP/*.swift Sources/XMPP/JSON/*.swift Sources/XMPP/Codec/*.swift Fuzz/JSONScannerFuzz.swift; do
+        Sources/XMPP/*.swift Sources/XMPP/Codec/*.swift Fuzz/JSONScannerFuzz.swift; do
         sed -E '/^(package )?import (Vocabulary|UpstreamKit|XMLWire|Digests)$/d' "$path" >".build-fuzz/sources-json/${path##*/}"
     done
     mapfile -t sources < <(ls .build-fuzz/sources-json/*.swift)

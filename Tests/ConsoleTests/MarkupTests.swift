@@ -67,7 +67,7 @@ struct MarkupTests {
         #expect(text(script).contains("<span class=\"j-name\"><bdi>&quot;n&quot;</bdi></span>: "))
         for broken in ["\"", "\"\\", "}}]]", "{\"a", ",,,", "\u{0}", "tru\"e"] {
             _ = JSONMarkup.html([UInt8](broken.utf8))
-            _ = JSONMarkup.lines([UInt8](broken.utf8))
+            _ = JSONLayout.lines([UInt8](broken.utf8))
         }
     }
 
@@ -89,7 +89,7 @@ struct MarkupTests {
         #expect(shown.html.bytes.count + rest.count <= 4 * json.count)
         #expect(String(decoding: shown.html.bytes, as: UTF8.self).components(separatedBy: "<bdi>").count <= 2_001)
         #expect(shown.rest != nil && (!rest.isEmpty || !shown.isWhole))
-        #expect(JSONMarkup.lines(json, limit: 1_200).count <= 1_202)
+        #expect(JSONLayout.lines(json, limit: 1_200).count <= 1_202)
     }
 
     @Test("lines that are in both stand beside each other")

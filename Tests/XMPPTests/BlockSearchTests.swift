@@ -1,5 +1,6 @@
 import Testing
 
+@testable import Vocabulary
 @testable import XMPP
 
 /// What the searches of 16 bytes at a time find is what a look at each byte by itself finds.

@@ -1,5 +1,6 @@
 import Testing
 
+@testable import Vocabulary
 @testable import XMPP
 
 /// What string literals stand for.

@@ -1,5 +1,6 @@
 import CGlibc
 package import Telemetry
+import Vocabulary
 
 /// The member of a message's `data` in which apps send their trace context.
 ///
@@ -27,32 +28,40 @@ package struct TraceMember: Sendable {
     /// The context in `json`, which is valid JSON; nil if there is none, or it is invalid.
     package func context(in json: Span<UInt8>) -> TraceContext? {
         guard let name = path.last, Self.holds(json, name) else { return nil }
-        var scanner = JSONObjectScanner(json.count)
-        for outer in path.dropLast() {
-            guard scanner.enter(json), scanner.find(outer, json) else { return nil }
-        }
-        guard scanner.enter(json) else { return nil }
-        var parent: Range<Int>?
-        var state: Range<Int>?
-        while parent == nil || state == nil, let member = scanner.next(json) {
-            if parent == nil, Self.equals(json, member, name) {
-                parent = scanner.text(json)
-            } else if state == nil, Self.equals(json, member, Self.state) {
-                state = scanner.text(json)
+        return json.withUnsafeBufferPointer { json in
+            var tokens = JSONTokens(json)
+            guard tokens.next()?.kind == .object, Self.enter(path.dropLast(), &tokens) else { return nil }
+            var parent: [UInt8]?
+            var state: [UInt8]?
+            while parent == nil || state == nil, let member = tokens.nextName() {
+                let isParent = parent == nil && tokens.body(of: member).elementsEqual(name)
+                let isState = !isParent && state == nil && tokens.body(of: member).elementsEqual(Self.state)
+                guard let value = tokens.nextValue() else { break }
+                if isParent { parent = Self.text(value, tokens, atMost: 512) }
+                if isState { state = Self.text(value, tokens, atMost: TraceState.byteLimit) }
             }
-            guard scanner.skipValue(json) else { break }
+            return parent.flatMap { TraceContext(traceparent: $0, tracestate: state) }
         }
-        guard let parent, parent.count <= 512 else { return nil }
-        var states: [UInt8]?
-        if let state, state.count <= TraceState.byteLimit { states = Self.copy(json, state) }
-        return TraceContext(traceparent: Self.copy(json, parent), tracestate: states)
     }
 
-    private static func copy(_ json: Span<UInt8>, _ range: Range<Int>) -> [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(range.count)
-        for index in range { bytes.append(json[index]) }
-        return bytes
+    /// Goes into the objects on the way.
+    private static func enter(_ names: ArraySlice<[UInt8]>, _ tokens: inout JSONTokens) -> Bool {
+        for name in names {
+            while true {
+                guard let member = tokens.nextName() else { return false }
+                if tokens.body(of: member).elementsEqual(name) { break }
+                guard tokens.nextValue() != nil else { return false }
+            }
+            guard tokens.next()?.kind == .object else { return false }
+        }
+        return true
+    }
+
+    /// The bytes of a string; nil for another value, a longer one, and one with escapes.
+    private static func text(_ value: JSONToken, _ tokens: JSONTokens, atMost limit: Int) -> [UInt8]? {
+        guard value.kind == .string, value.isValid else { return nil }
+        let body = tokens.body(of: value)
+        return body.count <= limit && !body.contains(UInt8(ascii: "\\")) ? Array(body) : nil
     }
 
     /// Whether the name occurs in the text at all: a fast exit for most messages without it.
@@ -61,110 +70,6 @@ package struct TraceMember: Sendable {
             name.withUnsafeBytes { name in
                 guard let start = text.baseAddress, let wanted = name.baseAddress else { return false }
                 return memmem(start, text.count, wanted, name.count) != nil
-            }
-        }
-    }
-
-    fileprivate static func equals(_ json: Span<UInt8>, _ range: Range<Int>, _ name: [UInt8]) -> Bool {
-        guard range.count == name.count else { return false }
-        for (index, byte) in zip(range, name) where json[index] != byte { return false }
-        return true
-    }
-}
-
-/// Walks an object's members without reading what it does not need.
-///
-/// For valid JSON; in anything else it finds something or nothing, within its bytes and in one pass.
-private struct JSONObjectScanner {
-    private let end: Int
-    private var position = 0
-
-    init(_ count: Int) { end = count }
-
-    /// Steps into the object that begins here; false for another value.
-    mutating func enter(_ json: Span<UInt8>) -> Bool {
-        skipSpace(json)
-        return take(UInt8(ascii: "{"), json)
-    }
-
-    /// Goes to the value of the member with this name.
-    mutating func find(_ name: [UInt8], _ json: Span<UInt8>) -> Bool {
-        while let member = next(json) {
-            if TraceMember.equals(json, member, name) { return true }
-            guard skipValue(json) else { return false }
-        }
-        return false
-    }
-
-    /// The raw name of the next member; its value comes next.
-    mutating func next(_ json: Span<UInt8>) -> Range<Int>? {
-        skipSpace(json)
-        if take(UInt8(ascii: ","), json) { skipSpace(json) }
-        guard let name = string(json) else { return nil }
-        skipSpace(json)
-        guard take(UInt8(ascii: ":"), json) else { return nil }
-        skipSpace(json)
-        return name
-    }
-
-    /// The bytes of the string that begins here; nil for another value, and for one with escapes.
-    func text(_ json: Span<UInt8>) -> Range<Int>? {
-        var copy = self
-        guard let range = copy.string(json) else { return nil }
-        for index in range where json[index] == UInt8(ascii: "\\") { return nil }
-        return range
-    }
-
-    /// Skips the value that begins here.
-    mutating func skipValue(_ json: Span<UInt8>) -> Bool {
-        var depth = 0
-        while position < end {
-            switch json[position] {
-            case UInt8(ascii: "\""):
-                guard string(json) != nil else { return false }
-                if depth == 0 { return true }
-            case UInt8(ascii: "{"), UInt8(ascii: "["):
-                depth += 1
-                position += 1
-            case UInt8(ascii: "}"), UInt8(ascii: "]"):
-                // The end of the enclosing object after a number or a word.
-                if depth == 0 { return true }
-                depth -= 1
-                position += 1
-                if depth == 0 { return true }
-            case UInt8(ascii: ",") where depth == 0: return true
-            default: position += 1
-            }
-        }
-        return false
-    }
-
-    private mutating func string(_ json: Span<UInt8>) -> Range<Int>? {
-        guard take(UInt8(ascii: "\""), json) else { return nil }
-        let start = position
-        while position < end {
-            switch json[position] {
-            case UInt8(ascii: "\""):
-                position += 1
-                return start..<position - 1
-            case UInt8(ascii: "\\"): position += 2
-            default: position += 1
-            }
-        }
-        return nil
-    }
-
-    private mutating func take(_ byte: UInt8, _ json: Span<UInt8>) -> Bool {
-        guard position < end, json[position] == byte else { return false }
-        position += 1
-        return true
-    }
-
-    private mutating func skipSpace(_ json: Span<UInt8>) {
-        while position < end {
-            switch json[position] {
-            case 0x20, 0x09, 0x0A, 0x0D: position += 1
-            default: return
             }
         }
     }

@@ -1,5 +1,6 @@
 import CGlibc
 import Glibc
+import Vocabulary
 
 /// Masks the registration token in the `data` of a CCS receipt.
 ///
@@ -48,33 +49,32 @@ package enum TokenMask {
     /// Masks only the members; nil if there are none.
     private static func maskMembers(_ json: UnsafeRawBufferPointer) -> [UInt8]? {
         guard mayHold(json) else { return nil }
-        var masked: [UInt8] = []
-        var (copied, place) = (0, 0)
-        while place < json.count {
-            guard json[place] == UInt8(ascii: "\"") else {
-                place += 1
-                continue
+        return json.withMemoryRebound(to: UInt8.self) { text in
+            var masked: [UInt8] = []
+            var copied = 0
+            var tokens = JSONTokens(text)
+            while let token = tokens.next() {
+                guard token.kind == .name || token.kind == .string else { continue }
+                let content = tokens.body(of: token)
+                var secret: Range<Int>?
+                if token.kind == .name, isMember(content) {
+                    _ = tokens.next()
+                    var ahead = tokens
+                    let value = ahead.nextValue()
+                    if let value, value.kind != .other {
+                        secret = value.range
+                        tokens = ahead
+                    }
+                } else if holdsMember(content, isValid: token.isValid) {
+                    secret = token.range
+                }
+                guard let secret else { continue }
+                masked += text[copied..<secret.lowerBound]
+                masked += "\"(masked)\"".utf8
+                copied = secret.upperBound
             }
-            let start = place + 1
-            place = stringEnd(json, from: start)
-            var secret: Range<Int>?
-            if place < json.count, isMember(json[start..<place]) {
-                secret = valueStart(json, after: place + 1).map { $0..<valueEnd(json, from: $0) }
-            } else if holdsMember(json[start..<place]) {
-                secret = (start - 1)..<min(place + 1, json.count)
-            }
-            guard let secret else {
-                place += 1
-                continue
-            }
-            masked += json[copied..<secret.lowerBound]
-            masked += "\"(masked)\"".utf8
-            place = secret.upperBound
-            copied = place
+            return copied > 0 ? masked + text[copied...] : nil
         }
-        guard copied > 0 else { return nil }
-        masked += json[copied...]
-        return masked
     }
 
     /// Whether the name may occur, plain or escaped.
@@ -93,65 +93,13 @@ package enum TokenMask {
     }
 
     /// Whether a string's content, still escaped, is the member's name (RFC 8259, section 7).
-    private static func isMember(_ text: Slice<UnsafeRawBufferPointer>) -> Bool {
-        var rest = text[...]
-        for expected in name {
-            guard let byte = rest.popFirst() else { return false }
-            guard byte == UInt8(ascii: "\\") else {
-                if byte != expected { return false }
-                continue
-            }
-            // Of the escapes only \uXXXX can mean a letter or an underscore.
-            guard rest.popFirst() == UInt8(ascii: "u"), rest.count >= 4,
-                UInt16(String(decoding: rest.prefix(4), as: UTF8.self), radix: 16) == UInt16(expected)
-            else { return false }
-            rest = rest.dropFirst(4)
-        }
-        return rest.isEmpty
+    private static func isMember(_ content: UnsafeBufferPointer<UInt8>) -> Bool {
+        content.count >= name.count && JSONLiteral.text(of: content) == name
     }
 
     /// Whether a string's content, still escaped, is text with the member in turn: JSON in a JSON string.
-    private static func holdsMember(_ text: Slice<UnsafeRawBufferPointer>) -> Bool {
-        guard text.count > name.count + 4, mayHold(UnsafeRawBufferPointer(rebasing: text)) else { return false }
-        return JSONUnescape.content(text).map { TokenText.holdsMember($0) } ?? true
-    }
-
-    /// Where the value after a member's name begins, if it is to be masked.
-    private static func valueStart(_ json: UnsafeRawBufferPointer, after end: Int) -> Int? {
-        var place = skipSpaces(json, from: end)
-        guard place < json.count, json[place] == UInt8(ascii: ":") else { return nil }
-        place = skipSpaces(json, from: place + 1)
-        return place < json.count && [0x22, 0x5B, 0x7B].contains(json[place]) ? place : nil
-    }
-
-    private static func skipSpaces(_ json: UnsafeRawBufferPointer, from start: Int) -> Int {
-        var place = start
-        while place < json.count, [0x20, 0x09, 0x0A, 0x0D].contains(json[place]) { place += 1 }
-        return place
-    }
-
-    /// The place of a string's closing quote, or the text's end.
-    private static func stringEnd(_ json: UnsafeRawBufferPointer, from start: Int) -> Int {
-        var place = start
-        while place < json.count, json[place] != UInt8(ascii: "\"") {
-            place += json[place] == UInt8(ascii: "\\") ? 2 : 1
-        }
-        return min(place, json.count)
-    }
-
-    /// The position after the string, object or array that begins here.
-    private static func valueEnd(_ json: UnsafeRawBufferPointer, from start: Int) -> Int {
-        var (place, depth) = (start, 0)
-        while place < json.count {
-            switch json[place] {
-            case UInt8(ascii: "\""): place = stringEnd(json, from: place + 1)
-            case UInt8(ascii: "{"), UInt8(ascii: "["): depth += 1
-            case UInt8(ascii: "}"), UInt8(ascii: "]"): depth -= 1
-            default: break
-            }
-            place += 1
-            if depth <= 0 { return min(place, json.count) }
-        }
-        return json.count
+    private static func holdsMember(_ content: UnsafeBufferPointer<UInt8>, isValid: Bool) -> Bool {
+        guard content.count > name.count + 4, mayHold(UnsafeRawBufferPointer(content)) else { return false }
+        return !isValid || TokenText.holdsMember(JSONLiteral.text(of: content))
     }
 }

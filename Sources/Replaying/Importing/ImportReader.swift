@@ -126,7 +126,7 @@ struct ImportReader {
                 throw Refusal("not a JSON object (at byte \(error.offset + 1))")
             }
             for member in scanner.members {
-                let name = String(decoding: JSONScanner.text(of: member.key, in: line), as: UTF8.self)
+                let name = String(decoding: JSONLiteral.text(of: member.key, in: line), as: UTF8.self)
                 guard members.updateValue(member, forKey: name) == nil else { throw Refusal("a member appears twice") }
             }
         }
@@ -134,7 +134,7 @@ struct ImportReader {
         func text(_ name: String) throws(Refusal) -> String? {
             guard let member = members[name], member.kind != .null else { return nil }
             guard member.kind == .string else { throw Refusal("\(name) is not a string") }
-            return String(decoding: JSONScanner.text(of: member.body, in: line), as: UTF8.self)
+            return String(decoding: JSONLiteral.text(of: member.body, in: line), as: UTF8.self)
         }
 
         func digest(_ name: String) throws(Refusal) -> Digest128? {
@@ -160,7 +160,7 @@ struct ImportReader {
             }
             // A string if a line can't hold the exact text, or jsonb would reject it.
             if let member = members["data_verbatim"] ?? members["data_raw"], member.kind == .string {
-                append("data", JSONScanner.text(of: member.body, in: line))
+                append("data", JSONLiteral.text(of: member.body, in: line))
             } else if let member = members["data"] {
                 append("data", line[member.value.range])
             }
@@ -177,7 +177,7 @@ struct ImportReader {
 
         private func extra() throws(Refusal) -> [UInt8] {
             if let member = members["extra_verbatim"], member.kind == .string {
-                return JSONScanner.text(of: member.body, in: line)
+                return JSONLiteral.text(of: member.body, in: line)
             }
             guard let member = members["extra"], member.kind != .null else { return [] }
             guard member.kind == .object else { throw Refusal("extra is not an object") }

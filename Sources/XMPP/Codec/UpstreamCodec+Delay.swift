@@ -39,15 +39,7 @@ extension UpstreamCodec {
     /// Whether the device has a member with the delay's name, however it is escaped.
     mutating func hasDelayMember(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
         reader.scanner.members.contains { member in
-            let key = UnsafeBufferPointer(rebasing: text[member.key.range])
-            guard key.contains(UInt8(ascii: "\\")) else {
-                return key.elementsEqual(String(describing: UpstreamCodec.delayKey).utf8)
-            }
-            let plain = [UInt8](unsafeUninitializedCapacity: key.count) { storage, count in
-                guard let base = storage.baseAddress else { return }
-                count = JSONLiteral.unescape(key, into: base)
-            }
-            return plain.elementsEqual(String(describing: UpstreamCodec.delayKey).utf8)
+            JSONLiteral.text(of: member.key, in: text).elementsEqual(String(describing: UpstreamCodec.delayKey).utf8)
         }
     }
 }

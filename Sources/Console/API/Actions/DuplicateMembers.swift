@@ -1,4 +1,4 @@
-import Foundation
+import Vocabulary
 
 /// Finds duplicate members in the objects of a JSON text.
 ///
@@ -11,50 +11,22 @@ enum DuplicateMembers {
     /// - Parameter json: A JSON text; the result for anything else is undefined.
     /// - Returns: The name.
     static func first(in json: [UInt8]) -> String? {
-        /// The names of the enclosing objects, innermost last; nil for an array.
-        var around: [Set<[UInt8]>?] = []
-        /// Whether a string that begins here is a name: after `{`, or after a comma in an object.
-        var isName = false
-        var place = 0
-        while place < json.count {
-            switch json[place] {
-            case UInt8(ascii: "{"):
-                around.append([])
-                isName = true
-            case UInt8(ascii: "["):
-                around.append(nil)
-                isName = false
-            case UInt8(ascii: "}"), UInt8(ascii: "]"):
-                _ = around.popLast()
-                isName = false
-            case UInt8(ascii: ","): isName = around.last.map { $0 != nil } ?? false
-            case UInt8(ascii: "\""):
-                let end = stringEnd(json, from: place)
-                if isName, let last = around.indices.last {
-                    let name = meaning(of: json[place..<end])
-                    guard around[last]?.insert(Array(name.utf8)).inserted != false else { return name }
+        json.withUnsafeBufferPointer { json in
+            /// The names of the objects around, the innermost last; empty for an array.
+            var around: [Set<[UInt8]>] = []
+            var tokens = JSONTokens(json)
+            while let token = tokens.next() {
+                switch token.kind {
+                case .object, .array: around.append([])
+                case .end: _ = around.popLast()
+                case .name:
+                    let name = JSONLiteral.text(of: tokens.body(of: token))
+                    guard let last = around.indices.last, !around[last].insert(name).inserted else { continue }
+                    return String(decoding: name, as: UTF8.self)
+                case .string, .other, .comma, .colon: break
                 }
-                isName = false
-                place = end - 1
-            default: break
             }
-            place += 1
+            return nil
         }
-        return nil
-    }
-
-    /// The index after a string's closing quote, or the text's end.
-    private static func stringEnd(_ json: [UInt8], from start: Int) -> Int {
-        var place = start + 1
-        while place < json.count, json[place] != UInt8(ascii: "\"") {
-            place += json[place] == UInt8(ascii: "\\") ? 2 : 1
-        }
-        return min(place + 1, json.count)
-    }
-
-    private static func meaning(of literal: ArraySlice<UInt8>) -> String {
-        let plain = String(decoding: literal.dropFirst().dropLast(), as: UTF8.self)
-        guard literal.contains(UInt8(ascii: "\\")) else { return plain }
-        return (try? JSONDecoder().decode(String.self, from: Data(literal))) ?? plain
     }
 }

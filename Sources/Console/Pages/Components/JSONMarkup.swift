@@ -4,28 +4,9 @@ import Vocabulary
 ///
 /// Works along the bytes without recursion, so that neither depth nor breakage of a payload matters: what is not JSON
 /// is shown as text.
-struct JSONMarkup {
-    /// The deepest level that is indented.
-    private static let deepest = 40
+enum JSONMarkup {
     /// The most names, values and brackets laid out; the rest is folded.
     private static let mostNodes = 2_000
-
-    private let json: [UInt8]
-    private let isPlain: Bool
-    /// The most bytes of output: markup must not inflate a device's payload.
-    private let budget: Int
-    private var index = 0
-    private var depth = 0
-    private var nodes = 0
-    private var lineCount = 1
-    private var isOver = false
-    private var out: [UInt8] = []
-
-    private init(_ json: [UInt8], isPlain: Bool = false) {
-        self.json = json
-        self.isPlain = isPlain
-        budget = max(json.count * 4, 16 << 10)
-    }
 
     struct Shown {
         /// The laid-out beginning, for a `pre`.
@@ -36,153 +17,76 @@ struct JSONMarkup {
         var isWhole: Bool
     }
 
-    /// JSON as HTML, at most four times as long, or 16 KiB.
+    /// JSON as HTML, at most four times as long as it is, or 16 KiB: markup must not make much of what a device sent.
     ///
     /// - Parameters:
     ///   - json: The device's text.
     ///   - limit: The most bytes of it to show.
     /// - Returns: The markup, without the part beyond the limit.
     static func html(_ json: [UInt8], limit: Int = 128 << 10) -> Shown {
-        var markup = JSONMarkup(json.count > limit ? Array(json[..<limit]) : json)
-        markup.run()
-        let html = HTML.escaped { $0 = markup.out }
-        guard markup.isOver else { return Shown(html: html, rest: nil, isWhole: json.count <= limit) }
-        let isWhole = markup.writeRest()
-        return Shown(
-            html: html,
-            rest: HTML.escaped { $0 = markup.out },
-            isWhole: isWhole && json.count <= limit
-        )
+        json.withUnsafeBufferPointer { json in
+            let text = UnsafeBufferPointer(rebasing: json.prefix(limit))
+            let budget = max(text.count * 4, 16 << 10)
+            let (out, end) = laidOut(text, budget)
+            let html = HTML.escaped { $0 = out }
+            guard end < text.count else { return Shown(html: html, rest: nil, isWhole: json.count <= limit) }
+            let (rest, isWhole) = folded(text[end...], budget - out.count)
+            return Shown(html: html, rest: HTML.escaped { $0 = rest }, isWhole: isWhole && json.count <= limit)
+        }
     }
 
-    /// The same lines as plain text, for comparisons.
-    ///
-    /// - Parameters:
-    ///   - json: The device's text.
-    ///   - limit: The approximate number of lines.
-    /// - Returns: The lines.
-    static func lines(_ json: [UInt8], limit: Int = .max) -> [String] {
-        var markup = JSONMarkup(json, isPlain: true)
-        while markup.lineCount <= limit, markup.step() {}
-        return markup.out.split(separator: UInt8(ascii: "\n")).map { String(decoding: $0, as: UTF8.self) }
-    }
-
-    private mutating func run() {
-        while nodes < Self.mostNodes {
-            let (start, count, before) = (index, out.count, depth)
-            guard step() else { return }
+    /// The beginning of a text, and where it ends.
+    private static func laidOut(_ text: UnsafeBufferPointer<UInt8>, _ budget: Int) -> ([UInt8], Int) {
+        var layout = JSONLayout(text)
+        var (out, nodes): ([UInt8], Int) = ([], 0)
+        func newLine() {
+            out.append(UInt8(ascii: "\n"))
+            out += repeatElement(UInt8(ascii: " "), count: layout.indentation)
+        }
+        /// Each value is isolated: right-to-left letters in it leave the commas and braces around it where they are.
+        func append(_ range: Range<Int>, _ opening: StaticString) {
+            nodes += 1
+            opening.withUTF8Buffer { out.append(contentsOf: $0) }
+            out += "<bdi>".utf8
+            PageText.append(marking: String(decoding: text[range], as: UTF8.self), to: &out)
+            out += "</bdi></span>".utf8
+        }
+        while nodes < mostNodes {
+            let (start, count) = (layout.at, out.count)
+            guard let piece = layout.next() else { break }
+            if piece.beginsLine { newLine() }
+            switch piece.content {
+            case .mark(let mark):
+                mark.withUTF8Buffer { out.append(contentsOf: $0) }
+                // A bracket that opens.
+                if mark.utf8Start[0] | 0x20 == UInt8(ascii: "{") { nodes += 1 }
+            case .name(let range): append(range, "<span class=\"j-name\">")
+            case .string(let range): append(range, "<span class=\"j-text\">")
+            case .other(let range): append(range, "<span class=\"j-value\">")
+            }
+            if piece.endsLine { newLine() }
             guard out.count > budget else { continue }
             // Drops this piece: a tag is never cut.
-            (index, depth) = (start, before)
             out.removeSubrange(count...)
-            break
+            return (out, start)
         }
-        isOver = index < json.count
+        return (out, layout.at)
     }
 
-    /// Replaces the output with the rest of the text, as far as the budget allows.
-    ///
-    /// - Returns: Whether that was all of it.
-    private mutating func writeRest() -> Bool {
-        var left = budget - out.count
-        out = []
-        var scalars = String(decoding: json[index...], as: UTF8.self).unicodeScalars[...]
+    /// What was not laid out, as far as the budget goes, and whether that is all of it.
+    private static func folded(_ text: Slice<UnsafeBufferPointer<UInt8>>, _ budget: Int) -> ([UInt8], Bool) {
+        var out: [UInt8] = []
+        var scalars = String(decoding: text, as: UTF8.self).unicodeScalars[...]
         while !scalars.isEmpty {
-            let piece = scalars.prefix(256)
             let count = out.count
-            PageText.append(marking: String(piece), lines: true, to: &out)
-            left -= out.count - count
-            guard left >= 0 else {
+            PageText.append(marking: String(scalars.prefix(256)), lines: true, to: &out)
+            guard out.count <= budget else {
                 out.removeSubrange(count...)
-                return false
+                return (out, false)
             }
             scalars = scalars.dropFirst(256)
         }
-        return true
-    }
-
-    /// Writes the next piece.
-    ///
-    /// - Returns: Whether there was one.
-    private mutating func step() -> Bool {
-        guard index < json.count else { return false }
-        let byte = json[index]
-        switch byte {
-        case 0x20, 0x09, 0x0A, 0x0D: index += 1
-        case UInt8(ascii: "{"), UInt8(ascii: "["): open(byte)
-        case UInt8(ascii: "}"), UInt8(ascii: "]"):
-            depth = max(0, depth - 1)
-            index += 1
-            newLine()
-            out.append(byte)
-        case UInt8(ascii: ","):
-            index += 1
-            out.append(byte)
-            newLine()
-        case UInt8(ascii: ":"):
-            index += 1
-            out += ": ".utf8
-        case UInt8(ascii: "\""): string()
-        default: word()
-        }
-        return true
-    }
-
-    private mutating func open(_ byte: UInt8) {
-        out.append(byte)
-        nodes += 1
-        index += 1
-        skipSpaces()
-        if index < json.count, json[index] == byte + 2 {
-            out.append(json[index])
-            index += 1
-        } else {
-            depth += 1
-            newLine()
-        }
-    }
-
-    private mutating func newLine() {
-        out.append(UInt8(ascii: "\n"))
-        lineCount += 1
-        out += repeatElement(UInt8(ascii: " "), count: min(depth, Self.deepest) * 2)
-    }
-
-    private mutating func skipSpaces() {
-        while index < json.count, [0x20, 0x09, 0x0A, 0x0D].contains(json[index]) { index += 1 }
-    }
-
-    private mutating func string() {
-        let start = index
-        index += 1
-        while index < json.count, json[index] != UInt8(ascii: "\"") {
-            index += json[index] == UInt8(ascii: "\\") ? 2 : 1
-        }
-        index = min(index + 1, json.count)
-        let end = index
-        skipSpaces()
-        let isName = index < json.count && json[index] == UInt8(ascii: ":")
-        append(start..<end, isName ? "<span class=\"j-name\">" : "<span class=\"j-text\">")
-    }
-
-    private mutating func word() {
-        let start = index
-        let ends: [UInt8] = [0x20, 0x09, 0x0A, 0x0D] + "{}[],:\"".utf8
-        while index < json.count, !ends.contains(json[index]) { index += 1 }
-        append(start..<index, "<span class=\"j-value\">")
-    }
-
-    /// Isolates each value: right-to-left letters in it must not move the punctuation around it.
-    private mutating func append(_ range: Range<Int>, _ opening: StaticString) {
-        nodes += 1
-        guard !isPlain else {
-            // No JSON string has a line end; in broken text it would begin another line.
-            return out.append(contentsOf: json[range].lazy.map { $0 == 0x0A ? 0x20 : $0 })
-        }
-        opening.withUTF8Buffer { out.append(contentsOf: $0) }
-        out += "<bdi>".utf8
-        PageText.append(marking: String(decoding: json[range], as: UTF8.self), to: &out)
-        out += "</bdi></span>".utf8
+        return (out, true)
     }
 }
 

@@ -193,7 +193,7 @@ struct ConflictsPage: ConsoleRoutes {
             ]
             let token = message.message.registrationToken.rawValue
             let data = message.message.data.map { TokenMask.mask($0, of: token) }
-            lines += data.map { JSONMarkup.lines($0, limit: TextDiff.limit) } ?? ["none"]
+            lines += data.map { JSONLayout.lines($0, limit: TextDiff.limit) } ?? ["none"]
             return lines
         }
 

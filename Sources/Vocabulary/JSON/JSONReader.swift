@@ -11,9 +11,11 @@ struct JSONReader {
     /// The traits found since the caller last cleared them.
     var traits: JSONTraits = []
 
-    init(base: UnsafePointer<UInt8>, end: Int) {
+    /// A reader at a place of a text.
+    init(base: UnsafePointer<UInt8>, end: Int, at: Int = 0) {
         self.base = base
         self.end = end
+        self.at = at
     }
 
     @inline(__always)

@@ -1,4 +1,4 @@
-enum JSONLiteral {
+package enum JSONLiteral {
     /// Writes a literal's text, which is never longer than the literal.
     ///
     /// The form is UTF-8. What UTF-8 can't hold gets a byte form of its own, so that two different literals never have
@@ -10,7 +10,8 @@ enum JSONLiteral {
     ///   - literal: The body of a literal that ``JSONScanner`` has accepted, without its quotes.
     ///   - output: Takes at least as many bytes as the literal has.
     /// - Returns: The number of bytes written.
-    static func unescape(_ literal: UnsafeBufferPointer<UInt8>, into output: UnsafeMutablePointer<UInt8>) -> Int {
+    package static func unescape(_ literal: UnsafeBufferPointer<UInt8>, into output: UnsafeMutablePointer<UInt8>) -> Int
+    {
         guard let base = literal.baseAddress else { return 0 }
         var at = 0
         var written = 0
@@ -40,6 +41,19 @@ enum JSONLiteral {
             written += encode(scalar, into: output + written)
         }
         return written
+    }
+
+    /// The text of a literal's body; for what is not on the hot path.
+    package static func text(of literal: UnsafeBufferPointer<UInt8>) -> [UInt8] {
+        // Unescaping makes nothing longer.
+        [UInt8](unsafeUninitializedCapacity: literal.count + 1) { storage, count in
+            count = storage.baseAddress.map { unescape(literal, into: $0) } ?? 0
+        }
+    }
+
+    /// The same of a part of a text, as ``JSONMember/key`` and ``JSONMember/body`` give it.
+    package static func text(of body: ByteSpan, in text: UnsafeBufferPointer<UInt8>) -> [UInt8] {
+        self.text(of: UnsafeBufferPointer(rebasing: text[body.range]))
     }
 
     /// The value of four hex digits; nil if one is not a hex digit.

@@ -1,5 +1,3 @@
-import Vocabulary
-
 /// A strict scanner of JSON texts (RFC 8259) that validates the whole text and finds the top-level members.
 ///
 /// It builds nothing: a member is a pair of spans into the text. It accepts the grammar of RFC 8259 and nothing else;

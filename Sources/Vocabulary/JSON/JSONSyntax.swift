@@ -1,5 +1,3 @@
-package import Vocabulary
-
 /// The kind of a JSON value, by its first byte.
 package enum JSONKind: UInt8, Sendable {
     case object
@@ -11,26 +9,28 @@ package enum JSONKind: UInt8, Sendable {
 }
 
 /// What was found inside a value or a key, beyond its being valid JSON.
+///
+/// The traits are computed, so that each use is a constant and no lazy global stands in the hot path.
 package struct JSONTraits: OptionSet, Sendable {
     package var rawValue: UInt8
 
-    package init(rawValue: UInt8) { self.rawValue = rawValue }
+    @inlinable package init(rawValue: UInt8) { self.rawValue = rawValue }
 
     /// A string has an escape: its bytes are not its text.
-    package static let escaped = JSONTraits(rawValue: 1)
+    @inlinable package static var escaped: JSONTraits { JSONTraits(rawValue: 1) }
     /// A string has `\u0000`, which PostgreSQL's `text` and `jsonb` refuse.
-    package static let null = JSONTraits(rawValue: 2)
+    @inlinable package static var null: JSONTraits { JSONTraits(rawValue: 2) }
     /// A string has half a surrogate pair, which no Unicode text can hold.
-    package static let loneSurrogate = JSONTraits(rawValue: 4)
+    @inlinable package static var loneSurrogate: JSONTraits { JSONTraits(rawValue: 4) }
     /// A number is outside the range of `numeric`, and so of `jsonb`.
-    package static let numberOutOfRange = JSONTraits(rawValue: 8)
+    @inlinable package static var numberOutOfRange: JSONTraits { JSONTraits(rawValue: 8) }
     /// Nested deeper than ``JSONScanner/maximumCastableDepth``.
-    package static let tooDeep = JSONTraits(rawValue: 16)
+    @inlinable package static var tooDeep: JSONTraits { JSONTraits(rawValue: 16) }
 
     /// Traits that `text` can't hold.
-    package static let unstorable: JSONTraits = [.null, .loneSurrogate]
+    @inlinable package static var unstorable: JSONTraits { [.null, .loneSurrogate] }
     /// Traits that `jsonb` refuses.
-    package static let uncastable: JSONTraits = [.null, .loneSurrogate, .numberOutOfRange, .tooDeep]
+    @inlinable package static var uncastable: JSONTraits { [.null, .loneSurrogate, .numberOutOfRange, .tooDeep] }
 }
 
 package struct JSONMember: Sendable, Equatable {
@@ -47,7 +47,7 @@ package struct JSONMember: Sendable, Equatable {
     /// A string value's literal without its quotes.
     ///
     /// - Precondition: The value is a string.
-    package var body: ByteSpan { ByteSpan(start: Int(value.start) + 1, count: Int(value.count) - 2) }
+    @inlinable package var body: ByteSpan { ByteSpan(start: Int(value.start) + 1, count: Int(value.count) - 2) }
 }
 
 /// Why a text is not JSON (RFC 8259).
