@@ -64,14 +64,12 @@ private func checkMembers(_ text: UnsafeBufferPointer<UInt8>, _ scanner: JSONSca
 }
 
 private func encodedAck(of message: IncomingMessage, _ encoder: AckEncoder) -> [UInt8] {
-    withUnsafePointer(to: message) { message in
-        let limit = encoder.sizeLimit(of: message)
-        let ack = [UInt8](unsafeUninitializedCapacity: limit) { room, count in
-            count = encoder.encode(message, into: UnsafeMutableRawBufferPointer(room))
-        }
-        require(ack.count <= limit, "an ack longer than announced")
-        return ack
+    let limit = encoder.sizeLimit(of: [message].span, 0)
+    let ack = [UInt8](unsafeUninitializedCapacity: limit) { room, count in
+        count = encoder.encode([message].span, 0, into: UnsafeMutableRawBufferPointer(room))
     }
+    require(ack.count <= limit, "an ack longer than announced")
+    return ack
 }
 
 /// The previous message, which may share a block of memory, and a copy of its bytes.
@@ -83,20 +81,22 @@ private func checkEnvelope(_ text: UnsafeBufferPointer<UInt8>) {
     if let neighbour { require(neighbour.message.bytes.elementsEqual(neighbour.bytes), "it wrote over the one before") }
     guard case .message(let message) = decoded else { return }
     neighbour = (message, Array(message.bytes))
+    var echoed: (id: ByteSpan, to: ByteSpan)?
+    if case .gcm(let id, let to) = message.answer { echoed = (id, to) }
     let spans = [
         message.messageID, message.registrationToken, message.category, message.data, message.extra,
-        message.messageType, message.stanzaFrom, message.ackMessageID, message.ackTo, message.stanza,
+        message.messageType, message.stanzaFrom, echoed?.id, echoed?.to, message.stanza,
     ]
     for case .some(let span) in spans { require(isInside(span, message.bytes.count), "a span outside of the bytes") }
-    require((message.kind == .malformed) == (message.ackMessageID == nil), "an ack without an id, or the reverse")
+    require((message.kind == .malformed) == (echoed == nil), "an ack without an id, or the reverse")
     let ack = encodedAck(of: message, AckEncoder(dialect: .ccs))
-    require(!message.isAcked || ack.count <= UpstreamCodec.ackLimit, "an ack over the ceiling")
+    require(!message.isAcked || ack.count <= AckEncoder.mostBytes, "an ack over the ceiling")
     if let extra = message.extra {
         var inner = JSONScanner()
         let kind = message.bytes[extra.range].withContiguousStorageIfAvailable { scan($0, with: &inner) }
         require(kind == .some(.object), "extra is no JSON object")
     }
-    guard let id = message.ackMessageID, let token = message.ackTo else {
+    guard let (id, token) = echoed else {
         require(ack.isEmpty, "an ack for what is not acked")
         return
     }
@@ -137,7 +137,7 @@ private func checkContainer(_ text: UnsafeBufferPointer<UInt8>) {
             require(message.fingerprint == wanted.fingerprint || wanted.category == nil, "another fingerprint")
         }
         require(index == 0 || !message.isAcked, "a receipt that nobody asked for")
-        _ = encodedAck(of: message, AckEncoder(dialect: .xmpp, payload: containerCodecs[index].configuration.payload))
+        _ = encodedAck(of: message, AckEncoder(dialect: .xmpp))
     }
 }
 

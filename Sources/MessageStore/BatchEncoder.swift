@@ -29,11 +29,11 @@ struct BatchEncoder {
 
     private func bodies(_ parameters: inout PostgresParameters) {
         let isUniform = hasOneOrigin
-        uuids(&parameters) { $0.pointee.messageKey }
+        uuids(&parameters) { $0[$1].messageKey }
         times(&parameters)
         if isUniform { empty(&parameters) } else { senderIDs(&parameters) }
         contents(&parameters)
-        if isUniform { empty(&parameters) } else { texts(&parameters) { $0.pointee.stanzaFrom } }
+        if isUniform { empty(&parameters) } else { texts(&parameters) { $0[$1].stanzaFrom } }
         origin(&parameters, isUniform: isUniform)
     }
 
@@ -43,7 +43,7 @@ struct BatchEncoder {
         ledger(&parameters)
         origins(&parameters)
         contents(&parameters)
-        texts(&parameters) { $0.pointee.stanzaFrom }
+        texts(&parameters) { $0[$1].stanzaFrom }
         return parameters
     }
 
@@ -53,14 +53,14 @@ struct BatchEncoder {
         ledger(&parameters)
         senderIDs(&parameters)
         contents(&parameters)
-        texts(&parameters) { $0.pointee.stanzaFrom }
+        texts(&parameters) { $0[$1].stanzaFrom }
         return parameters
     }
 
     /// The one array of ``StoreStatements/ledger``.
     func keys() -> PostgresParameters {
         var parameters = PostgresParameters(capacity: rows.count * 20 + 64)
-        uuids(&parameters) { $0.pointee.messageKey }
+        uuids(&parameters) { $0[$1].messageKey }
         return parameters
     }
 
@@ -68,7 +68,7 @@ struct BatchEncoder {
     func quarantine() -> PostgresParameters {
         var parameters = PostgresParameters(capacity: estimatedBytes)
         senderIDs(&parameters)
-        texts(&parameters) { $0.pointee.isHeldByText($0.pointee.messageID) ? $0.pointee.messageID : nil }
+        texts(&parameters) { $0[$1].isHeldByText($0[$1].messageID) ? $0[$1].messageID : nil }
         parameters.beginArray(of: .text, count: rows.count)
         for row in rows {
             var reason = (BatchPlan.reason(batch[row]) ?? .databaseRefused).rawValue
@@ -80,7 +80,7 @@ struct BatchEncoder {
             batch[row].quarantineDetail.withUTF8Buffer { parameters.element(UnsafeRawBufferPointer($0)) }
         }
         parameters.endArray()
-        texts(&parameters, .bytea) { $0.pointee.stanza }
+        texts(&parameters, .bytea) { $0[$1].stanza }
         times(&parameters)
         parameters.beginArray(of: .bytea, count: rows.count)
         for row in rows { BatchEncoder.digest(batch[row]).withUnsafeBytes { parameters.element($0) } }
@@ -95,7 +95,7 @@ struct BatchEncoder {
     /// differently. A message whose ack would be too large is identified by its key alone: it is resent for ever.
     static func digest(_ message: borrowing IncomingMessage) -> [UInt8] {
         var hash = SHA256()
-        guard !message.isAckTooLarge else {
+        guard message.answer != .tooLarge else {
             hash.update(bigEndian: .max)
             hash.update(bigEndian: message.messageKey.high)
             hash.update(bigEndian: message.messageKey.low)
@@ -114,21 +114,21 @@ struct BatchEncoder {
 
     /// The ledger's columns.
     private func ledger(_ parameters: inout PostgresParameters) {
-        uuids(&parameters) { $0.pointee.messageKey }
-        uuids(&parameters) { $0.pointee.fingerprint }
+        uuids(&parameters) { $0[$1].messageKey }
+        uuids(&parameters) { $0[$1].fingerprint }
         times(&parameters)
     }
 
     /// A message's own columns, the same in every table; SQL turns `data` into json.
     private func contents(_ parameters: inout PostgresParameters) {
-        texts(&parameters) { $0.pointee.messageID }
-        texts(&parameters) { $0.pointee.registrationToken }
-        uuids(&parameters) { $0.pointee.deviceKey }
-        texts(&parameters) { $0.pointee.category }
-        texts(&parameters) { $0.pointee.dataForm == .json ? $0.pointee.data : nil }
-        texts(&parameters) { $0.pointee.dataForm == .raw ? $0.pointee.data : nil }
-        texts(&parameters) { $0.pointee.extra }
-        texts(&parameters) { $0.pointee.messageType }
+        texts(&parameters) { $0[$1].messageID }
+        texts(&parameters) { $0[$1].registrationToken }
+        uuids(&parameters) { $0[$1].deviceKey }
+        texts(&parameters) { $0[$1].category }
+        texts(&parameters) { $0[$1].dataForm == .json ? $0[$1].data : nil }
+        texts(&parameters) { $0[$1].dataForm == .raw ? $0[$1].data : nil }
+        texts(&parameters) { $0[$1].extra }
+        texts(&parameters) { $0[$1].messageType }
     }
 
     /// The distinct senders of ``rows``, and what their keys are derived from.
@@ -157,21 +157,20 @@ struct BatchEncoder {
 
     /// Whether all rows have the same sender and `from`.
     private var hasOneOrigin: Bool {
-        batch.withUnsafeBufferPointer { messages in
-            guard let base = messages.baseAddress, let first = rows.first.map({ base + $0 }) else { return true }
-            let from = first.pointee.stanzaFrom
-            return rows.allSatisfy { row in
-                let message = base + row
-                guard message.pointee.sender == first.pointee.sender else { return false }
-                guard let from, let other = message.pointee.stanzaFrom else {
-                    return (from == nil) == (message.pointee.stanzaFrom == nil)
-                }
-                let bytes = message.pointee.bytes.unsafeBytes.baseAddress
-                guard let bytes, let firstBytes = first.pointee.bytes.unsafeBytes.baseAddress else { return false }
-                return other.count == from.count
-                    && memcmp(bytes + Int(other.start), firstBytes + Int(from.start), Int(from.count)) == 0
+        let messages = batch.span
+        guard let first = rows.first else { return true }
+        let (from, firstBytes) = (messages[first].stanzaFrom, messages[first].bytes.unsafeBytes.baseAddress)
+        for row in rows {
+            let other = messages[row].stanzaFrom
+            guard messages[row].sender == messages[first].sender, other?.count == from?.count else { return false }
+            guard let from, let other, let firstBytes, let bytes = messages[row].bytes.unsafeBytes.baseAddress else {
+                continue
+            }
+            guard memcmp(bytes + Int(other.start), firstBytes + Int(from.start), Int(from.count)) == 0 else {
+                return false
             }
         }
+        return true
     }
 
     private var estimatedBytes: Int {
@@ -199,20 +198,15 @@ struct BatchEncoder {
         parameters.endArray()
     }
 
-    /// Calls `body` with a pointer to each row's message; a value would be copied and retained for each column.
-    @inline(__always)
-    private func withMessages(_ body: (UnsafePointer<IncomingMessage>) -> Void) {
-        batch.withUnsafeBufferPointer { messages in
-            guard let base = messages.baseAddress else { return }
-            for row in rows { body(base + row) }
-        }
-    }
+    /// A column's value of a message, which is borrowed in its place: a value would be copied for each column.
+    private typealias Field<Value> = (_ batch: Span<IncomingMessage>, _ row: Int) -> Value
 
     @inline(__always)
-    private func uuids(_ parameters: inout PostgresParameters, _ value: (UnsafePointer<IncomingMessage>) -> Digest128) {
+    private func uuids(_ parameters: inout PostgresParameters, _ value: Field<Digest128>) {
         if !isAlone { parameters.beginArray(of: .uuid, count: rows.count) }
-        withMessages { message in
-            let digest = value(message)
+        let messages = batch.span
+        for row in rows {
+            let digest = value(messages, row)
             if isAlone {
                 parameters.append(uuidHigh: digest.high, low: digest.low)
             } else {
@@ -227,19 +221,24 @@ struct BatchEncoder {
     private func texts(
         _ parameters: inout PostgresParameters,
         _ type: PostgresType = .text,
-        _ span: (UnsafePointer<IncomingMessage>) -> ByteSpan?
+        _ span: Field<ByteSpan?>
     ) {
-        let hasValue = batch.withUnsafeBufferPointer { messages in
-            guard let base = messages.baseAddress else { return false }
-            return rows.contains { span(base + $0) != nil }
+        let messages = batch.span
+        var hasValue = false
+        for row in rows where span(messages, row) != nil {
+            hasValue = true
+            break
         }
         guard hasValue else { return isAlone ? parameters.appendNull(type) : empty(&parameters, type) }
         if !isAlone { parameters.beginArray(of: type, count: rows.count) }
-        withMessages { message in
-            guard let span = span(message) else { return parameters.nullElement() }
+        for row in rows {
+            guard let span = span(messages, row) else {
+                parameters.nullElement()
+                continue
+            }
             // The batch keeps the bytes alive.
             let bytes = UnsafeRawBufferPointer(
-                UnsafeBufferPointer(rebasing: message.pointee.bytes.unsafeBytes[span.range])
+                UnsafeBufferPointer(rebasing: messages[row].bytes.unsafeBytes[span.range])
             )
             if isAlone { parameters.append(bytes: bytes, as: type) } else { parameters.element(bytes) }
         }

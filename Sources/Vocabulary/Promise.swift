@@ -3,8 +3,8 @@ import Synchronization
 
 /// A value that one task awaits and any thread delivers, once.
 ///
-/// Every wait of a task for something that is no task is made of it: whoever waits puts a promise, under its own lock, where
-/// it is found by whoever delivers.
+/// All waits of tasks for other threads are made of it: the waiter stores a promise under its own lock, and whoever has the
+/// value takes it from there and fulfils it.
 package final class Promise<Value: Sendable>: Sendable {
     private enum State {
         /// Neither the value nor the waiter has come.
@@ -27,7 +27,7 @@ package final class Promise<Value: Sendable>: Sendable {
         }
     }
 
-    /// Whether somebody waits; for tests.
+    /// Whether a task waits; for tests.
     var isAwaited: Bool {
         state.withLock { state in
             if case .awaited = state { true } else { false }

@@ -101,7 +101,7 @@ package final class Connection: AckSink {
     func whenSettled(_ body: @escaping @Sendable () -> Void) {
         eventLoop.execute { [eventLoop, handler] in
             let next = { @Sendable in eventLoop.execute(body) }
-            guard let stream = handler.value, stream.session?.isSettled == false else { return next() }
+            guard let stream = handler.value, let bound = stream.bound, !bound.session.isSettled else { return next() }
             stream.delegate.allSettled = next
         }
     }

@@ -9,7 +9,7 @@ extension MessageReceiver {
 
     /// Sends the acks that the server lacks, including those of messages committed meanwhile.
     func resumed(by handler: StreamHandler<MessageReceiver>) {
-        guard let stream = suspendedStream, let confirmed = handler.session?.confirmed else { return }
+        guard let stream = suspendedStream, let confirmed = handler.bound?.session.confirmed else { return }
         suspendedStream = nil
         var acks = stream.acks
         metrics.acks[.sent].increment(by: acks.confirm(confirmed))
@@ -25,28 +25,5 @@ extension MessageReceiver {
     func abandonAcks() {
         metrics.acks[.connectionGone].increment(by: unconfirmed.uncounted)
         unconfirmed = UnconfirmedAcks()
-    }
-}
-
-extension StreamHandler where Delegate == MessageReceiver {
-    /// The stream to resume over another connection: this one's, or the one that was to be resumed over it and was not
-    /// asked for.
-    func takeSuspended() -> SuspendedStream? {
-        if let waiting = delegate.suspendedStream {
-            delegate.suspendedStream = nil
-            return waiting
-        }
-        guard let suspended = session?.suspended else {
-            // Acks of later commits have no stream to go out on.
-            session?.forgoResumption()
-            delegate.abandonAcks()
-            return nil
-        }
-        defer { delegate.unconfirmed = UnconfirmedAcks() }
-        return SuspendedStream(
-            session: suspended,
-            acks: delegate.unconfirmed,
-            heldUntil: suspended.management.resumable(until: delegate.lostAt, asked: settings.stream.resume)
-        )
     }
 }

@@ -12,7 +12,6 @@ import XMPP
 final class MessageReceiver: StreamDelegate {
     static var takesMessages: Bool { true }
 
-    let encoder: AckEncoder
     let metrics: Metrics
     private let sharedSettings: SharedSettings
     private let ingest: IngestQueue
@@ -54,7 +53,6 @@ final class MessageReceiver: StreamDelegate {
         self.end = end
         suspendedStream = suspended
         self.place = place
-        encoder = AckEncoder(dialect: settings.dialect, domain: settings.domain, payload: settings.payload)
         metrics = environment.metrics
         ingest = environment.ingest
     }

@@ -5,24 +5,16 @@ import XMPP
 
 // The differences for an external component (XEP-0114).
 extension StreamHandler {
-    /// Prepares the negotiation.
-    func beginComponent(_ secret: Secret) {
+    /// The negotiation of a component's stream.
+    func componentNegotiation(_ secret: Secret) -> ComponentNegotiation {
         let isClear = if case .clear = settings.security { true } else { false }
-        componentNegotiation = ComponentNegotiation(
+        return ComponentNegotiation(
             configuration: ComponentConfiguration(
                 domain: settings.domain,
                 secret: secret,
                 allowsClearText: isClear
             )
         )
-    }
-
-    func openedComponent(_ header: Stanza) {
-        switch componentNegotiation?.opened(header) {
-        case .send(let bytes)?: write(bytes)
-        case .fail(let error)?: fail(error)
-        case .some(.none), nil: break
-        }
     }
 
     /// Why nothing may be sent unencrypted over this connection; nil if it may.

@@ -19,18 +19,17 @@ extension StreamHandler {
     func shutDown() {
         switch phase {
         case .ended: break
-        case .connecting, .negotiating:
+        case .idle, .connecting, .negotiating:
             end(.streamClosed, "closed by us before the stream was bound")
             closeChannel()
-        case .bound:
-            if let step = session?.close() { perform(step) }
+        case .bound(let bound): perform(bound.session.close())
         }
     }
 
     /// Closes the connection properly, from our side, without waiting for copies in flight: the peer redelivers them.
     func closeNow() {
-        guard case .bound = phase else { return shutDown() }
-        if let step = session?.closeNow() { perform(step) }
+        guard case .bound(let bound) = phase else { return shutDown() }
+        perform(bound.session.closeNow())
     }
 
     func perform(_ step: Session.EndStep) {
@@ -49,9 +48,7 @@ extension StreamHandler {
     }
 
     func transportClosed() {
-        if case .negotiating = phase,
-            let error = negotiation?.transportClosed() ?? componentNegotiation?.transportClosed()
-        {
+        if case .negotiating(let opening) = phase, let error = opening.negotiation.transportClosed() {
             end(.negotiationFailed, error.message, negotiation: error)
         }
         end(.connectionLost, "the connection was lost")
@@ -61,16 +58,17 @@ extension StreamHandler {
     func failed(_ error: any Error) {
         switch error {
         case let error as XMLStreamError:
-            guard let action = session?.violated(error, inStanza: stream.failedStanza?.isStanza == true) else {
+            guard case .bound(let bound) = phase else {
                 end(.policyViolation, error.message)
                 break
             }
+            let action = bound.session.violated(error, inStanza: stream.failedStanza?.isStanza == true)
             if action.isCounted { delegate.noticed(.refused) }
             return perform(action.step)
         case let error as TLSError:
             if case .bound = phase {
                 end(.connectionLost, error.message)
-            } else if settings.dialect == .component, error.code == .plaintextPeer {
+            } else if isComponent, error.code == .plaintextPeer {
                 end(
                     .tlsFailed,
                     "the server does not speak TLS on this port: if its component listener has none, set tls.mode: none, which "
@@ -139,13 +137,14 @@ extension StreamHandler {
         negotiation error: NegotiationError? = nil
     ) {
         if case .ended = phase { return }
-        phase = .ended
+        let bound = bound
+        phase = .ended(bound)
         cancelTimers()
         handOver()
-        let ending = session?.ending(after: outcome, now: MonotonicTime.now.nanoseconds)
+        let ending = bound?.session.ending(after: outcome, now: MonotonicTime.now.nanoseconds)
         var otherHost = error?.otherHost
         if case .streamError(let error)? = outcome { otherHost = error.otherHost }
-        session?.transportClosed()
+        bound?.session.transportClosed()
         delegate.ended(
             SessionEnd(
                 reason: reason,
@@ -153,7 +152,7 @@ extension StreamHandler {
                 ending: ending ?? StreamHandler.ending(of: error),
                 negotiation: error,
                 server: server,
-                management: management,
+                management: bound?.management,
                 otherHost: otherHost
             )
         )

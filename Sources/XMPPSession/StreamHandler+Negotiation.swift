@@ -37,7 +37,7 @@ extension StreamHandler {
     func reached(_ server: ReachedServer) {
         self.server = server
         security = server.target.security
-        negotiation?.connected(server.target.isDirect ? .direct : .starttls)
+        opening?.negotiation.connected(server.target.isDirect ? .direct : .starttls)
         if case .connecting = phase { delegate.noticed(.reached(server)) }
     }
 
@@ -45,27 +45,26 @@ extension StreamHandler {
     ///
     /// The secret is read for each connection, so that a rotated file takes effect by itself.
     func begin(on eventLoop: any EventLoop) -> Bool {
+        guard case .idle = phase else { return false }
         delegate.noticed(.connecting)
+        let opening: Opening
         do {
             let secret = Secret(try settings.secret())
-            if settings.dialect == .component {
-                beginComponent(secret)
-            } else {
-                beginClient(secret)
-            }
+            opening = isComponent ? Opening(componentNegotiation(secret)) : Opening(clientNegotiation(secret))
         } catch {
             end(.authenticationFailed, "the sender's secret cannot be read: \(error)")
             return false
         }
+        phase = .connecting(opening)
         timer = eventLoop.assumeIsolated().scheduleTask(in: settings.openingTimeout) {
-            if let error = self.negotiation?.timedOut() ?? self.componentNegotiation?.timedOut() { self.fail(error) }
+            if let error = opening.negotiation.timedOut() { self.fail(error) }
         }
         return true
     }
 
-    private func beginClient(_ secret: Secret) {
+    private func clientNegotiation(_ secret: Secret) -> Negotiation {
         let isDirect = if case .direct = settings.security { true } else { false }
-        negotiation = Negotiation(
+        return Negotiation(
             configuration: NegotiationConfiguration(
                 domain: settings.domain,
                 localpart: settings.senderID,
@@ -94,8 +93,8 @@ extension StreamHandler {
     ///
     /// May be called twice: a handler added while the channel becomes active can't know whether it will be told.
     func connected() {
-        guard case .connecting = phase else { return }
-        phase = .negotiating
+        guard case .connecting(let opening) = phase else { return }
+        phase = .negotiating(opening)
         switch security {
         case .direct: break
         case .startTLS: transportReady(encrypted: false)
@@ -106,13 +105,11 @@ extension StreamHandler {
     }
 
     func transportReady(encrypted: Bool, bindings: [ChannelBinding] = []) {
-        let action =
-            negotiation?.transportReady(encrypted: encrypted, bindings: bindings)
-            ?? componentNegotiation?.transportReady(encrypted: encrypted)
-        switch action {
-        case .send(let bytes)?: write(bytes)
-        case .fail(let error)?: fail(error)
-        case .some(.none), nil: break
+        guard let opening else { return }
+        switch opening.negotiation.transportReady(encrypted: encrypted, bindings: bindings) {
+        case .send(let bytes): write(bytes)
+        case .fail(let error): fail(error)
+        case .none: break
         }
         flush()
     }
@@ -129,37 +126,42 @@ extension StreamHandler {
         } ?? []
     }
 
-    func negotiate(_ event: XMLStreamEvent, _ context: ChannelHandlerContext) {
+    func negotiate(_ event: XMLStreamEvent, _ opening: Opening, _ context: ChannelHandlerContext) {
         switch event {
         case .opened(let header):
-            if case .fail(let error)? = negotiation?.opened(header) { fail(error) }
-            openedComponent(header)
+            switch opening.negotiation.opened(header) {
+            case .send(let bytes): write(bytes)
+            case .fail(let error): fail(error)
+            case .none: break
+            }
         // Nothing that the server has to send looks like that; the deadline bounds the wait for what it should have
         // sent.
         case .skipped: break
         case .closed:
-            if let error = negotiation?.closed() ?? componentNegotiation?.closed() { fail(error) }
+            if let error = opening.negotiation.closed() { fail(error) }
         case .stanza(let stanza):
-            let action =
-                negotiation?.stanza(stanza, trailingBytes: stream.unreadBytes) ?? componentNegotiation?.stanza(stanza)
-            perform(action, context)
+            perform(opening.negotiation.stanza(stanza, trailingBytes: stream.unreadBytes), opening, context)
         }
         flush()
     }
 
-    private func perform(_ action: Negotiation.StanzaAction?, _ context: ChannelHandlerContext) {
+    private func perform(
+        _ action: Negotiation.StanzaAction,
+        _ opening: Opening,
+        _ context: ChannelHandlerContext
+    ) {
         switch action {
-        case .send(let bytes)?: write(bytes)
-        case .restart(let bytes)?:
+        case .send(let bytes): write(bytes)
+        case .restart(let bytes):
             stream.reset()
             write(bytes)
-        case .startTLS?:
+        case .startTLS:
             stream.reset()
             startTLS(context)
-        case .derive(let derivation)?: derive(derivation, context)
-        case .bound(let bound)?: becomeBound(bound, context)
-        case .fail(let error)?: fail(error)
-        case .some(.none), nil: break
+        case .derive(let derivation): derive(derivation, context)
+        case .bound(let stream): becomeBound(stream, opening.negotiation.signIn, context)
+        case .fail(let error): fail(error)
+        case .none: break
         }
     }
 
@@ -174,29 +176,27 @@ extension StreamHandler {
 
     private func derive(_ derivation: KeyDerivation, _ context: ChannelHandlerContext) {
         settings.keys.key(for: derivation, on: context.eventLoop).assumeIsolated().whenComplete { result in
-            guard case .negotiating = self.phase, let context = self.context else { return }
+            guard case .negotiating(let opening) = self.phase, let context = self.context else { return }
             switch result {
             case .success(let key):
-                self.perform(self.negotiation?.derived(key), context)
+                self.perform(opening.negotiation.derived(key), opening, context)
                 self.flush()
             case .failure(let error): self.failed(error)
             }
         }
     }
 
-    private func becomeBound(_ bound: BoundStream, _ context: ChannelHandlerContext) {
+    private func becomeBound(_ stream: BoundStream, _ signIn: SignIn?, _ context: ChannelHandlerContext) {
         timer?.cancel()
-        if let signIn = negotiation?.signIn { delegate.noticed(.signedIn(signIn)) }
-        negotiation = nil
-        componentNegotiation = nil
-        session = Session(
+        if let signIn { delegate.noticed(.signedIn(signIn)) }
+        let session = Session(
             configuration: SessionConfiguration(
                 domain: settings.domain,
                 idPrefix: idPrefix,
                 keepaliveInterval: settings.keepaliveInterval,
                 keepaliveTimeout: settings.keepaliveTimeout,
                 window: Delegate.takesMessages ? settings.window : nil,
-                isComponent: settings.dialect == .component,
+                isComponent: isComponent,
                 priority: settings.stream.priority,
                 version: settings.stream.version
             ),
@@ -211,15 +211,15 @@ extension StreamHandler {
                     trustedFrom: settings.trustedFrom
                 )
             ),
-            stream: bound,
+            stream: stream,
             now: MonotonicTime.now.nanoseconds
         )
-        phase = .bound
-        management = bound.management
-        if let timer = session?.start() { setTimer(timer) }
-        if delegate.bound(bound, on: context.channel) {
-            write(bound.greeting)
-            if bound.resumed != nil { delegate.resumed(by: self) }
+        let bound = BoundSession(session, stream.management)
+        phase = .bound(bound)
+        setTimer(bound.session.start())
+        if delegate.bound(stream, on: context.channel) {
+            write(stream.greeting)
+            if stream.resumed != nil { delegate.resumed(by: self) }
         } else {
             shutDown()
         }

@@ -6,47 +6,51 @@ import XMPP
 
 // The bound stream: events and timers for the session.
 extension StreamHandler {
-    func receive(_ event: XMLStreamEvent) {
+    func receive(_ event: XMLStreamEvent, _ bound: BoundSession) {
         switch event {
-        case .stanza(let stanza): receive(stanza)
+        case .stanza(let stanza): receive(stanza, bound)
         case .skipped(let stanza):
-            if session?.skipped(stanza.name) == true { delegate.noticed(.skipped(stanza.reason)) }
-        case .closed:
-            if let step = session?.peerClosed() { perform(step) }
+            if bound.session.skipped(stanza.name) { delegate.noticed(.skipped(stanza.reason)) }
+        case .closed: perform(bound.session.peerClosed())
         case .opened: break
         }
     }
 
-    private func receive(_ stanza: Stanza) {
+    private func receive(_ stanza: Stanza, _ bound: BoundSession) {
         let time = readTime ?? (clock.now(), MonotonicTime.now.nanoseconds)
         readTime = time
         unifyNamespace(of: stanza)
         let receivedAt = clock.unique(near: time.wall)
         let following = stream.unreadBytes
-        let action = session?.stanza(stanza, receivedAt: receivedAt, parsedAt: time.monotonic, following: following)
+        let action = bound.session.stanza(
+            stanza,
+            receivedAt: receivedAt,
+            parsedAt: time.monotonic,
+            following: following
+        )
         // Consumed: else the message would be copied out of it.
         switch consume action {
-        case .deliver(let message, let timer)?:
+        case .deliver(let message, let timer):
             received.append(message)
             if let timer { setTimer(timer) }
-        case .note(let kind)?:
+        case .note(let kind):
             note(kind, stanza)
-        case .drain(let kind, let timer)?:
+        case .drain(let kind, let timer):
             note(kind, stanza)
-            if let timer { drain(timer, now: time.monotonic) }
-        case .reply(let bytes)?:
+            if let timer { drain(timer, bound.session.boundTime(now: time.monotonic)) }
+        case .reply(let bytes):
             delegate.noticed(.answered)
             write(bytes)
-        case .answer(let bytes)?:
+        case .answer(let bytes):
             write(bytes)
-        case .managed(let outcome)?:
+        case .managed(let outcome):
             delegate.noticed(.managed(outcome))
-        case .rival?:
+        case .rival:
             note(.other, stanza)
             delegate.noticed(.rival)
-        case .end(let bytes, let outcome)?:
+        case .end(let bytes, let outcome):
             end(bytes, outcome)
-        case .some(.none), nil:
+        case .none:
             break
         }
     }
@@ -57,9 +61,9 @@ extension StreamHandler {
         closeChannel()
     }
 
-    private func drain(_ timer: SessionTimer, now: UInt64) {
-        guard let context, let bound = session?.boundTime(now: now) else { return }
-        delegate.noticed(.draining(bound: bound))
+    private func drain(_ timer: SessionTimer, _ boundTime: Duration) {
+        guard let context else { return }
+        delegate.noticed(.draining(bound: boundTime))
         drainTimer = context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(timer.delay)) {
             self.timerFired(timer.id)
         }
@@ -74,22 +78,23 @@ extension StreamHandler {
     }
 
     private func timerFired(_ id: UInt64) {
-        switch session?.timerFired(id, now: MonotonicTime.now.nanoseconds) {
-        case .wait(let timer)?:
+        guard case .bound(let bound) = phase else { return }
+        switch bound.session.timerFired(id, now: MonotonicTime.now.nanoseconds) {
+        case .wait(let timer):
             setTimer(timer)
-        case .ping(let bytes, let timer)?, .refresh(let bytes, let timer)?:
+        case .ping(let bytes, let timer), .refresh(let bytes, let timer):
             write(bytes)
             setTimer(timer)
-        case .withdraw(let bytes, let timer)?:
+        case .withdraw(let bytes, let timer):
             delegate.noticed(.withdrawn)
             write(bytes)
             setTimer(timer)
-        case .drainExpired(let step)?:
+        case .drainExpired(let step):
             delegate.noticed(.drainExpired)
             perform(step)
-        case .end(let bytes, let outcome)?:
+        case .end(let bytes, let outcome):
             end(bytes, outcome)
-        case .some(.none), nil:
+        case .none:
             break
         }
         flush()

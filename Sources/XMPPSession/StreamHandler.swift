@@ -15,14 +15,35 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     package typealias OutboundOut = ByteBuffer
 
     enum Phase {
+        /// Nothing is asked for yet. To `connecting` and `ended`.
+        case idle
         /// TCP. To `negotiating` and `ended`.
-        case connecting
+        case connecting(Opening)
         /// TLS, SASL, bind. To `bound` and `ended`.
-        case negotiating
+        case negotiating(Opening)
         /// The session decides. To `ended`.
-        case bound
-        /// Over; the channel may still be closing.
-        case ended
+        case bound(BoundSession)
+        /// Over; the channel may still be closing, and what came over a bound stream may still be settled.
+        case ended(BoundSession?)
+    }
+
+    /// A stream that is not bound yet.
+    final class Opening {
+        var negotiation: any StreamNegotiation & ~Copyable
+
+        init(_ negotiation: consuming any StreamNegotiation & ~Copyable) { self.negotiation = negotiation }
+    }
+
+    /// A stream that is bound, or was.
+    final class BoundSession {
+        var session: Session
+        /// What the server has of stream management.
+        let management: StreamManagement.Offer
+
+        init(_ session: consuming Session, _ management: StreamManagement.Offer) {
+            self.session = session
+            self.management = management
+        }
     }
 
     private let sharedSettings: SharedSettings
@@ -34,18 +55,11 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     /// The prefix of our IQs' ids.
     let idPrefix = String(UInt64.random(in: .min ... .max), radix: 36)
 
-    var phase = Phase.connecting
+    var phase = Phase.idle
     /// How the transport of the connected place gets its TLS.
     var security: SenderSettings.Security
     /// The connected server; nil until then.
     var server: ReachedServer?
-    /// Made once the secret has been read; nil again when the stream is bound.
-    var negotiation: Negotiation?
-    /// The same for a component's stream, in place of ``negotiation``.
-    var componentNegotiation: ComponentNegotiation?
-    var session: Session?
-    /// The server's stream management; nil until the stream is bound.
-    var management: StreamManagement.Offer?
     private(set) var context: ChannelHandlerContext?
     /// The negotiation's deadline, then the session's timer.
     var timer: Scheduled<Void>?
@@ -74,6 +88,23 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     }
 
     var settings: SenderSettings { sharedSettings.value }
+
+    /// The stream that is not bound yet; else nil.
+    var opening: Opening? {
+        switch phase {
+        case .connecting(let opening), .negotiating(let opening): opening
+        case .idle, .bound, .ended: nil
+        }
+    }
+
+    /// The stream that is bound, or was; nil where it never came to that.
+    var bound: BoundSession? {
+        switch phase {
+        case .bound(let bound): bound
+        case .ended(let bound): bound
+        case .idle, .connecting, .negotiating: nil
+        }
+    }
 
     package func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
@@ -110,9 +141,9 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     package func received(_ event: XMLStreamEvent) {
         guard let context else { return }
         switch phase {
-        case .connecting, .negotiating: negotiate(event, context)
-        case .bound: receive(event)
-        case .ended: break
+        case .connecting(let opening), .negotiating(let opening): negotiate(event, opening, context)
+        case .bound(let bound): receive(event, bound)
+        case .idle, .ended: break
         }
     }
 
@@ -207,9 +238,9 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     /// A peer that accepts no acks would otherwise let them pile up here. It still has to answer pings meanwhile, and
     /// writes still have their limit, so a dead peer is detected.
     func updateReading() {
-        guard case .bound = phase, let context else { return }
+        guard case .bound(let bound) = phase, let context else { return }
         let hasRoom = !Delegate.takesMessages || context.channel.isWritable
-        let wanted = hasRoom && session?.wantsInput ?? true
+        let wanted = hasRoom && bound.session.wantsInput
         guard wanted != isReading else { return }
         isReading = wanted
         _ = try? context.channel.syncOptions?.setOption(.autoRead, value: wanted)

@@ -317,12 +317,12 @@ struct CommitTests {
     func oversizedOnce() async throws {
         let fixture = try await StoreFixture()
         var first = IncomingMessage.make(1, quarantine: .fieldTooLong)
-        first.isAckTooLarge = true
+        first.answer = .tooLarge
         first.kind = .malformed
         var second = IncomingMessage.make(1, data: #"{"b":2}"#, quarantine: .fieldTooLong)
-        second.isAckTooLarge = true
+        second.answer = .tooLarge
         var third = IncomingMessage.make(2, quarantine: .fieldTooLong)
-        third.isAckTooLarge = true
+        third.answer = .tooLarge
         _ = try await fixture.store().commit([first, second, third])
         _ = try await fixture.store().commit([second.copy()])
         #expect(try await fixture.count("quarantine") == 2)

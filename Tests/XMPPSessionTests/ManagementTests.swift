@@ -48,7 +48,7 @@ struct ManagementTests {
         defer { bench.finish() }
         try bench.read(ManagementTests.message(String(repeating: "'", count: 20_000)), ManagementTests.message("2"))
         let messages = bench.submitted()
-        #expect(messages.map(\.isAckTooLarge) == [true, false])
+        #expect(messages.map { $0.answer == .tooLarge } == [true, false])
         #expect(bench.metrics.acks[.tooLarge].value == 0)
         bench.handler.settled(messages)
         let sent = try bench.written()
@@ -71,7 +71,7 @@ struct ManagementTests {
         try bench.read(ManagementTests.message(String(repeating: "i", count: 9_000)))
         try bench.read(ManagementTests.message(String(repeating: "i", count: 4_000)))
         // The token of a test's message is as long as its id.
-        #expect(bench.submitted().map(\.isAckTooLarge) == [true, false])
+        #expect(bench.submitted().map { $0.answer == .tooLarge } == [true, false])
     }
 
     static func managed() throws -> Bench {

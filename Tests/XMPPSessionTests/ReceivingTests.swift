@@ -72,7 +72,7 @@ struct ReceivingTests {
         #expect(try bench.written().occurrences(of: "message_id") == 1)
         #expect(bench.acksSent == 1)
         #expect(bench.metrics.messages.snapshot().received(.malformed) == 1)
-        #expect(bench.handler.session?.isSettled == true)
+        #expect(bench.handler.bound?.session.isSettled == true)
     }
 
     @Test("What settles after the end counts as gone, and nothing is written")

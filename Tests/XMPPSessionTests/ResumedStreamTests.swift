@@ -64,7 +64,7 @@ struct ResumedStreamTests {
         #expect(ResumedStreamTests.ids(try bench.written()) == ["1", "2", "3"])
         bench.finish()
         // In flight: not yet.
-        #expect(bench.handler.session?.isSuspended == true && bench.handler.session?.suspended == nil)
+        #expect(bench.handler.bound?.session.isSuspended == true && bench.handler.bound?.session.suspended == nil)
         bench.handler.settled([messages[3]])
         #expect(bench.acksSent == 3 && bench.acksGone == 0)
         let (second, request) = try ResumedStreamTests.next(bench.handler.takeSuspended())

@@ -8,7 +8,9 @@ import XMLWire
 @Suite struct AckLimitTests {
     private func decode(id: String, from: String = "t", limit: Int?) throws -> IncomingMessage {
         var codec = try makeCodec()
-        codec.bound(to: try #require(JID("1234567890@fcm.googleapis.com/resource")), stanzaLimit: limit)
+        var limits = ServerLimits()
+        limits.stanza = limit
+        codec.bound(to: try #require(JID("1234567890@fcm.googleapis.com/resource")), limits)
         let json = #"{"message_id":"\#(id)","from":"\#(from)","category":"c"}"#
         guard case .message(let message) = codec.decode(rawEnvelope(Array(json.utf8)), receivedAt: 0, parsedAt: 0)
         else {
@@ -29,14 +31,14 @@ import XMLWire
             encoder.encode(try decode(id: short, limit: limit), into: &output)
             length += ceiling - output.count
             let fits = try decode(id: String(repeating: "a", count: length), limit: limit)
-            #expect(fits.isAcked && !fits.isAckTooLarge && fits.ackMessageID != nil)
+            #expect(fits.isAcked)
             let over = try decode(id: String(repeating: "a", count: length + 1), limit: limit)
-            #expect(!over.isAcked && over.isAckTooLarge && over.kind == .malformed && over.quarantine == .fieldTooLong)
-            #expect(over.ackMessageID == nil && over.ackTo == nil)
+            #expect(!over.isAcked && over.answer == .tooLarge && over.kind == .malformed)
+            #expect(over.quarantine == .fieldTooLong)
             #expect(encoder.sizeLimit(of: over) == 0)
             // By the bytes of the ack, not by those of the id.
-            #expect(try decode(id: String(repeating: "'", count: length / 5), limit: limit).isAckTooLarge)
-            #expect(try !decode(id: String(repeating: "é", count: length / 2), limit: limit).isAckTooLarge)
+            #expect(try decode(id: String(repeating: "'", count: length / 5), limit: limit).answer == .tooLarge)
+            #expect(try decode(id: String(repeating: "é", count: length / 2), limit: limit).isAcked)
         }
     }
 
@@ -77,7 +79,7 @@ import XMLWire
         guard case .bound(let stream) = negotiation.stanza(try stanza(result), trailingBytes: 0) else {
             throw Unexpected("not bound")
         }
-        #expect(stream.stanzaLimit == expected)
+        #expect(stream.limits.stanza == expected)
     }
 
     @Test(

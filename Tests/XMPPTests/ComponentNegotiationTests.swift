@@ -36,7 +36,7 @@ import XMLWire
         var sent: [String] = []
         var end = ""
 
-        mutating func note(_ action: ComponentNegotiation.OpenedAction) {
+        mutating func note(_ action: Negotiation.OpenedAction) {
             switch action {
             case .none: break
             case .send(let bytes): sent.append(XMPPTests.text(bytes))

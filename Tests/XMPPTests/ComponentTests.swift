@@ -155,8 +155,7 @@ import XMLWire
             }
             #expect(message.text(message.category) == "orders")
             var bytes: [UInt8] = []
-            AckEncoder(dialect: .component, domain: "upstream.example.com", payload: payload)
-                .encode(message, into: &bytes)
+            AckEncoder(dialect: .component, domain: "upstream.example.com").encode(message, into: &bytes)
             let sent = text(bytes).replacing("\"", with: "'")
             #expect(sent.contains(" to='alice@example.com/phone' from='orders@upstream.example.com'"))
             #expect(sent.contains(content), "\(sent)")

@@ -61,8 +61,8 @@ import XMLWire
         return message
     }
 
-    static func ack(_ message: IncomingMessage, _ json: JSONPayload = JSONPayload()) -> String {
-        let encoder = AckEncoder(dialect: .xmpp, payload: .json(json))
+    static func ack(_ message: IncomingMessage) -> String {
+        let encoder = AckEncoder(dialect: .xmpp)
         var bytes: [UInt8] = []
         encoder.encode(message, into: &bytes)
         #expect(bytes.count <= encoder.sizeLimit(of: message))

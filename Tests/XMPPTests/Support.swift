@@ -51,19 +51,19 @@ private func copy(_ lent: Stanza) -> Stanza {
 extension AckEncoder {
     /// Appends a message's ack, if it is to be acked.
     func encode(_ message: IncomingMessage, into output: inout [UInt8]) {
-        withUnsafePointer(to: message) { message in
-            output += [UInt8](unsafeUninitializedCapacity: sizeLimit(of: message)) { storage, count in
-                count = encode(message, into: UnsafeMutableRawBufferPointer(storage))
-            }
+        output += [UInt8](unsafeUninitializedCapacity: sizeLimit(of: message)) { storage, count in
+            count = encode([message].span, 0, into: UnsafeMutableRawBufferPointer(storage))
         }
     }
 
-    func usualSize(of message: IncomingMessage) -> Int { withUnsafePointer(to: message) { usualSize(of: $0) } }
+    func usualSize(of message: IncomingMessage) -> Int { usualSize(of: [message].span, 0) }
 
-    func sizeLimit(of message: IncomingMessage) -> Int { withUnsafePointer(to: message) { sizeLimit(of: $0) } }
+    func sizeLimit(of message: IncomingMessage) -> Int { sizeLimit(of: [message].span, 0) }
 
     func isAck(of message: IncomingMessage, over limit: Int) -> Bool {
-        withUnsafePointer(to: message) { isAck(of: $0, over: limit) }
+        var encoder = self
+        encoder.limit = limit
+        return encoder.isTooLarge(message)
     }
 }
 
@@ -137,6 +137,22 @@ struct Unexpected: Error, CustomStringConvertible {
 extension IncomingMessage {
     func text(_ span: ByteSpan?) -> String? { span.map { String(decoding: bytes[$0.range], as: UTF8.self) } }
     func part(_ span: ByteSpan?) -> [UInt8]? { span.map { Array(bytes[$0.range]) } }
+
+    /// The id that its answer echoes.
+    var ackMessageID: ByteSpan? {
+        switch answer {
+        case .gcm(let id, _), .json(let id, _), .receipt(let id): id
+        case .none, .tooLarge: nil
+        }
+    }
+
+    /// The token that its answer echoes.
+    var ackTo: ByteSpan? {
+        switch answer {
+        case .gcm(_, let to), .json(_, let to): to
+        case .none, .tooLarge, .receipt: nil
+        }
+    }
 }
 
 /// The words of a stanza kind for comparisons.

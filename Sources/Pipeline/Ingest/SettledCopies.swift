@@ -30,17 +30,14 @@ package struct SettledCopies: Sendable {
         self.trace = trace?.acks(ranges, count: count)
     }
 
-    /// Calls `body` with each copy, in order of arrival.
+    /// Calls `body` with each copy's place in the batch, in the order of arrival.
     ///
-    /// - Parameter body: Borrows the copy by pointer: as a value, even a borrowed one, it would be copied and its bytes
-    ///   retained.
+    /// - Parameter body: Is lent the batch: as a value, even a borrowed one, a message would be copied.
     @inlinable
-    package func visit(_ body: (UnsafePointer<IncomingMessage>) -> Void) {
-        batch.withUnsafeBufferPointer { batch in
-            guard let base = batch.baseAddress else { return }
-            for range in ranges {
-                for index in range { body(base + index) }
-            }
+    package func visit(_ body: (_ batch: Span<IncomingMessage>, _ index: Int) -> Void) {
+        let batch = batch.span
+        for range in ranges {
+            for index in range { body(batch, index) }
         }
     }
 

@@ -31,13 +31,8 @@ package struct IncomingMessage: Sendable {
     /// The table's `detail` for ``quarantine``: constant text, never a token, an id or payload.
     package var quarantineDetail: StaticString = ""
 
-    /// Whether a ``Kind/malformed`` copy is not acked because the ack would exceed the server's limit.
-    package var isAckTooLarge = false
-
-    /// Whether the device wants an ack once the copy is stored.
-    ///
-    /// False where receipts (XEP-0184) are requested for each message and this one requests none.
-    package var isAckWanted = true
+    /// What answers the copy once it has been stored.
+    package var answer = AckAnswer.none
 
     /// The bytes that all spans below point into, in UTF-8.
     package var bytes: MessageBytes
@@ -63,14 +58,6 @@ package struct IncomingMessage: Sendable {
     package var stanzaFrom: ByteSpan?
     /// The stanza's `to` attribute if the ack is sent from it: on an external component's connection.
     package var stanzaTo: ByteSpan?
-    /// The JSON string literal of `message_id` as received, without its quotes, echoed by the ack.
-    ///
-    /// Where receipts are the answer, the stanza's `id`.
-    package var ackMessageID: ByteSpan?
-    /// The JSON string literal of `from` as received, without its quotes: the ack's `to`.
-    ///
-    /// Empty where receipts are the answer.
-    package var ackTo: ByteSpan?
 
     /// The ledger's key: the first 16 bytes of SHA-256(sender_id ‖ 0x00 ‖ message_id), or its per-device form.
     package var messageKey = Digest128(high: 0, low: 0)
@@ -113,15 +100,6 @@ package struct IncomingMessage: Sendable {
     /// Whether the copy is acked once its transaction has committed.
     // Inlined: a call would copy a message that is read in place.
     @inlinable package var isAcked: Bool {
-        @inline(__always) get { withUnsafePointer(to: self) { IncomingMessage.isAcked($0) } }
-    }
-
-    /// ``isAcked`` of a message read in place.
-    ///
-    /// Through `pointee`, the whole message would be copied and its bytes retained.
-    @inlinable
-    @inline(__always)
-    package static func isAcked(_ message: UnsafePointer<IncomingMessage>) -> Bool {
-        message.pointee.kind != .malformed && message.pointee.isAckWanted
+        @inline(__always) get { answer.isSent }
     }
 }

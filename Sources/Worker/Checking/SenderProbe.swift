@@ -145,7 +145,7 @@ extension ProbeReport {
                 case .offered: "yes"
                 }
             lines.append("stream management: \(management)")
-            let limit = stream.stanzaLimit.map { "\($0) bytes" } ?? "not announced (XEP-0478)"
+            let limit = stream.limits.stanza.map { "\($0) bytes" } ?? "not announced (XEP-0478)"
             lines.append("longest stanza it takes: \(limit)")
         }
         if let signIn, signIn.isBindingUnnamed {

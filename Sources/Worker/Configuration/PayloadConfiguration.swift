@@ -21,8 +21,8 @@ extension SenderConfiguration {
             "ack",
             .word(JSONPayload.Ack.json),
             "`json` for json",
-            "What answers a stored message in a JSON container: `json`, the CCS's ack in one; `receipt`, a receipt (XEP-0184) "
-                + "where the message asks for one."
+            "What answers a stored message in a JSON container: "
+                + JSONPayload.Ack.allCases.map { "`\($0.rawValue)`, \($0.meaning)" }.joined(separator: "; ") + "."
         )
         let fallback = Self.fallback(scope.section("fallback"))
         guard form == .json else {

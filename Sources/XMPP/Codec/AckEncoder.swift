@@ -10,13 +10,19 @@ package import Vocabulary
 /// element, and an ack is hardly longer than what it echoes. The bytes are written once, straight into the caller's
 /// buffer.
 ///
-/// Messages are passed by pointer into their batch: passing values would copy and retain them for each question.
+/// Messages are read where they stand, in a batch: as values they would be copied for each question.
 ///
 /// In a JSON container only the element's name differs; a receipt (XEP-0184) names the stanza's `id` in an attribute.
+/// One encoder serves a connection: its codec asks it which acks are too long.
 package struct AckEncoder: Sendable {
-    private let addressed: Bool
+    /// The most bytes of an ack: more than that no server can be relied on to take, and one that it does not take ends the
+    /// stream, which would have the message sent again, and so on for ever.
+    package static let mostBytes = 64 << 10
+
+    private let isAddressed: Bool
     private let component: ComponentDomain?
-    private let form: AckForm
+    /// The most bytes that the server takes.
+    var limit = AckEncoder.mostBytes
 
     /// An encoder for a kind of server.
     ///
@@ -25,114 +31,109 @@ package struct AckEncoder: Sendable {
     ///     without it a standard server would deliver the ack to our own account. A component's acks also carry a
     ///     `from`, which no server adds: the address that the message was sent to.
     ///   - domain: The component's domain; not used otherwise.
-    ///   - payload: The form of messages and acks.
-    package init(dialect: Dialect, domain: String = "", payload: Payload = .gcm) {
-        addressed = dialect != .ccs
+    package init(dialect: Dialect, domain: String = "") {
+        isAddressed = dialect != .ccs
         component = dialect == .component ? ComponentDomain(domain) : nil
-        form = payload.ackForm
+    }
+
+    /// What an ack is written from: the small parts of a message that stays where it is.
+    private struct Source {
+        let answer: AckAnswer
+        let from: ByteSpan?
+        let to: ByteSpan?
+        let bytes: UnsafeBufferPointer<UInt8>
+
+        @inline(__always)
+        init(_ message: borrowing IncomingMessage) {
+            answer = message.answer
+            from = message.stanzaFrom
+            to = message.stanzaTo
+            bytes = message.bytes.unsafeBytes
+        }
     }
 
     /// The size in bytes of a message's ack if nothing in it needs an escape, as is usual; 0 for a message that is not
     /// acked.
-    package func usualSize(of message: UnsafePointer<IncomingMessage>) -> Int { size(of: message, escape: 1) }
-
-    /// The most bytes that a message's ack can take; 0 for one that is not acked.
-    package func sizeLimit(of message: UnsafePointer<IncomingMessage>) -> Int {
-        // One byte becomes at most `\uXXXX` or `&quot;`; a longer UTF-8 sequence takes no more than 6 per byte
-        // either.
-        let limit = size(of: message, escape: 6)
-        // Long acks are measured first, so that no space is reserved in vain.
-        return limit <= AckEncoder.cheapLimit ? limit : exactSize(of: message)
+    package func usualSize(of batch: Span<IncomingMessage>, _ index: Int) -> Int {
+        size(of: Source(batch[index]), escape: 1)
     }
 
-    /// Whether a message's ack takes more bytes than a limit.
-    package func isAck(of message: UnsafePointer<IncomingMessage>, over limit: Int) -> Bool {
-        size(of: message, escape: 6) > limit && exactSize(of: message) > limit
+    /// The most bytes that a message's ack can take; 0 for one that is not acked.
+    package func sizeLimit(of batch: Span<IncomingMessage>, _ index: Int) -> Int {
+        let source = Source(batch[index])
+        // One byte becomes at most `\uXXXX` or `&quot;`; a longer UTF-8 sequence takes no more than 6 per byte
+        // either.
+        let limit = size(of: source, escape: 6)
+        // Long acks are measured first, so that no space is reserved in vain.
+        return limit <= AckEncoder.cheapLimit ? limit : write(source, into: nil)
+    }
+
+    /// Whether a message's ack takes more bytes than ``limit``.
+    func isTooLarge(_ message: borrowing IncomingMessage) -> Bool {
+        let source = Source(message)
+        return size(of: source, escape: 6) > limit && write(source, into: nil) > limit
     }
 
     /// Below this size the upper bound is good enough.
     private static let cheapLimit = 4_096
 
-    private func exactSize(of message: UnsafePointer<IncomingMessage>) -> Int {
-        guard IncomingMessage.isAcked(message), let id = message.pointee.ackMessageID, let token = message.pointee.ackTo
-        else {
-            return 0
-        }
-        let bytes = message.pointee.bytes.unsafeBytes
-        var counted = Output(buffer: nil)
-        write(id, token, of: bytes, into: &counted)
-        writeAddresses(of: message, in: bytes, to: &counted)
-        // `write(_:_:of:into:)` has counted the middle as well.
-        return form.size - form.middle.utf8CodeUnitCount + counted.count
-    }
-
-    private func size(of message: UnsafePointer<IncomingMessage>, escape: Int) -> Int {
-        guard IncomingMessage.isAcked(message), let id = message.pointee.ackMessageID, let token = message.pointee.ackTo
-        else {
-            return 0
-        }
-        let size = form.size + escape * Int(id.count + token.count)
-        guard addressed, let from = message.pointee.stanzaFrom else { return size }
+    private func size(of source: Source, escape: Int) -> Int {
+        guard source.answer.isSent else { return 0 }
+        let size = source.answer.frame + escape * source.answer.echoed
+        guard isAddressed, let from = source.from else { return size }
         let addressed = size + AckEncoder.addressStart.utf8CodeUnitCount + 1 + escape * Int(from.count)
         guard let component else { return addressed }
         // The domain may be spelled differently in the `to`, with as many bytes.
-        let sender = message.pointee.stanzaTo.map { escape * Int($0.count) } ?? component.text.count
+        let sender = source.to.map { escape * Int($0.count) } ?? component.text.count
         return addressed + AckEncoder.senderStart.utf8CodeUnitCount + sender
     }
 
     /// Writes a message's ack, if it is to be acked.
     ///
     /// - Parameters:
-    ///   - message: The copy, its transaction committed.
-    ///   - buffer: Takes at least ``sizeLimit(of:)`` bytes.
+    ///   - batch: The batch of the copy, its transaction committed.
+    ///   - index: The copy's place in it.
+    ///   - buffer: Takes at least ``sizeLimit(of:_:)`` bytes.
     /// - Returns: The number of bytes written; 0 for a message that is not acked.
     /// - Precondition: `buffer` is large enough.
     package func encode(
-        _ message: UnsafePointer<IncomingMessage>,
+        _ batch: Span<IncomingMessage>,
+        _ index: Int,
         into buffer: UnsafeMutableRawBufferPointer
     ) -> Int {
-        guard IncomingMessage.isAcked(message), let id = message.pointee.ackMessageID, let token = message.pointee.ackTo
-        else {
-            return 0
-        }
-        let bytes = message.pointee.bytes.unsafeBytes
+        write(Source(batch[index]), into: buffer)
+    }
+
+    private func write(_ source: Source, into buffer: UnsafeMutableRawBufferPointer?) -> Int {
+        let (answer, bytes) = (source.answer, source.bytes)
+        guard answer.isSent else { return 0 }
         var output = Output(buffer: buffer)
-        output.write(form.opening)
-        writeAddresses(of: message, in: bytes, to: &output)
-        output.write(form.head)
-        write(id, token, of: bytes, into: &output)
-        output.write(form.tail)
+        output.write(answer.opening)
+        writeAddresses(of: source, to: &output)
+        output.write(answer.head)
+        switch answer {
+        case .gcm(let id, let to), .json(let id, let to):
+            output.write(escaping: bytes, to)
+            output.write(AckAnswer.middle)
+            output.write(escaping: bytes, id)
+        case .receipt(let id): output.write(attribute: bytes, id.range)
+        case .none, .tooLarge: break
+        }
+        output.write(answer.tail)
         return output.count
     }
 
     private static var addressStart: StaticString { " to=\"" }
     private static var senderStart: StaticString { "\" from=\"" }
 
-    /// Writes an ack's values and the constant text between them.
-    private func write(
-        _ id: ByteSpan,
-        _ token: ByteSpan,
-        of bytes: UnsafeBufferPointer<UInt8>,
-        into output: inout Output
-    ) {
-        if form == .receipt { return output.write(attribute: bytes, id.range) }
-        output.write(escaping: bytes, token)
-        output.write(form.middle)
-        output.write(escaping: bytes, id)
-    }
-
     /// Writes the ack's addresses, if it has any.
-    private func writeAddresses(
-        of message: UnsafePointer<IncomingMessage>,
-        in bytes: UnsafeBufferPointer<UInt8>,
-        to output: inout Output
-    ) {
-        guard addressed, let from = message.pointee.stanzaFrom else { return }
+    private func writeAddresses(of source: Source, to output: inout Output) {
+        guard isAddressed, let from = source.from else { return }
         output.write(AckEncoder.addressStart)
-        output.write(attribute: bytes, from.range)
+        output.write(attribute: source.bytes, from.range)
         if let component {
             output.write(AckEncoder.senderStart)
-            write(component, message.pointee.stanzaTo, of: bytes, to: &output)
+            write(component, source.to, of: source.bytes, to: &output)
         }
         output.write("\"")
     }
@@ -217,6 +218,59 @@ package struct AckEncoder: Sendable {
                 let value = UInt8(truncatingIfNeeded: unit >> UInt32(12 - 4 * digit)) & 15
                 buffer[count + 2 + digit] = value < 10 ? value + 48 : value + 87
             }
+        }
+    }
+}
+
+/// The texts of each answer's form.
+///
+/// Computed, so that each use is a constant and no lazy global stands in the hot path.
+extension AckAnswer {
+    /// Up to the stanza's addresses.
+    ///
+    /// A CCS has always had an empty `id`; client libraries take one for a fault.
+    fileprivate var opening: StaticString {
+        switch self {
+        case .gcm: "<message id=\"\""
+        default: "<message"
+        }
+    }
+
+    /// From the addresses to the first value.
+    fileprivate var head: StaticString {
+        switch self {
+        case .gcm: "><gcm xmlns=\"google:mobile:data\">{\"to\":\""
+        case .json: "><json xmlns=\"urn:xmpp:json:0\">{\"to\":\""
+        case .receipt: "><received xmlns=\"urn:xmpp:receipts\" id=\""
+        case .none, .tooLarge: ""
+        }
+    }
+
+    /// Between the token and the id.
+    fileprivate static var middle: StaticString { "\",\"message_id\":\"" }
+
+    /// After the last value.
+    fileprivate var tail: StaticString {
+        switch self {
+        case .gcm: "\",\"message_type\":\"ack\"}</gcm></message>"
+        case .json: "\",\"message_type\":\"ack\"}</json></message>"
+        case .receipt: "\"/></message>"
+        case .none, .tooLarge: ""
+        }
+    }
+
+    /// The number of bytes of all texts.
+    fileprivate var frame: Int {
+        let middle = if case .receipt = self { 0 } else { AckAnswer.middle.utf8CodeUnitCount }
+        return opening.utf8CodeUnitCount + head.utf8CodeUnitCount + middle + tail.utf8CodeUnitCount
+    }
+
+    /// The number of bytes that are echoed.
+    fileprivate var echoed: Int {
+        switch self {
+        case .gcm(let id, let to), .json(let id, let to): Int(id.count) + Int(to.count)
+        case .receipt(let id): Int(id.count)
+        case .none, .tooLarge: 0
         }
     }
 }

@@ -4,26 +4,11 @@ package enum Payload: Sendable, Equatable {
     case gcm
     /// A JSON container (XEP-0335), as plain XMPP apps send it.
     case json(JSONPayload)
-
-    var ackForm: AckForm {
-        switch self {
-        case .gcm: .gcm
-        case .json(let json): json.ack == .receipt ? .receipt : .json
-        }
-    }
 }
 
 /// How messages in a JSON container are read and answered; fallbacks for missing members apply only if the operator
 /// sets them.
 package struct JSONPayload: Sendable, Equatable {
-    /// The answer to a stored message (configuration key `ack`).
-    package enum Ack: String, Sendable, CaseIterable {
-        /// The CCS's ack, in a JSON container.
-        case json
-        /// A delivery receipt (XEP-0184), if the message requests one.
-        case receipt
-    }
-
     /// The fallback for a missing `message_id` (configuration key `fallback.message_id`).
     ///
     /// Never a `<stanza-id/>` (XEP-0359): servers make a new one for each copy that a device sends, so that every
@@ -74,58 +59,5 @@ package struct JSONPayload: Sendable, Equatable {
         self.from = from
         self.categoryFrom = categoryFrom
         self.category = category
-    }
-}
-
-/// The constant parts of an ack.
-///
-/// Computed, so that each use is a constant and the hot path has no lazy global.
-enum AckForm: Sendable {
-    /// `{google:mobile:data}gcm`
-    case gcm
-    /// `{urn:xmpp:json:0}json`
-    case json
-    /// `{urn:xmpp:receipts}received`
-    case receipt
-
-    /// The text before the stanza's addresses.
-    ///
-    /// A CCS has always had an empty `id`; client libraries take one for a fault.
-    var opening: StaticString {
-        switch self {
-        case .gcm: "<message id=\"\""
-        case .json, .receipt: "<message"
-        }
-    }
-
-    /// The text between the addresses and the first value.
-    var head: StaticString {
-        switch self {
-        case .gcm: "><gcm xmlns=\"google:mobile:data\">{\"to\":\""
-        case .json: "><json xmlns=\"urn:xmpp:json:0\">{\"to\":\""
-        case .receipt: "><received xmlns=\"urn:xmpp:receipts\" id=\""
-        }
-    }
-
-    /// The text between the token and the id.
-    var middle: StaticString {
-        switch self {
-        case .gcm, .json: "\",\"message_id\":\""
-        case .receipt: ""
-        }
-    }
-
-    /// The text after the last value.
-    var tail: StaticString {
-        switch self {
-        case .gcm: "\",\"message_type\":\"ack\"}</gcm></message>"
-        case .json: "\",\"message_type\":\"ack\"}</json></message>"
-        case .receipt: "\"/></message>"
-        }
-    }
-
-    /// The size of all parts in bytes.
-    var size: Int {
-        opening.utf8CodeUnitCount + head.utf8CodeUnitCount + middle.utf8CodeUnitCount + tail.utf8CodeUnitCount
     }
 }

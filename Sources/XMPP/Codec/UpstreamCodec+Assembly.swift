@@ -97,8 +97,6 @@ extension UpstreamCodec {
             if envelope.identityRepeats || message.messageID?.count == 0 { message.messageID = nil }
         } else {
             message.kind = envelope.type == .receipt ? .receipt : .upstream
-            message.ackMessageID = envelope.messageID?.body
-            message.ackTo = envelope.from?.body
             computeDigests(&message)
             // Spans: as a value the message would be copied.
             let spans = (message.messageID, message.registrationToken, message.category)
@@ -106,8 +104,12 @@ extension UpstreamCodec {
                 message.quarantine = reason
                 message.quarantineDetail = detail
             }
-            if let receipt { message.answer(receipt, id: receiptID) }
-            if acks.isAck(of: &message, over: ackLimit) { message.refuseAck() }
+            if let receipt {
+                message.answer(receipt, id: receiptID)
+            } else if let id = envelope.messageID?.body, let to = envelope.from?.body {
+                message.answer = json == nil ? .gcm(id: id, to: to) : .json(id: id, to: to)
+            }
+            if acks.isTooLarge(message) { message.refuseAck() }
         }
         UpstreamCodec.dropUnstorable(envelope, &message)
         return message
@@ -282,9 +284,7 @@ extension IncomingMessage {
     /// Turns the message into a quarantine copy, because its ack would be longer than a server takes.
     fileprivate mutating func refuseAck() {
         kind = .malformed
-        isAckTooLarge = true
-        ackMessageID = nil
-        ackTo = nil
+        answer = .tooLarge
         quarantine = .fieldTooLong
         quarantineDetail = "message_id and from make an ack that is longer than the server takes"
     }

@@ -33,7 +33,7 @@ extension UpstreamCodec {
             }
             if let id = json.messageID.id(of: stanza) {
                 // No ack could name it; written as JSON it could be six times as long.
-                guard id.count <= UpstreamCodec.ackLimit else { return quarantined(.fieldTooLong, "message_id") }
+                guard id.count <= AckEncoder.mostBytes else { return quarantined(.fieldTooLong, "message_id") }
                 members.append(member: "message_id", stanza.bytes[id])
             }
         }
@@ -114,42 +114,6 @@ extension JSONPayload {
             return local
         }
         return category.map { Array($0.utf8) }
-    }
-}
-
-/// A message's request for a receipt (XEP-0184 section 5), if any.
-struct ReceiptRequest {
-    var isAsked: Bool
-    /// The stanza's `id`, which a receipt names; nil if missing or empty.
-    var id: [UInt8]?
-
-    init(_ stanza: Stanza) {
-        isAsked = stanza.child("request", in: XMLNamespace.receipts) != nil
-        guard isAsked, let id = stanza.attribute("id", of: 0), !id.isEmpty else { return }
-        self.id = Array(stanza.bytes[id])
-    }
-}
-
-extension IncomingMessage {
-    /// Makes the ack name the stanza's id instead of the payload's.
-    ///
-    /// Whoever requests a receipt without an id (which XEP-0184 section 5.3 forbids) waits for one that can't be sent:
-    /// such a message goes to quarantine, where somebody sees it. Without a request there is no receipt.
-    mutating func answer(_ request: ReceiptRequest, id: ByteSpan?) {
-        ackMessageID = nil
-        ackTo = nil
-        guard request.isAsked else {
-            isAckWanted = false
-            return
-        }
-        guard let id else {
-            kind = .malformed
-            quarantine = .messageIDUnusable
-            quarantineDetail = "a receipt is asked for, and the stanza has no id"
-            return
-        }
-        ackMessageID = id
-        ackTo = ByteSpan(start: Int(id.start + id.count), count: 0)
     }
 }
 

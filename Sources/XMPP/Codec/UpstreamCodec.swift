@@ -37,11 +37,9 @@ package struct UpstreamCodec: Sendable {
     /// The addresses whose delays are believed.
     private(set) var delaySources: [JID]
     /// How messages in a JSON container are read; nil if they come as `gcm`.
-    private let json: JSONPayload?
-    /// The acks' encoder, for their sizes.
-    let acks: AckEncoder
-    /// The longest ack that is written, in bytes.
-    private(set) var ackLimit = UpstreamCodec.ackLimit
+    let json: JSONPayload?
+    /// Writes the connection's acks.
+    package private(set) var acks: AckEncoder
     /// The state after `sender_id ‖ 0x00`.
     let keyPrefix: SHA256
 
@@ -53,11 +51,7 @@ package struct UpstreamCodec: Sendable {
         delaySources = [JID(configuration.dialect == .component ? above : configuration.domain)].compactMap { $0 }
         trusted = TrustedSenders(configuration)
         component = configuration.dialect == .component ? ComponentDomain(configuration.domain) : nil
-        acks = AckEncoder(
-            dialect: configuration.dialect,
-            domain: configuration.domain,
-            payload: configuration.payload
-        )
+        acks = AckEncoder(dialect: configuration.dialect, domain: configuration.domain)
         json = if case .json(let json) = configuration.payload { json } else { nil }
         var prefix = SHA256()
         Array(configuration.senderID.utf8).withUnsafeBytes { prefix.update($0) }
@@ -65,19 +59,15 @@ package struct UpstreamCodec: Sendable {
         keyPrefix = prefix
     }
 
-    /// The most bytes of an ack: no server can be relied on to accept more, and one that does not would end the stream
-    /// and send the message again, for ever.
-    package static let ackLimit = 64 << 10
-
     /// Sets what the server bound the connection to, and what it accepts.
     ///
     /// - Parameters:
     ///   - address: Our address; stanzas from its bare form are trusted, except for a component's.
-    ///   - stanzaLimit: The longest stanza that the server says it accepts; a longer ack is never written.
-    package mutating func bound(to address: JID, stanzaLimit: Int? = nil) {
+    ///   - limits: An ack longer than its longest stanza is never written.
+    package mutating func bound(to address: JID, _ limits: ServerLimits = ServerLimits()) {
         if component == nil { trusted.insert(own: address) }
         delaySources.append(address.bare)
-        ackLimit = min(UpstreamCodec.ackLimit, stanzaLimit ?? .max)
+        acks.limit = min(AckEncoder.mostBytes, limits.stanza ?? .max)
     }
 
     /// Reads one stanza.

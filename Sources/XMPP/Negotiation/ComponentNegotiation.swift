@@ -32,7 +32,7 @@ package struct ComponentConfiguration: Sendable {
 /// it is not acked, so whoever sent it sends it again.
 ///
 /// The server proves nothing to us: only TLS, or a network without strangers, shows that it is the right one.
-package struct ComponentNegotiation: ~Copyable {
+package struct ComponentNegotiation: StreamNegotiation, ~Copyable {
     enum State {
         /// The transport is not ready. To `awaitingHeader`.
         case idle
@@ -67,9 +67,14 @@ package struct ComponentNegotiation: ~Copyable {
 
     /// Handles a connected transport, after its TLS handshake if it has one.
     ///
-    /// - Parameter encrypted: Whether the transport is verified TLS.
-    /// - Returns: The next step.
-    package mutating func transportReady(encrypted: Bool) -> Negotiation.ReadyAction {
+    /// - Parameters:
+    ///   - encrypted: Whether what is sent goes through verified TLS.
+    ///   - bindings: Not used: there is no SASL.
+    /// - Returns: What to do.
+    package mutating func transportReady(
+        encrypted: Bool,
+        bindings: [ChannelBinding] = []
+    ) -> Negotiation.ReadyAction {
         guard case .idle = state else { return .none }
         guard encrypted || configuration.allowsClearText else {
             return .fail(
@@ -80,21 +85,11 @@ package struct ComponentNegotiation: ~Copyable {
         return .send(header)
     }
 
-    /// The next step after the peer's stream header.
-    package enum OpenedAction: Sendable {
-        /// Continue.
-        case none
-        /// Send these bytes.
-        case send([UInt8])
-        /// Close the transport.
-        case fail(NegotiationError)
-    }
-
     /// Handles the peer's stream header.
     ///
     /// - Parameter stream: Lent for the call, references in its attributes decoded: the digest is over the id itself.
     /// - Returns: The next step.
-    package mutating func opened(_ stream: Stanza) -> OpenedAction {
+    package mutating func opened(_ stream: Stanza) -> Negotiation.OpenedAction {
         guard case .awaitingHeader = state else {
             if case .finished = state { return .none }
             return .fail(finish(NegotiationError(.badStream, "the server sent a stream header at a wrong moment")))
@@ -130,9 +125,11 @@ package struct ComponentNegotiation: ~Copyable {
 
     /// Handles a top-level element.
     ///
-    /// - Parameter stanza: Lent for the call.
+    /// - Parameters:
+    ///   - stanza: Lent for the call.
+    ///   - trailingBytes: Not used: TLS begins before the stream.
     /// - Returns: The next step.
-    package mutating func stanza(_ stanza: Stanza) -> Negotiation.StanzaAction {
+    package mutating func stanza(_ stanza: Stanza, trailingBytes: Int = 0) -> Negotiation.StanzaAction {
         guard !stanza.elements.isEmpty else { return .none }
         switch state {
         case .idle, .awaitingHeader, .finished: return .none

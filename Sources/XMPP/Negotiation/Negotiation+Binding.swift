@@ -24,8 +24,7 @@ extension Negotiation {
             offers.session = stanza.child("optional", in: XMLNamespace.session, of: offer) == nil
         }
         offers.management = stanza.child("sm", in: XMLNamespace.streamManagement) != nil
-        offers.stanzaLimit = limit("max-bytes", of: stanza)
-        offers.idleLimit = limit("idle-seconds", of: stanza)
+        offers.limits = ServerLimits(features: stanza)
         if offers.management, var suspended = configuration.suspended {
             let request = suspended.management.resumption()
             state = .resuming(offers, suspended)
@@ -69,9 +68,7 @@ extension Negotiation {
                     address: suspended.address,
                     greeting: [],
                     management: .offered,
-                    // RFC 6120 section 13.12: no server may refuse less.
-                    stanzaLimit: offers.stanzaLimit.map { max($0, 10_000) },
-                    idleLimit: offers.idle,
+                    limits: offers.limits,
                     resumed: management
                 )
             )
@@ -110,21 +107,9 @@ extension Negotiation {
                 address: address,
                 greeting: greeting(offers, management),
                 management: management,
-                // RFC 6120 section 13.12: no server may refuse less.
-                stanzaLimit: offers.stanzaLimit.map { max($0, 10_000) },
-                idleLimit: offers.idle
+                limits: offers.limits
             )
         )
-    }
-
-    /// A limit that the server announces for the stream (XEP-0478); nil if it announces none.
-    private func limit(_ name: StaticString, of features: Stanza) -> Int? {
-        guard let limits = features.child("limits", in: XMLNamespace.streamLimits),
-            let element = features.child(name, in: XMLNamespace.streamLimits, of: limits)
-        else { return nil }
-        let text = features.bytes[features.elements[element].text]
-        guard (1...18).contains(text.count), text.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }) else { return nil }
-        return Int(String(decoding: text, as: UTF8.self))
     }
 
     private func managementOffer(_ offers: Offers) -> StreamManagement.Offer {

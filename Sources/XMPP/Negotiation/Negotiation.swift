@@ -14,7 +14,7 @@ package import XMLWire
 /// exchange is ignored, so that a notice from the server can't stop us; the caller's timeout bounds how long. The
 /// session request of old servers (RFC 3921) is part of ``BoundStream/greeting`` and its answer is not awaited:
 /// messages may come first, and must not get lost.
-package struct Negotiation: ~Copyable {
+package struct Negotiation: StreamNegotiation, ~Copyable {
     /// The stage of the current stream.
     enum Phase {
         /// Not encrypted; only STARTTLS may follow.
@@ -54,13 +54,8 @@ package struct Negotiation: ~Copyable {
         var session = false
         /// Stream management (XEP-0198).
         var management = false
-        /// The longest stanza that it accepts (XEP-0478); nil if it does not say.
-        var stanzaLimit: Int?
-        /// How long it lets a stream be idle, in seconds (XEP-0478); nil if it does not say.
-        var idleLimit: Int?
-
-        /// ``idleLimit`` as a duration; nil also if it is not usable.
-        var idle: Duration? { idleLimit.flatMap { (1...1 << 32).contains($0) ? .seconds($0) : nil } }
+        /// What it accepts on the stream.
+        var limits = ServerLimits()
     }
 
     private(set) var configuration: NegotiationConfiguration
@@ -119,6 +114,8 @@ package struct Negotiation: ~Copyable {
     package enum OpenedAction: Sendable {
         /// Continue.
         case none
+        /// Send these bytes: a component's handshake.
+        case send([UInt8])
         /// Close the transport.
         case fail(NegotiationError)
     }

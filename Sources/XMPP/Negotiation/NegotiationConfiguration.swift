@@ -93,10 +93,8 @@ package struct BoundStream: Sendable, Equatable {
     package var greeting: [UInt8]
     /// The server's offer of stream management.
     package var management = StreamManagement.Offer.unused
-    /// The longest stanza that the server says it accepts, in bytes (XEP-0478); nil if it does not say.
-    package var stanzaLimit: Int?
-    /// How long the server says it lets a stream be idle (XEP-0478); nil if it does not say.
-    package var idleLimit: Duration?
+    /// What the server accepts on it.
+    package var limits = ServerLimits()
     /// Stream management resumed from a lost connection (XEP-0198 section 5); nil on a new session.
     package var resumed: StreamManagement?
 }

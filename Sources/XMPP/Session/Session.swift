@@ -78,7 +78,7 @@ package struct Session: ~Copyable {
     ) {
         self.configuration = configuration
         self.codec = codec
-        self.codec.bound(to: stream.address, stanzaLimit: stream.stanzaLimit)
+        self.codec.bound(to: stream.address, stream.limits)
         boundAt = now
         address = stream.address
         domain = JID(configuration.domain)
@@ -89,7 +89,7 @@ package struct Session: ~Copyable {
         queries = QueryResponder(version: configuration.version, as: component, now: now)
         // The greeting's presence.
         if stream.resumed == nil, stream.management == .offered { management.wrote() }
-        if let idle = stream.idleLimit {
+        if let idle = stream.limits.idle {
             // XEP-0478 section 3: a stream without traffic for that long is closed. Pings are traffic.
             self.configuration.keepaliveInterval = min(configuration.keepaliveInterval, max(idle / 2, .seconds(1)))
         }
@@ -118,6 +118,9 @@ package struct Session: ~Copyable {
         case .finishing, .ended: false
         }
     }
+
+    /// Writes the stream's acks.
+    package var acks: AckEncoder { codec.acks }
 
     /// Whether no delivered message is in flight.
     package var isSettled: Bool { window.isEmpty }
