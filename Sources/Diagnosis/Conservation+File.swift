@@ -24,10 +24,8 @@ extension Conservation {
         progress: Progress = { _, _ in }
     ) async throws {
         report.update(.ackedIsKnown, 0, wrong: 0, [])
-        let oldest = try await connection.run { connection throws(PostgresError) in
-            try connection.run(AuditCheckStatements.oldest).first { row throws(PostgresError) in
-                try row.next(Timestamp.self)
-            }
+        let oldest = try await connection.result(of: AuditCheckStatements.oldest).first { row throws(PostgresError) in
+            try row.next(Timestamp.self)
         }
         var keyless: Int64 = 0
         while case let messages = try file.next(), !messages.isEmpty {

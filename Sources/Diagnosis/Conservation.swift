@@ -214,10 +214,8 @@ package struct Conservation: Sendable {
 
     /// What `forget` has recorded: bodies by partition, and rows that an earlier version recorded without their days.
     private func erased() async throws(PostgresError) -> (days: [String: Int64], undated: Int64) {
-        let entries = try await connection.run { connection throws(PostgresError) in
-            try connection.run(AuditCheckStatements.erasures).map { row throws(PostgresError) in
-                (subject: try row.next(String.self), count: try row.next(Int64.self))
-            }
+        let entries = try await connection.result(of: AuditCheckStatements.erasures).map { row throws(PostgresError) in
+            (subject: try row.next(String.self), count: try row.next(Int64.self))
         }
         var days: [String: Int64] = [:]
         var undated: Int64 = 0
@@ -266,13 +264,12 @@ package struct Conservation: Sendable {
     /// They must have expired under the policy in force, or have ended before it was set; and a run or a command came
     /// after.
     private func judge(dropped days: Set<UTCDay>, _ report: inout ConservationReport) async throws(PostgresError) {
-        let policy = try await connection.run { connection throws(PostgresError) in
-            try connection.run(AuditCheckStatements.retention).first { row throws(PostgresError) in
-                (
-                    end: try row.next(Timestamp.self), setAt: try row.next(Timestamp.self),
-                    last: try row.next(Timestamp?.self)
-                )
-            }
+        let policy = try await connection.result(of: AuditCheckStatements.retention).first {
+            row throws(PostgresError) in
+            (
+                end: try row.next(Timestamp.self), setAt: try row.next(Timestamp.self),
+                last: try row.next(Timestamp?.self)
+            )
         }
         let wrong = days.filter { day in
             guard let policy, let last = policy.last else { return true }

@@ -36,9 +36,7 @@ extension Doctor {
                     "upstream-worker check --connect, as its user, says what stops it; systemctl status upstream-worker"
             )
         }
-        let newest = try await connection.run { connection throws(PostgresError) in
-            try connection.run(DoctorStatements.newest).value(Timestamp?.self)
-        }
+        let newest = try await connection.result(of: DoctorStatements.newest).value(Timestamp?.self)
         guard let newest else { return }
         let ahead = newest - (try await WaitingDeliveries(connection).now())
         diagnosis.note("newest message", newest.shown)

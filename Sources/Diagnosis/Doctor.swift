@@ -155,7 +155,7 @@ package struct Doctor: Sendable {
         _ sql: SQL,
         _ decode: @Sendable (inout PostgresRow) throws(PostgresError) -> Value
     ) async throws(PostgresError) -> [Value] {
-        try await connection.run { connection throws(PostgresError) in try connection.run(sql).map(decode) }
+        try await connection.result(of: sql).map(decode)
     }
 
     /// Compares the schema with this program's.

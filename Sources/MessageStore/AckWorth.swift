@@ -32,16 +32,14 @@ package struct AckWorth: Sendable, Equatable {
 
     /// Reads it from the database; any role may.
     package static func ask(_ connection: PostgresConnection) async throws(PostgresError) -> AckWorth {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(HealthStatements.durability).only { row throws(PostgresError) in
-                AckWorth(
-                    synchronousStandbys: try row.next(),
-                    receivers: try row.next(),
-                    fsync: try row.next(),
-                    fullPageWrites: try row.next(),
-                    clientMinMessages: try row.next()
-                )
-            }
+        try await connection.result(of: HealthStatements.durability).only { row throws(PostgresError) in
+            AckWorth(
+                synchronousStandbys: try row.next(),
+                receivers: try row.next(),
+                fsync: try row.next(),
+                fullPageWrites: try row.next(),
+                clientMinMessages: try row.next()
+            )
         }
     }
 

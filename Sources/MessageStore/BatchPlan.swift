@@ -14,6 +14,11 @@ package struct BatchPlan: Sendable {
             self.fingerprint = fingerprint
             self.receivedAt = receivedAt
         }
+
+        /// The row that a new message gets.
+        init(_ message: borrowing IncomingMessage) {
+            self.init(fingerprint: message.fingerprint, receivedAt: Timestamp(microseconds: message.receivedAt))
+        }
     }
 
     /// All copies that belong in `messages`, by key and then by position in the batch.

@@ -38,10 +38,7 @@ extension MessageStore {
         }
         var ledger = known
         for index in plan.firsts where known[batch[index].messageKey] == nil {
-            ledger[batch[index].messageKey] = BatchPlan.LedgerRow(
-                fingerprint: batch[index].fingerprint,
-                receivedAt: Timestamp(microseconds: batch[index].receivedAt)
-            )
+            ledger[batch[index].messageKey] = BatchPlan.LedgerRow(batch[index])
         }
         return Self.outcomes(plan.outcomes(batch, ledger: ledger) ?? [], of: batch, known: known)
     }

@@ -182,12 +182,7 @@ struct BatchCommit {
             if pass == 0 { known?.inserted(new, of: missing.count) }
             if new == plan.firsts.count { return plan.outcomesAllNew(batch) }
             if new == missing.count {
-                for index in missing {
-                    ledger[batch[index].messageKey] = BatchPlan.LedgerRow(
-                        fingerprint: batch[index].fingerprint,
-                        receivedAt: Timestamp(microseconds: batch[index].receivedAt)
-                    )
-                }
+                for index in missing { ledger[batch[index].messageKey] = BatchPlan.LedgerRow(batch[index]) }
             } else {
                 ledger = try readLedger(connection)
             }

@@ -14,16 +14,13 @@ package struct StoreUpkeep: Sendable, Equatable {
 
     /// Reads the catalog and a row of `retention_runs`.
     package static func look(_ connection: PostgresConnection) async throws(PostgresError) -> StoreUpkeep {
-        try await connection.run { connection throws(PostgresError) in
-            let found = try connection.run(HealthStatements.upkeep).map { row throws(PostgresError) in
-                StoreUpkeep(
-                    daysAhead: try row.next(),
-                    lastRetention: try row.next(),
-                    heldPartitions: try row.next(),
-                    transactionAge: try row.next()
-                )
-            }
-            return found.first ?? StoreUpkeep(daysAhead: 0, lastRetention: nil, heldPartitions: 0, transactionAge: 0)
+        try await connection.result(of: HealthStatements.upkeep).only { row throws(PostgresError) in
+            StoreUpkeep(
+                daysAhead: try row.next(),
+                lastRetention: try row.next(),
+                heldPartitions: try row.next(),
+                transactionAge: try row.next()
+            )
         }
     }
 }

@@ -165,6 +165,11 @@ extension PostgresConnection {
         try withParameters { connection throws(PostgresError) in try connection.query(sql.text, sql.parameters) }
     }
 
+    /// Runs a statement from outside the connection's thread and returns its rows.
+    package nonisolated func result(of sql: SQL) async throws(PostgresError) -> PostgresResult {
+        try await run { connection throws(PostgresError) in try connection.run(sql) }
+    }
+
     /// Prepares a statement once, runs it and returns its rows.
     @discardableResult
     package func run<Parameters>(

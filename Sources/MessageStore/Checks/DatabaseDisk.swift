@@ -32,13 +32,11 @@ package enum DatabaseDisk: Sendable, Equatable {
         _ connection: PostgresConnection,
         freeSpace: @Sendable (String) -> Int64? = freeSpace
     ) async throws(PostgresError) -> DatabaseDisk {
-        let place = try await connection.run { connection throws(PostgresError) in
-            try connection.run(CheckStatements.disk).only { row throws(PostgresError) in
-                (
-                    isLocal: try row.next(Bool.self), data: try row.next(String?.self),
-                    spaces: try row.next([String].self)
-                )
-            }
+        let place = try await connection.result(of: CheckStatements.disk).only { row throws(PostgresError) in
+            (
+                isLocal: try row.next(Bool.self), data: try row.next(String?.self),
+                spaces: try row.next([String].self)
+            )
         }
         guard let data = place.data else { return .hidden }
         guard place.isLocal, let free = freeSpace(data) else { return .elsewhere(folder: data) }

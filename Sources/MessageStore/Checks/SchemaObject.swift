@@ -108,10 +108,8 @@ package struct SchemaDrift: Sendable, Equatable {
 
     /// Compares the schema with the migrations' objects.
     package static func ask(_ connection: PostgresConnection) async throws(PostgresError) -> SchemaDrift {
-        let there = try await connection.run { connection throws(PostgresError) in
-            try connection.run(CheckStatements.objects).map { row throws(PostgresError) in
-                (kind: try row.next(String.self), table: try row.next(String.self), name: try row.next(String.self))
-            }
+        let there = try await connection.result(of: CheckStatements.objects).map { row throws(PostgresError) in
+            (kind: try row.next(String.self), table: try row.next(String.self), name: try row.next(String.self))
         }
         func names(_ kind: String) -> Set<[String]> {
             Set(there.filter { $0.kind == kind }.map { [$0.table, $0.name] })

@@ -17,10 +17,8 @@ package struct WorkerRight: Sendable, Hashable {
         on connection: PostgresConnection,
         of role: String? = nil
     ) async throws(PostgresError) -> [String] {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(CheckStatements.missing(all, of: role)).map { row throws(PostgresError) in
-                try row.next(String.self)
-            }
+        try await connection.result(of: CheckStatements.missing(all, of: role)).map { row throws(PostgresError) in
+            try row.next(String.self)
         }
     }
 }

@@ -79,16 +79,15 @@ package struct Erasure: Sendable {
     ) async throws(PostgresError) -> ErasureCounts {
         var counts = ErasureCounts()
         let device = device
-        counts = try await connection.run { connection throws(PostgresError) in
-            try connection.run(ErasureStatements.count(of: device)).only { row throws(PostgresError) in
-                var counts = ErasureCounts()
-                counts.messages = try row.next()
-                counts.deadMessages = try row.next()
-                counts.conflicts = try row.next()
-                counts.deliveries = try row.next()
-                counts.deadLetters = try row.next()
-                return counts
-            }
+        counts = try await connection.result(of: ErasureStatements.count(of: device)).only {
+            row throws(PostgresError) in
+            var counts = ErasureCounts()
+            counts.messages = try row.next()
+            counts.deadMessages = try row.next()
+            counts.conflicts = try row.next()
+            counts.deliveries = try row.next()
+            counts.deadLetters = try row.next()
+            return counts
         }
         try await searchQuarantine { found throws(PostgresError) in
             counts.quarantine += found.count
@@ -118,9 +117,9 @@ package struct Erasure: Sendable {
         var counts = ErasureCounts()
         var touched: [String] = []
         var concealed = 0
-        let partitions = try await connection.run { connection throws(PostgresError) in
-            try connection.run(ErasureStatements.partitions).map { row throws(PostgresError) -> String in try row.next()
-            }
+        let partitions = try await connection.result(of: ErasureStatements.partitions).map {
+            row throws(PostgresError) in
+            try row.next(String.self)
         }
         for (index, partition) in partitions.enumerated() {
             let before = counts.messages
@@ -136,9 +135,7 @@ package struct Erasure: Sendable {
         }
         // Retention may be copying the bodies of a day that it drops. This waits until they have arrived; no more
         // follow, since the days are empty.
-        try await connection.run { connection throws(PostgresError) in
-            _ = try connection.run(ErasureStatements.awaitRetention)
-        }
+        _ = try await connection.result(of: ErasureStatements.awaitRetention)
         while try await eraseBatch(.deadMessages, \.deadMessages, &counts, &concealed, author) { try await pause() }
         while try await eraseBatch(.conflicts, \.conflicts, &counts, &concealed, author) { try await pause() }
         try await eraseRest(&counts)
@@ -211,9 +208,7 @@ package struct Erasure: Sendable {
     /// Deletes what names the device without having a body any more.
     private func eraseRest(_ counts: inout ErasureCounts) async throws(PostgresError) {
         let device = device
-        let gone = try await connection.run { connection throws(PostgresError) in
-            try connection.run(ErasureStatements.rest(of: device)).counts()
-        }
+        let gone = try await connection.result(of: ErasureStatements.rest(of: device)).counts()
         counts.deliveries += gone.deliveries
         counts.deadLetters += gone.deadLetters
     }
@@ -224,9 +219,8 @@ package struct Erasure: Sendable {
     ) async throws(PostgresError) {
         try await searchQuarantine { found throws(PostgresError) in
             guard !found.isEmpty else { return }
-            counts.quarantine += try await connection.run { connection throws(PostgresError) in
-                try connection.run(ErasureStatements.deleteQuarantined(found)).affectedRows
-            }
+            counts.quarantine += try await connection.result(of: ErasureStatements.deleteQuarantined(found))
+                .affectedRows
             try await pause()
         } report: { id, last in
             report(.quarantine(id: id, of: last, counts))
@@ -240,9 +234,7 @@ package struct Erasure: Sendable {
     ) async throws(PostgresError) {
         let token = token
         var last: Int64 = 0
-        let end = try await connection.run { connection throws(PostgresError) in
-            try connection.run(ErasureStatements.lastQuarantined).value(Int64?.self) ?? 0
-        }
+        let end = try await connection.result(of: ErasureStatements.lastQuarantined).value(Int64?.self) ?? 0
         while last < end {
             let start = last
             let part = try await connection.run { connection throws(PostgresError) in

@@ -22,10 +22,9 @@ extension Retention {
     func purgeAttempts(_ done: inout RetentionReport) async throws(PostgresError) {
         var pause = pace.pause
         for attempt in 1...pace.attempts where !done.isBusy {
-            let (dropped, locked) = try await connection.run { connection throws(PostgresError) in
-                try connection.run(AttemptStatements.purge).only { row throws(PostgresError) in
-                    (try row.next(Int?.self), try row.next(Int?.self))
-                }
+            let (dropped, locked) = try await connection.result(of: AttemptStatements.purge).only {
+                row throws(PostgresError) in
+                (try row.next(Int?.self), try row.next(Int?.self))
             }
             guard let dropped, let locked else {
                 done.isBusy = true

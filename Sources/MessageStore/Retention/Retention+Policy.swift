@@ -4,20 +4,18 @@ import Vocabulary
 extension Retention {
     /// The policy in force; nil if none was ever set, so that nothing is deleted.
     package func policy() async throws(PostgresError) -> RetentionPolicyInForce? {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(RetentionStatements.policy).first { row throws(PostgresError) in
-                RetentionPolicyInForce(
-                    policy: RetentionPolicy(
-                        messages: .microseconds(try row.next(Int64.self)),
-                        dedupeWindow: .microseconds(try row.next(Int64.self)),
-                        deadLetters: .microseconds(try row.next(Int64.self)),
-                        attempts: .microseconds(try row.next(Int64.self))
-                    ),
-                    setBy: try row.next(),
-                    age: .microseconds(try row.next(Int64.self)),
-                    setAt: try row.next()
-                )
-            }
+        try await connection.result(of: RetentionStatements.policy).first { row throws(PostgresError) in
+            RetentionPolicyInForce(
+                policy: RetentionPolicy(
+                    messages: .microseconds(try row.next(Int64.self)),
+                    dedupeWindow: .microseconds(try row.next(Int64.self)),
+                    deadLetters: .microseconds(try row.next(Int64.self)),
+                    attempts: .microseconds(try row.next(Int64.self))
+                ),
+                setBy: try row.next(),
+                age: .microseconds(try row.next(Int64.self)),
+                setAt: try row.next()
+            )
         }
     }
 
@@ -40,6 +38,6 @@ extension Retention {
     }
 
     private func change(_ sql: SQL) async throws(PostgresError) -> Bool {
-        try await connection.run { connection throws(PostgresError) in try connection.run(sql).value(Int.self) > 0 }
+        try await connection.result(of: sql).value(Int.self) > 0
     }
 }

@@ -199,22 +199,16 @@ package struct Retention: Sendable {
 
     /// Whether no run has completed on this UTC day.
     package func isDue() async throws(PostgresError) -> Bool {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(RetentionStatements.isDue).value()
-        }
+        try await connection.result(of: RetentionStatements.isDue).value()
     }
 
     /// When the last complete run began; nil if there was none.
     package func lastRun() async throws(PostgresError) -> Timestamp? {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(RetentionStatements.lastRun).value()
-        }
+        try await connection.result(of: RetentionStatements.lastRun).value()
     }
 
     private func record(_ report: RetentionReport, _ now: Timestamp) async throws(PostgresError) {
-        try await connection.run { connection throws(PostgresError) in
-            _ = try connection.run(RetentionStatements.record(report, now))
-        }
+        _ = try await connection.result(of: RetentionStatements.record(report, now))
     }
 
     // MARK: Days
@@ -358,7 +352,7 @@ package struct Retention: Sendable {
     }
 
     private func integer(_ sql: SQL) async throws(PostgresError) -> Int64? {
-        try await connection.run { connection throws(PostgresError) in try connection.run(sql).value() }
+        try await connection.result(of: sql).value()
     }
 
     func rest(_ duration: Duration) async throws(PostgresError) {

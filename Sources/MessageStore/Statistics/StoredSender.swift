@@ -8,10 +8,8 @@ package struct StoredSender: Sendable, Equatable {
 
     /// All senders, by id; the table has a row or two for each.
     package static func list(_ connection: PostgresConnection) async throws(PostgresError) -> [StoredSender] {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(SenderStatements.list).map { row throws(PostgresError) in
-                StoredSender(senderID: try row.next(), idScopes: try row.next())
-            }
+        try await connection.result(of: SenderStatements.list).map { row throws(PostgresError) in
+            StoredSender(senderID: try row.next(), idScopes: try row.next())
         }
     }
 }

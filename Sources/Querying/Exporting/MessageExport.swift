@@ -36,9 +36,7 @@ package struct MessageExport: Sendable {
     ///
     /// It is after every stored message, including those stamped by a worker's clock that is ahead of the database's.
     package static func end(_ connection: PostgresConnection) async throws(PostgresError) -> Timestamp {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(MessageStatements.end).value()
-        }
+        try await connection.result(of: MessageStatements.end).value()
     }
 
     /// The position after the last complete line of an interrupted export; truncates the rest.

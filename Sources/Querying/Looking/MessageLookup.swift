@@ -125,10 +125,8 @@ package struct MessageLookup: Sendable {
     }
 
     private func find(_ range: ClosedRange<Digest128>) async throws(PostgresError) -> FoundMessages {
-        let keys = try await connection.run { connection throws(PostgresError) in
-            try connection.run(MessageStatements.keys(in: range)).map { row throws(PostgresError) in
-                MessageKey(try row.next() as Digest128)
-            }
+        let keys = try await connection.result(of: MessageStatements.keys(in: range)).map { row throws(PostgresError) in
+            MessageKey(try row.next() as Digest128)
         }
         var found: [MessageDetail] = []
         for key in keys {

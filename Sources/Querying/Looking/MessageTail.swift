@@ -66,9 +66,7 @@ package struct MessageTail: Sendable {
 
     /// The start of the oldest day still kept; nil if there is none.
     package static func oldest(_ connection: PostgresConnection) async throws(PostgresError) -> Timestamp? {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(MessageStatements.oldestDay).value(Timestamp?.self)
-        }
+        try await connection.result(of: MessageStatements.oldestDay).value(Timestamp?.self)
     }
 
     /// Shows the new rows from a time on.
@@ -118,12 +116,10 @@ package struct MessageTail: Sendable {
         var cursor: MessageCursor?
         while true {
             let sql = MessageStatements.places(filter, after: cursor, limit: Self.placeLimit)
-            let found = try await connection.run { connection throws(PostgresError) in
-                try connection.run(sql).map { row throws(PostgresError) in
-                    let time = try row.next(Timestamp.self)
-                    let key = MessageKey(try row.next(Digest128.self))
-                    return (place: MessageCursor(receivedAt: time, messageKey: key), bytes: try row.next(Int64.self))
-                }
+            let found = try await connection.result(of: sql).map { row throws(PostgresError) in
+                let time = try row.next(Timestamp.self)
+                let key = MessageKey(try row.next(Digest128.self))
+                return (place: MessageCursor(receivedAt: time, messageKey: key), bytes: try row.next(Int64.self))
             }
             var places: [MessageCursor] = []
             var sizes: [Int64] = []
@@ -156,17 +152,13 @@ package struct MessageTail: Sendable {
 
     /// The starting position of a new follower.
     package static func moment(_ connection: PostgresConnection) async throws(PostgresError) -> TailPosition {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(MessageStatements.moment).only { row throws(PostgresError) in
-                TailPosition(at: try row.next(), transaction: try row.next())
-            }
+        try await connection.result(of: MessageStatements.moment).only { row throws(PostgresError) in
+            TailPosition(at: try row.next(), transaction: try row.next())
         }
     }
 
     /// The database's time, from which ages are counted back.
     package static func now(_ connection: PostgresConnection) async throws(PostgresError) -> Timestamp {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(MessageStatements.now).value()
-        }
+        try await connection.result(of: MessageStatements.now).value()
     }
 }

@@ -72,21 +72,19 @@ package struct QuarantineQuery: Sendable {
 
     package func rows(_ connection: PostgresConnection) async throws(PostgresError) -> [QuarantineRow] {
         let sql = QuarantineStatements.page(self)
-        return try await connection.run { connection throws(PostgresError) in
-            try connection.run(sql).map { row throws(PostgresError) in
-                QuarantineRow(
-                    id: try row.next(),
-                    senderID: try row.next(),
-                    messageID: try row.next(),
-                    reason: try row.next(),
-                    detail: try row.next(),
-                    stanza: try row.next(Bytea?.self)?.bytes ?? [],
-                    byteCount: try row.next(),
-                    timesSeen: try row.next(),
-                    receivedAt: try row.next(),
-                    lastSeenAt: try row.next()
-                )
-            }
+        return try await connection.result(of: sql).map { row throws(PostgresError) in
+            QuarantineRow(
+                id: try row.next(),
+                senderID: try row.next(),
+                messageID: try row.next(),
+                reason: try row.next(),
+                detail: try row.next(),
+                stanza: try row.next(Bytea?.self)?.bytes ?? [],
+                byteCount: try row.next(),
+                timesSeen: try row.next(),
+                receivedAt: try row.next(),
+                lastSeenAt: try row.next()
+            )
         }
     }
 }

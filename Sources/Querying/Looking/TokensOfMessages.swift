@@ -18,13 +18,11 @@ package struct TokensOfMessages: Sendable {
             return
         }
         let sql = TokenStatements.tokens(places)
-        let rows = try await connection.run { connection throws(PostgresError) in
-            try connection.run(sql).map { row throws(PostgresError) in
-                (
-                    key: MessageKey(try row.next(Digest128.self)), token: try row.next(String?.self),
-                    receipt: try row.next(String?.self)
-                )
-            }
+        let rows = try await connection.result(of: sql).map { row throws(PostgresError) in
+            (
+                key: MessageKey(try row.next(Digest128.self)), token: try row.next(String?.self),
+                receipt: try row.next(String?.self)
+            )
         }
         var tokens: [MessageKey: [String]] = [:]
         for row in rows { tokens[row.key, default: []] += [row.token, row.receipt].compactMap(\.self) }
