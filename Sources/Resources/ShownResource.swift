@@ -73,7 +73,7 @@ package struct Resource: Sendable {
     package let schema: String
     /// Who may see each of its members.
     package let members: [String: Secrecy]
-    /// Its JSON Schema; nil where it is written by hand.
+    /// Its JSON Schema; nil if it is written by hand.
     package let description: String?
 
     /// Declares a resource by its described fields.

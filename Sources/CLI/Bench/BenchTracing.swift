@@ -7,7 +7,7 @@ import Worker
 struct BenchTracing: Sendable {
     /// The figures of one ratio.
     struct Figures: Codable, Sendable {
-        /// `tracing.sample_ratio`; nil where tracing is off.
+        /// `tracing.sample_ratio`; nil if tracing is off.
         var sampleRatio: Double?
         var perSecond: Double
         /// The median ratio to the preceding run without tracing.

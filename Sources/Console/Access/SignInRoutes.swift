@@ -106,7 +106,7 @@ struct SignInRoutes: ConsoleRoutes {
         return path
     }
 
-    /// The fields of a form (`application/x-www-form-urlencoded`, WHATWG URL section 5); nil where a name appears twice.
+    /// The fields of a form (`application/x-www-form-urlencoded`, WHATWG URL section 5); nil if a name appears twice.
     static func form(_ text: String) -> [String: String]? {
         func plain(_ part: Substring) -> String? {
             String(part.map { $0 == "+" ? " " : $0 }).removingPercentEncoding

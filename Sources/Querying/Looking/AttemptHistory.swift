@@ -8,7 +8,7 @@ package struct AttemptRow: Sendable, Equatable {
     package var attempt: Int
     /// When it began, by the database's clock.
     package var startedAt: Timestamp
-    /// How long it took; nil where a delivery became a dead letter without an attempt.
+    /// How long it took; nil if a delivery became a dead letter without an attempt.
     package var duration: Duration?
     /// `done`, `retry`, `rejected`, `exhausted` or `released`.
     package var outcome: String

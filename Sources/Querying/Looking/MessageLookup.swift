@@ -38,7 +38,7 @@ package struct MessageDetail: Sendable {
 
     /// A row of `message_ids`.
     package struct LedgerRow: Sendable {
-        /// The fingerprint of the accepted copy; nil where it is not shown.
+        /// The fingerprint of the accepted copy; nil if it is not shown.
         package var fingerprint: Digest128?
         /// When the accepted copy was received.
         package var receivedAt: Timestamp

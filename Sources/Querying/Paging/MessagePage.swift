@@ -75,10 +75,10 @@ package struct MessagePage: Sendable {
     /// The position of the last message; nil for a page without rows.
     package var end: MessageCursor? { keys.last.flatMap { $0?.cursor } }
 
-    /// The device of a row's message; nil where an outer join found none.
+    /// The device of a row's message; nil if an outer join found none.
     package func deviceKey(_ row: Int) -> DeviceKey? { keys[row]?.deviceKey }
 
-    /// The position of a row's message; nil where an outer join found none.
+    /// The position of a row's message; nil if an outer join found none.
     package func cursor(_ row: Int) -> MessageCursor? { keys[row]?.cursor }
 
     /// A row as a value.
@@ -104,7 +104,7 @@ package struct MessagePage: Sendable {
 
     // MARK: Columns as the server sent them
 
-    /// The keys of a row's message; nil where an outer join found none.
+    /// The keys of a row's message; nil if an outer join found none.
     func keys(_ row: Int) -> Keys? { keys[row] }
 
     package func isNull(_ row: Int, _ column: Column) -> Bool { result.isNull(row, column.rawValue) }

@@ -181,7 +181,7 @@ struct RowFields {
     private let page: MessagePage
     private let row: Int
 
-    /// The values of a row; nil where an outer join found no message.
+    /// The values of a row; nil if an outer join found no message.
     init?(_ page: MessagePage, _ row: Int) {
         guard let keys = page.keys(row) else { return nil }
         (self.keys, self.page, self.row) = (keys, page, row)

@@ -2,7 +2,7 @@ import Yams
 
 /// A node of the configuration, from any source.
 struct ConfigurationNode {
-    /// What stands there.
+    /// The content.
     enum Content: Equatable {
         case scalar(String)
         case null

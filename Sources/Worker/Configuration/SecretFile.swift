@@ -1,4 +1,4 @@
-/// A secret that stands in a file: a server key, a webhook's signing key.
+/// A secret in a file: a server key, a webhook's signing key.
 ///
 /// The configuration keeps the path only. The value is read when it is needed, so that a rotated file takes effect with
 /// the next connection, and is never part of anything that could be printed.

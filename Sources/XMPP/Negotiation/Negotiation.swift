@@ -40,7 +40,7 @@ package struct Negotiation: StreamNegotiation, ~Copyable {
         case authenticating(any SASLMechanism)
         /// The caller computes a key for the mechanism. To `authenticating`.
         case deriving(any SASLMechanism)
-        /// The request to go on with a session is sent. To `binding`, `finished`.
+        /// The request to resume a session is sent. To `binding`, `finished`.
         case resuming(Offers, SuspendedSession)
         /// The bind request is sent. To `finished`.
         case binding(Offers)

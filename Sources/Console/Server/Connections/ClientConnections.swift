@@ -34,7 +34,7 @@ final class ClientConnections: Sendable {
         return client
     }
 
-    /// The connection of a channel; nil where it has ended.
+    /// The connection of a channel; nil if it has ended.
     subscript(_ channel: any Channel) -> ClientConnection? {
         state.withLock { $0.clients[ObjectIdentifier(channel)] }
     }
