@@ -9,7 +9,6 @@ package struct AckedMessage: Sendable, Equatable, Decodable {
     package var keyByDevice: String?
     /// The sender it was addressed to.
     package var senderID: String?
-    /// The acked id.
     package var messageID: String?
     /// When the ack or the message was received; RFC 3339.
     package var time: String?

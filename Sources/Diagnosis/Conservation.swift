@@ -16,7 +16,6 @@ package struct Conservation: Sendable {
     /// Progress of an audit, in parts done and in all.
     package typealias Progress = @Sendable (_ done: Int64, _ total: Int64) -> Void
 
-    /// The size of one part.
     package struct Parts: Sendable {
         /// Blocks of the ledger, of 8 KiB and about 120 rows each.
         package var blocks: Int64 = 4_096

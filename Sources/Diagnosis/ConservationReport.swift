@@ -20,7 +20,6 @@ package enum ConservationCheck: String, Sendable, CaseIterable {
 
 /// The result of an audit.
 package struct ConservationReport: Sendable, Equatable {
-    /// The result of one check.
     package struct Result: Sendable, Equatable {
         package var check: ConservationCheck
         /// How many items were examined.
@@ -63,7 +62,6 @@ package struct ConservationReport: Sendable, Equatable {
 
     package init() {}
 
-    /// Whether nothing is wrong.
     package var isSound: Bool { results.allSatisfy { $0.wrong == 0 } }
 
     /// The result of a check; nil if it was not made.

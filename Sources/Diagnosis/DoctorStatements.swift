@@ -125,7 +125,6 @@ enum DoctorStatements: StatementCatalog {
         SELECT pg_stat_get_live_tuples('upstream.attempt_batches_rest'::regclass) > 0
         """
 
-    /// The ledger's size.
     static let ledger: SQL = "SELECT pg_total_relation_size('upstream.message_ids')::int8"
 
     /// The messages of the last hour, newest first and counted up to a limit, and the seconds over which they came.

@@ -10,7 +10,6 @@ package struct Finding: Sendable, Equatable {
         case note
     }
 
-    /// What was found.
     package let name: FindingName
     /// What is wrong, in one sentence with its figures.
     package let text: String
@@ -121,7 +120,6 @@ package enum FindingName: String, Sendable, CaseIterable {
 package struct Diagnosis: Sendable {
     /// Something that could not be looked at.
     package struct Unseen: Sendable, Equatable {
-        /// What.
         package var subject: String
         /// Why not, and what would help.
         package var reason: String
@@ -129,9 +127,7 @@ package struct Diagnosis: Sendable {
 
     /// A figure for people.
     package struct Fact: Sendable, Equatable {
-        /// What it is of.
         package var name: String
-        /// The figure.
         package var value: String
     }
 
@@ -139,7 +135,6 @@ package struct Diagnosis: Sendable {
     package internal(set) var findings: [Finding] = []
     /// What could not be looked at.
     package internal(set) var unseen: [Unseen] = []
-    /// What was seen.
     package internal(set) var facts: [Fact] = []
 
     /// Whether nothing calls for an action: notes alone don't.

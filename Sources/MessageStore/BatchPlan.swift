@@ -4,9 +4,7 @@ package import Vocabulary
 
 /// What a batch needs from the database, decided without it, and the outcomes that follow from its replies.
 package struct BatchPlan: Sendable {
-    /// A row of the ledger.
     package struct LedgerRow: Sendable, Equatable {
-        /// The stored fingerprint.
         package var fingerprint: Digest128
         package var receivedAt: Timestamp
 
@@ -27,7 +25,6 @@ package struct BatchPlan: Sendable {
     ///
     /// Every writer inserts in this order, which prevents deadlock.
     package let firsts: [Int]
-    /// The copies for `quarantine`.
     package let quarantined: [Int]
 
     /// Folds the copies of one message and sorts.

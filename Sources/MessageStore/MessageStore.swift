@@ -273,7 +273,6 @@ struct BatchCommit {
         }
     }
 
-    /// Reads rows of the ledger.
     static func ledger(_ result: PostgresResult) throws(PostgresError) -> [Digest128: BatchPlan.LedgerRow] {
         var ledger: [Digest128: BatchPlan.LedgerRow] = [:]
         ledger.reserveCapacity(result.count)

@@ -2,7 +2,6 @@ package import Postgres
 
 /// The statement catalogs of this module, for the test that prepares every statement.
 package enum MessageStoreCatalogs {
-    /// All of them.
     package static var all: [any StatementCatalog.Type] {
         [
             AttemptStatements.self,

@@ -63,12 +63,10 @@ package enum MigrationError: Error, Sendable, CustomStringConvertible {
 
 /// Applies and rolls back migrations, each in a transaction, under one lock.
 package struct Migrator: Sendable {
-    /// A migration and whether it is applied.
     package struct Status: Sendable, Equatable {
         package var version: String
         /// The migration's name; empty if this binary doesn't know it.
         package var name: String
-        /// When it was applied; nil if it was not.
         package var appliedAt: Timestamp?
     }
 

@@ -6,10 +6,8 @@ package struct UTCDay: Sendable, Hashable, Comparable {
     /// Days since 1970-01-01.
     package var number: Int64
 
-    /// A day by its number.
     package init(number: Int64) { self.number = number }
 
-    /// The day of a time.
     package init(_ time: Timestamp) { number = time.daysSince1970 }
 
     /// The day of a time in microseconds since 1970-01-01 UTC.

@@ -47,7 +47,6 @@ enum RowReport {
     /// A row's day has no partition.
     case missingPartition(PostgresError)
 
-    /// Reads the result's one row.
     init(_ result: PostgresResult) throws(PostgresError) {
         self = try result.only { row throws(PostgresError) in
             let stored = try row.next(Int?.self)

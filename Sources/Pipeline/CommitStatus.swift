@@ -42,7 +42,6 @@ package final class CommitStatus: Sendable {
         }
     }
 
-    /// Records a failed commit.
     package func failed(_ error: StoreError) {
         failure.withLock { $0 = (.now, error.message) }
     }

@@ -10,7 +10,6 @@ package struct Field<Row>: Sendable {
     package let about: StaticString?
     /// Its column in a terminal's table; nil for none.
     package let column: TableColumn?
-    /// Its type.
     package let schema: ValueSchema
     package let value: @Sendable (Row) -> any ShownValue
     /// A table's text instead of the value.

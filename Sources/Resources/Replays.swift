@@ -59,7 +59,6 @@ extension Replay: ShownResource {
         return isHeld ? "running" : "running, but no process runs it"
     }
 
-    /// The share that is done.
     package var share: String { planned == 0 ? "-" : "\(done * 100 / planned) %" }
 }
 
@@ -115,7 +114,6 @@ package struct ReplayDetail: Sendable, ShownResource {
         }
     }
 
-    /// Reads the details of a replay.
     package static func read(
         _ connection: isolated PostgresConnection,
         _ replay: Replay

@@ -9,7 +9,6 @@ package protocol ShownValue: Sendable {
     var text: String? { get }
     /// Its text in a terminal's table.
     var cell: String { get }
-    /// Writes it as JSON.
     func write(to json: inout JSONWriter)
 }
 
@@ -35,7 +34,6 @@ package struct ValueSchema: Sendable {
     package var items: String?
     /// The resource that an object is; nil for other types.
     package var resource: String?
-    /// Whether it may be null.
     package var isNullable = false
 
     package init(_ type: StaticString, format: StaticString? = nil, words: [String] = [], items: String? = nil) {

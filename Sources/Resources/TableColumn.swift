@@ -2,7 +2,6 @@
 package struct TableColumn: Sendable, ExpressibleByStringLiteral {
     /// The part that is cut from a long text.
     package enum Cut: Sendable {
-        /// The end.
         case end
         /// The middle: ids and categories differ at their ends.
         case middle

@@ -16,7 +16,6 @@ extension [UInt8] {
     }
 }
 
-/// Escapes for XML.
 enum XMLEscape {
     /// The replacement for a byte, in character data and in attribute values; nil for the byte itself.
     static func replacement(for byte: UInt8) -> StaticString? {

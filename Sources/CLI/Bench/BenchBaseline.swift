@@ -6,7 +6,6 @@ import Resources
 ///
 /// Only ratios mean something; both sides of one come from the same minutes and the same PostgreSQL server.
 struct BenchBaseline {
-    /// The figures of one run.
     struct Run: Codable, Sendable {
         var messagesPerSecond: Double
         var workerMicroseconds: Double
@@ -111,7 +110,6 @@ struct BenchBaseline {
         return run
     }
 
-    /// The median of each figure.
     private static func median(_ runs: [Run]) -> Run {
         func of(_ figure: (Run) -> Double) -> Double { runs.map(figure).quantile(0.5) ?? 0 }
         return Run(

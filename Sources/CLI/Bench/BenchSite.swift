@@ -90,7 +90,6 @@ final class BenchSite: Sendable {
         )
     }
 
-    /// Starts a worker for an emulator.
     func startWorker(
         _ emulator: Emulator,
         database: String,

@@ -12,7 +12,6 @@ struct ProcessUsage {
         var reaped: Double
     }
 
-    /// The usage of one process.
     static func process(_ id: Int32) -> ProcessUsage {
         ProcessUsage(cpu: row(id)?.own ?? 0)
     }

@@ -2,7 +2,6 @@ import Foundation
 import Glibc
 import Worker
 
-/// A worker in its own process.
 final class WorkerProcess: Sendable {
     private let process = Process()
     private let log: URL

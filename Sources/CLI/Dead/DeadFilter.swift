@@ -25,7 +25,6 @@ struct DeadFilter: ParsableArguments {
     @Option(name: .customLong("before"), help: ArgumentHelp("--until", visibility: .hidden))
     var formerUntil: String?
 
-    /// The filter for the store.
     func make() throws -> DeadLetterFilter {
         var filter = DeadLetterFilter()
         filter.handler = handler
@@ -51,7 +50,6 @@ struct DeadFilter: ParsableArguments {
         return (nil, try TimeExpression.parse(text, now: .now))
     }
 
-    /// Whether no condition is given.
     var isEmpty: Bool {
         handler == nil && group == nil && category == nil && (messageKey ?? formerKey) == nil && since == nil
             && (until ?? formerUntil) == nil

@@ -23,7 +23,6 @@ struct DeliveriesFilter: ParsableArguments {
     @Option(help: ArgumentHelp("The message was received before.", valueName: "time"))
     var until: String?
 
-    /// Whether no condition is given.
     var isEmpty: Bool {
         handler == nil && category == nil && messageKey == nil && group == nil && formerGroup == nil && since == nil
             && until == nil

@@ -3,7 +3,6 @@ import Resources
 import UpstreamKit
 import Vocabulary
 
-/// A message as a row of a table.
 enum MessageRow {
     /// The columns, in the order of ``cells(_:tokens:)``.
     ///

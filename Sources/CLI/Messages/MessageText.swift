@@ -66,7 +66,6 @@ struct MessageText {
     /// An empty list whose values align with those of other lists about messages.
     static func facts() -> FactList { FactList(nameWidth: 14) }
 
-    /// Prints one name and value.
     static func show(_ name: String, _ value: String, _ console: Console) {
         var facts = facts()
         facts.add(name, value)

@@ -149,7 +149,6 @@ struct MessagesTail: ProgramCommand {
     }
 }
 
-/// The output of `messages tail`.
 final class TailScreen {
     let console: Console
     private let format: OutputFormat

@@ -10,7 +10,6 @@ package struct Console: Sendable {
     /// A standard stream, or a test's substitute.
     package struct Stream: Sendable {
         package var descriptor: Int32
-        /// Whether it is a terminal.
         package var isTerminal: Bool
 
         package init(_ descriptor: Int32, isTerminal: Bool) {

@@ -15,7 +15,6 @@ package struct FactList: Sendable {
         facts.append((name, TerminalText.escape(value), (nil, nil)))
     }
 
-    /// Adds a fact with a tone.
     mutating func add(_ name: String, _ value: String, _ tone: Tone?) {
         facts.append((name, TerminalText.escape(value), (nil, tone)))
     }

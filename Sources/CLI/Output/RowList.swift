@@ -2,11 +2,9 @@ import Querying
 import Resources
 import Vocabulary
 
-/// How the rows of a list are shown.
 struct RowList<Row> {
     /// The text for an empty list: `no messages match`.
     var none: String
-    /// The columns of the table and of CSV.
     var columns: [TextTable.Column]
     var cells: (Row) throws -> [String]
     /// A row's JSON object; the flag says whether it is for a terminal.

@@ -22,6 +22,5 @@ enum Tone: String {
         }
     }
 
-    /// The text in the tone's colour.
     func painted(_ text: some StringProtocol) -> String { "\u{1B}[\(rawValue)m\(text)\u{1B}[0m" }
 }

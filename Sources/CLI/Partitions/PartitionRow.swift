@@ -34,7 +34,6 @@ extension PartitionPlan {
             : ", \(Amount.count(deadLetters)) dead letters keep their messages"
     }
 
-    /// Its fate, as text.
     func fateInWords(_ policy: RetentionPolicy) -> String {
         switch fate {
         case .ahead: "ahead"

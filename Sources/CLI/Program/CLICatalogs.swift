@@ -2,6 +2,5 @@ package import Postgres
 
 /// The statement catalogs of this module, for the test that prepares every statement.
 package enum CLICatalogs {
-    /// All of them.
     package static var all: [any StatementCatalog.Type] { [BenchStatements.self, DevStatements.self] }
 }

@@ -29,7 +29,6 @@ package struct CommandContext: Sendable {
         self.interruption = interruption
     }
 
-    /// The context of this process.
     static func process(handlers: @escaping HandlerSource) -> CommandContext {
         CommandContext(
             console: .standard,
@@ -61,6 +60,5 @@ package struct CommandContext: Sendable {
 
 /// A command with an action, unlike a group of subcommands, which only shows its help.
 protocol ProgramCommand: AsyncParsableCommand {
-    /// Runs the command.
     func run(in context: CommandContext) async throws
 }

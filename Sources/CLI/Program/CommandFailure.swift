@@ -8,7 +8,6 @@ import Worker
 
 /// A command's failure: the one place where errors become exit codes.
 struct CommandFailure: Error {
-    /// The exit code.
     var status: ExitStatus
     /// The message on stderr; empty if nothing more needs to be said.
     var message: String

@@ -15,22 +15,17 @@ package struct CommandTree: Decodable, Sendable {
 
         /// `positional`, `option` or `flag`.
         package var kind: String
-        /// Whether help shows it.
         package var shouldDisplay: Bool
         /// Its names; nil for an argument.
         package var names: [Name]?
-        /// Its help text.
         package var abstract: String?
     }
 
     package var commandName: String
-    /// Whether help shows it.
     package var shouldDisplay: Bool?
     /// Its long help text, examples first.
     package var discussion: String?
-    /// Its subcommands; nil if it has none.
     package var subcommands: [CommandTree]?
-    /// Its options and arguments.
     package var arguments: [Argument]?
 
     /// The program's commands.

@@ -1,6 +1,5 @@
 import ArgumentParser
 
-/// The root of all commands.
 struct RootCommand: AsyncParsableCommand {
     static var configuration: CommandConfiguration {
         CommandConfiguration(

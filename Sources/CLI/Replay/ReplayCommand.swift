@@ -45,7 +45,6 @@ struct ReplayCommand: AsyncParsableCommand {
         }
     }
 
-    /// The replay of this name.
     static func find(_ name: String, _ connection: PostgresConnection) async throws -> Replay {
         let found = try await connection.run { connection throws(PostgresError) in
             try ReplayTable.find(connection, name)

@@ -1,7 +1,6 @@
 import ArgumentParser
 import Replaying
 
-/// The options for a replay's pace.
 struct ReplayPaceOptions: ParsableArguments {
     @Option(help: ArgumentHelp("At most this many messages per second, for example 100/s.", valueName: "n/s"))
     var rate: RateArgument?

@@ -2,7 +2,6 @@ import Replaying
 import Resources
 import Vocabulary
 
-/// The text of a replay.
 enum ReplayReport {
     static func show(_ detail: ReplayDetail, _ console: Console) {
         let replay = detail.replay
@@ -31,7 +30,6 @@ enum ReplayReport {
         console.show(table, way: "--json has all")
     }
 
-    /// Adds a pace's limits.
     static func add(_ pace: ReplayPace, to facts: inout FactList) {
         if let rate = pace.rate { facts.add("rate", "\(Amount.decimal(rate))/s at most") }
         if let speed = pace.speed { facts.add("pacing", "original, \(Amount.decimal(speed))x") }

@@ -3,7 +3,6 @@ import Foundation
 import Replaying
 import Worker
 
-/// The options for a replay's target.
 struct ReplayTargetOptions: ParsableArguments {
     @Flag(help: "To the handlers that are subscribed to each message's category.")
     var toHandlers = false

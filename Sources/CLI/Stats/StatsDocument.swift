@@ -95,7 +95,6 @@ struct StatsDocument: Encodable {
         }
     }
 
-    /// The text's lines.
     func lines(width: Int?) -> [String] {
         var lines = head.lines(width: width) + [""] + tableOfTables.lines(width: width)
         if !categories.isEmpty { lines += [""] + tableOfCategories.lines(width: width) }

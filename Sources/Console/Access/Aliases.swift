@@ -19,7 +19,6 @@ struct Aliases: Sendable {
         self.isHiding = isHiding
     }
 
-    /// The name of a fingerprint.
     func name(of fingerprint: Digest128) -> Digest128 {
         guard isHiding else { return fingerprint }
         var (left, right) = (fingerprint.high, fingerprint.low)
@@ -35,7 +34,6 @@ struct Aliases: Sendable {
         return Digest128(high: left, low: right)
     }
 
-    /// A conflict with its name.
     func named(_ row: ConflictRow) -> ConflictRow {
         var row = row
         row.name = name(of: row.fingerprint)

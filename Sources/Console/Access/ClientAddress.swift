@@ -12,7 +12,6 @@ enum NetworkAddressText {
 struct HostAndPort {
     /// The host; an address without brackets.
     let host: Substring
-    /// Whether it was in brackets.
     let isBracketed: Bool
 
     /// Whether it could be the name of a host: letters, digits, `-`, `.` and `_`.

@@ -43,7 +43,6 @@ final class RateLimiter: Sendable {
         }
     }
 
-    /// The number of buckets.
     var count: Int { buckets.withLock { $0.count } }
 
     private func refilled(_ bucket: Bucket?, _ time: ContinuousClock.Instant) -> Bucket {

@@ -16,7 +16,6 @@ struct SecretText: Sendable {
         digest = Self.digest(of: text)
     }
 
-    /// The digest of a secret that was sent.
     static func digest(of text: String) -> [UInt8] { HashFunction.sha256.digest(of: Array(text.utf8)) }
 
     private static func hex(_ bytes: [UInt8]) -> String {

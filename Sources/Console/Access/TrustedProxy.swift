@@ -6,7 +6,6 @@ package import Vocabulary
 package struct TrustedProxy: Sendable {
     /// The networks it connects from; the header is ignored from elsewhere.
     package var networks: [Network]
-    /// The header with the user's name.
     package var header: HTTPField.Name
     /// Principals by user name; `*` for users without an entry.
     ///

@@ -1,5 +1,4 @@
 enum ConsolePages {
-    /// The routes of all pages, by name.
     static func all(_ services: ConsoleServices) -> [any ConsoleRoutes] {
         [
             AuditPage(services: services),

@@ -87,7 +87,6 @@ enum ShownMessage {
         return members
     }()
 
-    /// Those members and others.
     static func members(and others: [String: Secrecy]) -> [String: Secrecy] { members.merging(others) { $1 } }
 }
 

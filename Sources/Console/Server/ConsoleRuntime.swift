@@ -73,7 +73,6 @@ package struct ConsoleRuntime: Sendable {
     /// Ends ``run()``; answers under way have two seconds.
     package func shutDown() async { await group.triggerGracefulShutdown() }
 
-    /// The address of its pages.
     package func address(port: Int) -> String { "\(scheme)://\(host):\(port)/" }
 
     /// An address that signs in `principal` once within ten minutes; a secret until then.
@@ -137,7 +136,6 @@ package struct ConsoleRuntime: Sendable {
 }
 
 extension ConsoleRole {
-    /// Maps the configuration's role.
     init(_ role: ConsoleConfiguration.Role) {
         switch role {
         case .viewer: self = .viewer

@@ -7,7 +7,6 @@ import Vocabulary
 ///
 /// Pages show the same as HTML.
 package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
-    /// The HTTP status.
     package var status: HTTPResponse.Status
     /// The kind as a stable word: the last part of `type`.
     package var kind: String
@@ -36,7 +35,6 @@ package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
         response(isAPI: Self.isAPI(request))
     }
 
-    /// Whether a request is one to the API.
     static func isAPI(_ request: Request) -> Bool {
         let path = request.uri.path
         return path == "/api" || path.hasPrefix("/api/")
@@ -65,7 +63,6 @@ package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
         return json.finish()
     }
 
-    /// The same as HTML.
     private var page: HTML {
         PageShell(title).card(
             """

@@ -26,7 +26,6 @@ package struct ReadShares: Sendable {
         mostSearchesOfOne = max(1, sessions / 2)
     }
 
-    /// Whether a claim is within its reader's share.
     func allows(_ claim: Claim) -> Bool {
         guard !claim.reader.isEmpty else { return true }
         guard held(by: claim.reader) < most else { return false }

@@ -27,7 +27,6 @@ final class RecordingRouter: RouterMethods {
         return self
     }
 
-    /// The methods of each path.
     var routes: [String: Set<HTTPRequest.Method>] { paths.mapValues(\.methods) }
 
     func finish() -> RouterResponder<ConsoleContext> {

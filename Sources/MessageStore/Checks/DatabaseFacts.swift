@@ -23,7 +23,6 @@ package struct DatabaseFacts: Sendable, Equatable {
     /// The difference between this process's clock and the database's.
     package var clock: ClockDifference
 
-    /// Reads the facts from the database.
     package static func ask(_ connection: PostgresConnection) async throws(PostgresError) -> DatabaseFacts {
         try await connection.run { connection throws(PostgresError) in
             let asked = Timestamp.now

@@ -10,7 +10,6 @@ package struct SchemaObject: Sendable, Hashable {
     package let kind: Kind
     /// The table's name, in the schema `upstream`.
     package let table: String
-    /// The object's name.
     package let name: String
     /// The statement without its semicolon.
     package let statement: String
@@ -97,9 +96,7 @@ package struct SchemaObject: Sendable, Hashable {
 
 /// Differences between the schema and what the migrations made.
 package struct SchemaDrift: Sendable, Equatable {
-    /// The objects that are missing.
     package var missing: [SchemaObject] = []
-    /// Disabled triggers.
     package var disabled: [SchemaObject] = []
     /// The tables that have partitions.
     package var partitioned: Set<String> = []

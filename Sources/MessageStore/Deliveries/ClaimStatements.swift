@@ -10,7 +10,6 @@ struct ClaimParameters: Sendable {
     var bytes = Int.max
     /// The worker, shown to people.
     var owner: String
-    /// How long the lease lasts.
     var lease: Duration
     /// The place after which the claim begins, or up to which it goes.
     var place = ClaimPlace.start

@@ -139,7 +139,6 @@ struct DeviceWalk: Sendable {
         old.entries = due.entries
     }
 
-    /// Adds devices to examine.
     mutating func add(_ devices: some Sequence<Digest128>) {
         for device in devices where waiting.count < Self.limit {
             if waiting.insert(device).inserted { queue.append(device) }

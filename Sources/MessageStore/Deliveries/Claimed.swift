@@ -3,7 +3,6 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// The result of a claim.
 struct Claimed: Sendable {
     var deliveries: [Delivery] = []
     /// The place of the last delivery.
@@ -85,7 +84,6 @@ private struct MessageColumns {
     }
 }
 
-/// Devices with due deliveries.
 struct DueDevices: Sendable {
     var devices: [Digest128] = []
     /// The place of the last delivery.

@@ -8,7 +8,6 @@ package import Vocabulary
 /// its release key are loaded (`upstream.message_of`). `messages` is unchanged: its one row per id is the copy that was
 /// acked as stored.
 package enum ConflictRelease {
-    /// The result of a release.
     package enum Outcome: Sendable, Equatable {
         /// These handlers now have a delivery of it.
         case released([String])
@@ -16,7 +15,6 @@ package enum ConflictRelease {
         case releasedBefore(Timestamp)
         /// Unchanged: no handler is subscribed to its category.
         case noHandler
-        /// The conflict does not exist.
         case unknown
     }
 

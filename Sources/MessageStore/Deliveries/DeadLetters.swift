@@ -15,7 +15,6 @@ package struct DeadLetterFilter: Sendable {
 
     /// The maximum age by the database's clock; see ``DeadLetters/judge(_:freezing:)``.
     package var age: Duration?
-    /// The minimum age.
     package var minimumAge: Duration?
 
     package init() {}
@@ -39,11 +38,8 @@ extension DeadLetterFilter: CustomStringConvertible {
 package struct DeadLetter: Sendable {
     package var handler: String
     package var messageKey: MessageKey
-    /// When the message was received.
     package var receivedAt: Timestamp
-    /// When it was given up.
     package var diedAt: Timestamp
-    /// The number of attempts.
     package var attempts: Int
     package var group: String
     /// The error of the last attempt.
@@ -64,9 +60,7 @@ package struct DeadLetterGroup: Sendable {
     package var handler: String
     package var group: String
     package var count: Int
-    /// When the first died.
     package var first: Timestamp
-    /// When the last died.
     package var last: Timestamp
     /// The limit of its count; nil without one.
     package var countedTo: Int?
@@ -171,7 +165,6 @@ package struct DeadLetters: Sendable {
     package struct Progress: Sendable {
         /// The number at the start.
         package let total: Int
-        /// How many are done.
         package private(set) var done = 0
         /// The number in the latest audit entry; nil before the first.
         fileprivate var recorded: Int?
@@ -249,7 +242,6 @@ package struct DeadLetters: Sendable {
 
 /// A position in the order of dead letters; as text a time, a key and the handler, with slashes between.
 package struct DeadLetterCursor: Sendable, Equatable, CustomStringConvertible {
-    /// When it was given up.
     package var diedAt: Timestamp
     package var messageKey: MessageKey
     package var handler: String

@@ -93,10 +93,8 @@ enum HandlerStatements: StatementCatalog {
         """
     }
 
-    /// Deletes the handler.
     static func remove(_ name: String) -> SQL { "DELETE FROM upstream.handlers WHERE name = \(name)" }
 
-    /// Deletes all its dead letters.
     static func removeDeadLetters(_ name: String) -> SQL {
         "DELETE FROM upstream.dead_letters WHERE handler = \(name)"
     }

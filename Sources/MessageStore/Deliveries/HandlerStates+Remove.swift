@@ -1,8 +1,6 @@
 package import Postgres
 
-/// A reason not to remove a handler.
 package enum HandlerRemovalError: Error, Sendable, Equatable {
-    /// The handler does not exist.
     case unknown
     /// A worker has run it within the last two minutes.
     case claimed

@@ -10,7 +10,6 @@ package struct HandlerState: Sendable {
     package var seenAt: Timestamp
     /// Whether that was within the last two minutes.
     package var isClaimed: Bool
-    /// Whether it is paused now.
     package var isPaused: Bool
     /// When the pause ends by itself.
     package var pausedUntil: Timestamp?
@@ -36,7 +35,6 @@ package struct HandlerState: Sendable {
 package struct HandlerWorker: Sendable {
     /// The process for people: host and process id.
     package var worker: String
-    /// The categories that it handles.
     package var categories: [String]
     /// Whether it is ordered: one message per device at a time, in order of arrival.
     package var isByDevice: Bool

@@ -175,7 +175,6 @@ struct SettlementPart: Sendable {
     }
 
     var kind: Kind
-    /// Whether they are recorded in the history.
     var isRecorded: Bool
     var rows: LeaseRows
     /// When the messages were received, if recorded.

@@ -40,7 +40,6 @@ package struct WaitingDeliveries: Sendable {
     /// The most deliveries of one transaction.
     package static let batch = 10_000
 
-    /// Counts of a filter's deliveries.
     package struct Counts: Sendable, Equatable {
         /// Held by no worker.
         package var free: Int
@@ -76,7 +75,6 @@ package struct WaitingDeliveries: Sendable {
         }
     }
 
-    /// Counts a filter's deliveries.
     package func count(_ filter: WaitingFilter) async throws(PostgresError) -> Counts {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(WaitingStatements.count(filter)).only { row throws(PostgresError) in

@@ -24,7 +24,6 @@ package struct WaitingDelivery: Sendable {
 
     package var handler: String
     package var messageKey: MessageKey
-    /// When the message was received.
     package var receivedAt: Timestamp
     /// Failed attempts that count.
     package var attempts: Int
@@ -61,9 +60,7 @@ package struct WaitingDelivery: Sendable {
 
 /// A position in the order of waiting deliveries; as text two times, a key and the handler, with slashes between.
 package struct WaitingCursor: Sendable, Equatable, CustomStringConvertible {
-    /// When the delivery is due.
     package var dueAt: Timestamp
-    /// When its message was received.
     package var receivedAt: Timestamp
     package var messageKey: MessageKey
     package var handler: String

@@ -24,7 +24,6 @@ package struct ErasureCounts: Sendable, Equatable {
     package var isEmpty: Bool { self == ErasureCounts() }
 }
 
-/// The progress of an erasure.
 package enum ErasureProgress: Sendable {
     /// A partition is done.
     case partition(Int, of: Int, ErasureCounts)
@@ -65,7 +64,6 @@ package struct Erasure: Sendable {
         device = token.withUnsafeBytes { Digest128(hashing: $0) }
     }
 
-    /// The device's key.
     package var deviceKey: DeviceKey { DeviceKey(device) }
 
     /// The audit trail's name for it.

@@ -55,7 +55,6 @@ package struct PartitionPlan: Sendable, Equatable {
 package struct RetentionPlan: Sendable {
     /// The database's time.
     package var now: Timestamp
-    /// The policy that the plan follows.
     package var policy: RetentionPolicy
     package var partitions: [PartitionPlan]
     /// The days from yesterday to a week ahead without a partition.
@@ -77,7 +76,6 @@ package struct RetentionPlan: Sendable {
 package struct RetentionReport: Sendable, Equatable {
     /// Partitions made ahead.
     package var created = 0
-    /// Partitions dropped.
     package var dropped: [PartitionPlan] = []
     /// Expired partitions kept because they are still needed.
     package var held: [PartitionPlan] = []
@@ -89,11 +87,8 @@ package struct RetentionReport: Sendable, Equatable {
     package var deadLettersKept = 0
     /// Dead letters deleted for their age.
     package var deadLetters = 0
-    /// Ledger rows deleted.
     package var ledger = 0
-    /// Conflicts deleted.
     package var conflicts = 0
-    /// Quarantined stanzas deleted.
     package var quarantine = 0
     /// Messages deleted because the dead letters they were kept for are gone.
     package var deadMessages = 0
@@ -122,7 +117,6 @@ package enum RetentionRefusal: Sendable, Equatable {
     case noPolicy
 }
 
-/// The progress of a run.
 package enum RetentionProgress: Sendable {
     /// A day's partition was dropped, is held, or could not be locked.
     case partition(PartitionPlan, RetentionOutcome)
@@ -134,7 +128,6 @@ package enum RetentionProgress: Sendable {
 
 /// The outcome for one partition.
 package enum RetentionOutcome: String, Sendable {
-    /// It was dropped.
     case dropped
     /// It no longer existed.
     case absent

@@ -72,7 +72,6 @@ package struct RetentionPolicyInForce: Sendable, Equatable {
     package var setBy: String
     /// How long ago it was set, by the database's clock.
     package var age: Duration
-    /// When it was set.
     package var setAt: Timestamp
 }
 

@@ -102,7 +102,6 @@ enum RetentionStatements: StatementCatalog {
 
     private static func microseconds(_ column: String) -> String { "(extract(epoch FROM \(column)) * 1e6)::bigint" }
 
-    /// The policy in force.
     static let policy: SQL = """
         SELECT
             \(raw: ["messages", "dedupe_window", "dead_letters", "attempts"].map(microseconds).joined(separator: ", ")),
@@ -129,7 +128,6 @@ enum RetentionStatements: StatementCatalog {
 
     // MARK: The run
 
-    /// The number of a table's blocks.
     static func blocks(of table: Purge.Table) -> SQL {
         "SELECT pg_relation_size('upstream.\(raw: table.rawValue)') / current_setting('block_size')::bigint"
     }

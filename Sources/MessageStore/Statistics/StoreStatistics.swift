@@ -36,7 +36,6 @@ package struct StoreStatistics: Sendable {
     package var newest: Timestamp?
     /// The most common categories, the largest first.
     package var categories: [Category]
-    /// The handlers with their backlogs.
     package var handlers: [HandlerState]
 
     package func table(_ name: String) -> Table? { tables.first { $0.name == name } }
@@ -88,7 +87,6 @@ package struct StoreStatistics: Sendable {
 
 /// The changes between two snapshots, per second.
 package struct StoreRates: Sendable, Equatable {
-    /// New messages.
     package var stored: Double
     /// Copies of known messages with other content: new rows and counts in `conflicts`.
     package var conflicts: Double

@@ -31,7 +31,6 @@ package struct HandlerBreaker: Sendable, Equatable {
         }
     }
 
-    /// The breakers of each handler in these rows.
     package static func of(_ workers: [WorkerRow], now: Timestamp) -> [String: HandlerBreaker] {
         var found: [String: HandlerBreaker] = [:]
         for worker in workers where worker.isAlive {

@@ -124,9 +124,7 @@ package struct WorkerReport: Sendable, Equatable {
     package var instance: Digest128
     /// Host and process id, as in `deliveries.lease_owner`.
     package var worker: String
-    /// The binary's version.
     package var version: String
-    /// The process's roles.
     package var roles: [String]
     /// How long ago it started.
     package var uptime = Duration.zero

@@ -1,6 +1,5 @@
 import UpstreamKit
 
-/// How an attempt ended.
 package enum AttemptEnd: Sendable {
     /// The handler's verdict, to be settled.
     case verdict(HandlerVerdict)
@@ -11,13 +10,11 @@ package enum AttemptEnd: Sendable {
 }
 
 extension HandlerFailure {
-    /// The attempt took longer than the handler's `timeout`.
     package static let timedOut = HandlerFailure(
         group: "timeout",
         detail: "the attempt took longer than the handler's timeout"
     )
 
-    /// The message no longer exists.
     package static let missing = HandlerFailure(
         group: "message gone",
         detail: "the message is past retention, or its device was forgotten"

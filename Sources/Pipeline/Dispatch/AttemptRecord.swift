@@ -20,7 +20,6 @@ package struct AttemptRecord: Sendable, Equatable {
     package var outcome: Outcome
     /// When it began, by this machine's clock.
     @FixedInstant package var started: ContinuousClock.Instant
-    /// How long it took.
     package var took: Duration
     /// The message's `received_at`, in microseconds since 1970-01-01 UTC; 0 if only its row has it.
     package var receivedAt: Int64

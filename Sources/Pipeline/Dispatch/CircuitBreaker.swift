@@ -56,7 +56,6 @@ package struct CircuitBreaker: Sendable {
     private let settings: Settings
     private var state = State.closed(failures: 0)
 
-    /// A closed breaker.
     package init(_ settings: Settings = Settings()) {
         self.settings = settings
     }

@@ -168,7 +168,6 @@ extension MessageOutline {
 }
 
 extension MessageBytes {
-    /// A part of the bytes as text.
     fileprivate func text(of span: ByteSpan) -> String {
         withUnsafeBufferPointer { String(decoding: UnsafeBufferPointer(rebasing: $0[span.range]), as: UTF8.self) }
     }

@@ -37,10 +37,8 @@ struct DeliveryBlocks: Sendable {
 
     /// Few, so they are searched linearly and changed in place.
     private var open: [Block] = []
-    /// The blocks to be settled.
     private(set) var ready: [BlockSettlement] = []
 
-    /// Whether none is open.
     var isEmpty: Bool { open.isEmpty }
 
     /// Records a committed block.
@@ -71,7 +69,6 @@ struct DeliveryBlocks: Sendable {
         for index in open.indices.reversed() where open[index].opened < limit { unpack(at: index) }
     }
 
-    /// Unpacks all.
     mutating func unpackAll() {
         for index in open.indices.reversed() { unpack(at: index) }
     }

@@ -63,7 +63,6 @@ package protocol DeliveryStore: Sendable {
 /// What operators and other workers want of a handler.
 package struct HandlerControl: Sendable, Equatable {
     package var handler: String
-    /// Whether it is paused.
     package var isPaused = false
     /// The rest of a pause that it asked for, in any worker; nil without one.
     package var hold: Duration?
@@ -73,7 +72,6 @@ package struct HandlerControl: Sendable, Equatable {
     package init(handler: String) { self.handler = handler }
 }
 
-/// The parameters of a claim.
 package struct ClaimRequest: Sendable, Equatable {
     package var handler: String
     package var limit: Int
@@ -131,7 +129,6 @@ package struct LeaseReference: Sendable, Hashable {
     }
 }
 
-/// One handler's backlog.
 package struct Backlog: Sendable, Equatable {
     package var handler: String
     /// The rows in `deliveries`, counted up to ``depthLimit``.

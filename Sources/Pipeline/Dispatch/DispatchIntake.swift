@@ -28,7 +28,6 @@ package struct LeaseOffer: Sendable {
     package var handlers: [String]
     /// All handlers of this worker: other workers are notified of deliveries for any other handler.
     package var local: [String]
-    /// The holder of the lease.
     package var owner: String
     /// The fencing token of all rows that this process inserts; later claims have greater ones.
     package var token: Int64

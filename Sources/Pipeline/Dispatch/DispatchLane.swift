@@ -18,7 +18,6 @@ final class DispatchLane: Sendable {
 
     typealias SlotTask = Task<SlotEnd, Never>
 
-    /// The state of a slot.
     struct Slot {
         /// The task that runs its attempts; nil until it is known.
         var task: SlotTask?

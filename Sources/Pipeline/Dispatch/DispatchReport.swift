@@ -33,7 +33,6 @@ package struct DispatchReport: Sendable {
         }
     }
 
-    /// Records the end of an attempt.
     func attemptEnded(
         _ action: DispatchStateMachine.FinishAction,
         _ end: AttemptEnd,
@@ -68,7 +67,6 @@ package struct DispatchReport: Sendable {
         handlerMetrics[lane].duration.observe(took.inSeconds, count: count)
     }
 
-    /// The failure of an attempt; nil if it did not fail.
     static func failure(_ end: AttemptEnd) -> HandlerFailure? {
         guard case .verdict(let verdict) = end else { return nil }
         return verdict.failure
@@ -109,7 +107,6 @@ package struct DispatchReport: Sendable {
 
     // MARK: Handlers
 
-    /// Shows the handlers' activity.
     func show(_ activity: [HandlerActivity]) {
         for (metrics, handler) in zip(handlerMetrics, activity) {
             metrics.circuit.set(CircuitState(handler.circuit).rawValue)
@@ -176,7 +173,6 @@ package struct DispatchReport: Sendable {
         )
     }
 
-    /// Shows a backlog.
     func backlog(_ backlog: Backlog) {
         guard let lane = handlers.firstIndex(of: backlog.handler) else { return }
         handlerMetrics[lane].waiting.set(backlog.depth)

@@ -55,7 +55,6 @@ package struct DispatchSettings: Sendable {
     }
 }
 
-/// The dispatcher's settings of one handler.
 package struct LaneSettings: Sendable {
     package var name: String
     /// How many attempts may run at the same time.
@@ -67,7 +66,6 @@ package struct LaneSettings: Sendable {
     /// Whether its deliveries may be kept as blocks; not for SQL functions, which complete rows, nor for ordered
     /// handlers, whose deliveries wait in rows.
     package var isPackable: Bool
-    /// The retry policy.
     package var retry: RetryPolicy
     /// How many attempts may begin per time; nil for no limit.
     package var rate: HandlerRate?
@@ -80,7 +78,6 @@ package struct LaneSettings: Sendable {
     /// The settings shared by all handlers of the worker.
     package var dispatch: DispatchSettings
 
-    /// The settings of a registered handler.
     package init(_ registration: HandlerRegistration, _ dispatch: DispatchSettings) {
         name = registration.name
         concurrency = registration.concurrency

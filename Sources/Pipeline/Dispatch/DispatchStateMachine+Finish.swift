@@ -5,11 +5,9 @@ import Vocabulary
 extension DispatchStateMachine {
     /// The result of an attempt.
     package enum Ending: Sendable, Equatable {
-        /// Handled.
         case done
         /// It will be retried.
         case retry
-        /// Rejected by the handler.
         case rejected
         /// Its attempts are used up.
         case exhausted
@@ -24,7 +22,6 @@ extension DispatchStateMachine {
         package var ending: Ending
         /// The settlement for the table; nil if the lease was lost, or the row is settled already.
         package var settlement: Settlement?
-        /// The breaker's transition.
         package var transition: CircuitBreaker.Transition?
         /// Why the handler is to be paused in the database, if it is.
         package var pause: HandlerFailure?

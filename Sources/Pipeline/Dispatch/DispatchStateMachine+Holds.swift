@@ -1,6 +1,5 @@
 /// A pause that a handler asked for, to be published to other workers.
 package struct HandlerHold: Sendable, Equatable {
-    /// The remaining time.
     package var remaining: Duration
     /// The reason, without the handler's own words.
     package var reason: String
@@ -59,7 +58,6 @@ extension DispatchStateMachine {
 
     /// A change by an operator, or another worker.
     package enum ControlChange: Sendable, Equatable {
-        /// The handler was paused.
         case paused
         /// Its pause ended.
         case unpaused

@@ -202,7 +202,6 @@ package struct DispatchStateMachine: Sendable {
         return .run(attempt.id, attempt.delivery, attempt: attempt.number, deadline: FixedInstant(attempt.deadline))
     }
 
-    /// An attempt that begins.
     struct Attempt: Sendable {
         var id: RunID
         var delivery: Delivery

@@ -1,7 +1,6 @@
 /// A handler's activity in one worker at one moment.
 package struct HandlerActivity: Sendable, Equatable {
     package var handler: String
-    /// The phase of its circuit breaker.
     package var circuit: CircuitBreaker.Phase
     /// The time until the next probe may begin; nil if the circuit is not open.
     package var nextProbe: Duration?

@@ -26,7 +26,6 @@ package enum HandlerVerdict: Sendable, Hashable {
     /// The task was cancelled by a shutdown: release the lease; the attempt is not counted.
     case cancelled
 
-    /// The failure; nil if there is none.
     package var failure: HandlerFailure? {
         switch self {
         case .retry(_, let failure), .down(_, _, let failure), .reject(let failure), .pause(let failure),
@@ -51,7 +50,6 @@ package enum HandlerVerdict: Sendable, Hashable {
         }
     }
 
-    /// The verdict of a handler that returned.
     package init(_ outcome: HandlerOutcome) {
         switch outcome {
         case .done: self = .done
@@ -60,7 +58,6 @@ package enum HandlerVerdict: Sendable, Hashable {
         }
     }
 
-    /// The verdict of a handler that threw.
     package init(error: any Error, isCancelled: Bool) {
         switch error {
         case let verdict as HandlerVerdictError: self = verdict.verdict
@@ -75,7 +72,6 @@ package enum HandlerVerdict: Sendable, Hashable {
 package struct HandlerVerdictError: Error {
     package var verdict: HandlerVerdict
 
-    /// An error with this verdict.
     package init(_ verdict: HandlerVerdict) {
         self.verdict = verdict
     }

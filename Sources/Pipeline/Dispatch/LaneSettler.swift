@@ -30,7 +30,6 @@ final class LaneSettler: Sendable {
     /// Whether the backlog is at the high-water mark, readable without the lock.
     private let isFull = Atomic<Bool>(false)
 
-    /// A settler for the handler with this lane.
     init(
         _ index: Int,
         handler: String,

@@ -18,7 +18,6 @@ struct UncountedAttempts: Sendable {
     }
 
     private var entries: [Digest128: Entry] = [:]
-    /// How many messages the handler has handled.
     private var handled = 0
 
     /// Records that the handler has answered about a message.

@@ -10,7 +10,6 @@
 ///   quarantine's row has proved nothing about the message.
 /// - *done* once no range is left.
 package struct CommitPlan {
-    /// The next action.
     package enum Action: Equatable {
         /// Commit these messages of the batch as one transaction.
         ///
@@ -25,7 +24,6 @@ package struct CommitPlan {
         /// The database can't commit this message's quarantine either: remove the mark, wait for the delay of this
         /// attempt, then commit the message itself, as a retry.
         case clear(Int, attempt: Int)
-        /// All is committed.
         case done
 
         /// Whether it gives messages new times.
@@ -60,7 +58,6 @@ package struct CommitPlan {
         cut(sizes, ceiling)
     }
 
-    /// The first action.
     package func begin() -> Action { next }
 
     /// Records that the last range has committed.

@@ -10,7 +10,6 @@ struct DevicePins {
     private var slots: [UInt64] = []
     private var mask = 0
 
-    /// Whether no device is pinned.
     var isEmpty: Bool { mask == 0 }
 
     /// Pins exactly the devices of these messages.
@@ -33,10 +32,8 @@ struct DevicePins {
         }
     }
 
-    /// Unpins all.
     mutating func clear() { mask = 0 }
 
-    /// Whether a device is pinned.
     func holds(_ device: Digest128) -> Bool {
         guard mask != 0, let key = Self.key(device) else { return false }
         var slot = Int(truncatingIfNeeded: key) & mask

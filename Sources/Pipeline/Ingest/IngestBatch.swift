@@ -7,7 +7,6 @@ package struct IngestBatch: Sendable {
     package private(set) var messages: [IncomingMessage] = []
     /// Their total bytes.
     package private(set) var bytes = 0
-    /// When the first copy was parsed.
     package var parsed: MonotonicTime { MonotonicTime(nanoseconds: messages.first?.parsedAt ?? .max) }
     /// When the first copy was submitted.
     let since: ContinuousClock.Instant
@@ -65,7 +64,6 @@ package struct IngestBatch: Sendable {
         }
     }
 
-    /// Appends a later batch.
     mutating func append(_ batch: IngestBatch) {
         bytes += batch.bytes
         messages += batch.messages

@@ -78,7 +78,6 @@ package final class IngestQueue: Sendable {
         }
     }
 
-    /// The most bytes of one batch.
     package var mostBytes: Int { byteLimit }
 
     /// When the oldest unsettled message was submitted; nil without one.

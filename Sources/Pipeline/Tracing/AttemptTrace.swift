@@ -10,7 +10,6 @@ struct AttemptTrace: Sendable {
     /// The span's context, else the message's own, which is passed on unchanged.
     let context: InstrumentationContext
 
-    /// Begins an attempt's trace.
     init(_ tracing: PipelineTracing, _ message: UpstreamMessage, _ delivery: Delivery, _ handler: HandlerContext) {
         let parent = tracing.context(in: message.data) ?? tracing.context(for: delivery.messageKey)
         let outer = InstrumentationContext(childOf: parent)
@@ -41,7 +40,6 @@ struct AttemptTrace: Sendable {
         handler.tracestate = own.state
     }
 
-    /// Ends the span with the attempt.
     func ended(_ ending: DispatchStateMachine.Ending, _ failure: HandlerFailure?) {
         guard let span else { return }
         span.updateAttributes { attributes in

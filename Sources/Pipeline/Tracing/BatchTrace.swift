@@ -13,9 +13,7 @@ final class BatchTrace: Sendable {
 
     /// A message whose trace is recorded.
     fileprivate struct Member {
-        /// Its index in the batch.
         let index: Int
-        /// The context in the message.
         let parent: TraceContext?
         let key: Digest128
         /// Microseconds since 1970-01-01 UTC.

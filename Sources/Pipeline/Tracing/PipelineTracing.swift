@@ -28,13 +28,11 @@ package struct PipelineTracing: Sendable {
         self.senderIDs = senderIDs
     }
 
-    /// The context in a message's data.
     func context(in data: [UInt8]?) -> TraceContext? {
         guard let member, let data else { return nil }
         return member.context(in: data.span)
     }
 
-    /// The context in a copy's data.
     func context(of copy: borrowing IncomingMessage) -> TraceContext? {
         guard let member, let data = copy.data else { return nil }
         return copy.bytes.withUnsafeBufferPointer { member.context(in: $0.span.extracting(data.range)) }
@@ -45,7 +43,6 @@ package struct PipelineTracing: Sendable {
         TraceContext(messageKey: key, isSampled: sampler.isSampled(key))
     }
 
-    /// The id of a copy's sender.
     func senderID(_ index: UInt16) -> String? {
         senderIDs.indices.contains(Int(index)) ? senderIDs[Int(index)] : nil
     }

@@ -3,7 +3,6 @@ package struct ExportError: Error, Sendable, CustomStringConvertible {
     package enum Kind: Sendable {
         /// The file exists, or can't be created.
         case refused
-        /// The file is not from this export.
         case mismatch
         /// Writing failed, for example because the disk is full.
         case output

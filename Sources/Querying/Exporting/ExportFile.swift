@@ -120,7 +120,6 @@ package final class ExportFile: @unchecked Sendable {
         return Array(bytes[..<found])
     }
 
-    /// Writes all bytes.
     package func write(_ bytes: [UInt8]) throws(ExportError) {
         var written = 0
         while written < bytes.count {

@@ -6,7 +6,6 @@ package import Vocabulary
 ///
 /// Replays store its JSON form (`Codable`) with their frozen selection.
 package struct MessageFilter: Sendable, Equatable {
-    /// Any of these categories.
     package var categories: [String] = []
     /// The sender that they were addressed to.
     package var senderID: String?

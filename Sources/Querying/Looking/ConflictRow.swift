@@ -97,7 +97,6 @@ package struct ConflictCursor: Sendable, Equatable, CustomStringConvertible {
     package var description: String { "\(message)/\(fingerprint)" }
 }
 
-/// A query for conflicts.
 package struct ConflictQuery: Sendable {
     /// Which conflicts; times are those of the first copy.
     package var filter: MessageFilter

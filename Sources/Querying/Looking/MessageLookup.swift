@@ -11,7 +11,6 @@ package struct MessageDetail: Sendable {
     let row: Int?
     /// The message itself; nil if retention has deleted the body.
     package var stored: StoredMessage?
-    /// Its row of the ledger.
     package var ledger: LedgerRow?
     package var deliveries: [DeliveryRow]
     package var deadLetters: [DeliveryRow]
@@ -49,13 +48,11 @@ package struct MessageDetail: Sendable {
         package var handler: String
         /// Failed attempts that count.
         package var attempts: Int
-        /// When the next attempt is due.
         package var nextAttemptAt: Timestamp
         /// The worker that holds the lease, or made the last attempt.
         package var leaseOwner: String?
         package var leaseUntil: Timestamp?
         package var lastError: String?
-        /// The replay that queued it.
         package var replayID: Digest128?
         /// The error group of a dead letter.
         package var errorGroup: String?

@@ -55,7 +55,6 @@ package struct TailWindow: Sendable {
     /// The time of the last successful poll that read the whole overlap.
     package var lastLongSuccess: Timestamp { lastLongPoll }
 
-    /// The time of the last successful poll.
     package var lastSuccess: Timestamp { lastPoll }
 
     /// Begins a poll and returns the `received_at` to read from.

@@ -115,7 +115,6 @@ enum MessageStatements: StatementCatalog {
         """
     }
 
-    /// What the ledger knows of a message.
     static func ledger(_ key: MessageKey) -> SQL {
         "SELECT fingerprint, received_at FROM upstream.message_ids WHERE message_key = \(key.digest)"
     }

@@ -8,7 +8,6 @@ package struct StoredMessage: Sendable {
     package var message: UpstreamMessage
     /// Whether `data` comes from `data_raw`, because jsonb rejects it.
     package var isDataRaw: Bool
-    /// The stanza's `from` attribute.
     package var stanzaFrom: String?
 
     package var cursor: MessageCursor {

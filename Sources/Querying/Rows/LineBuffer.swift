@@ -37,7 +37,6 @@ struct LineBuffer {
 }
 
 extension UnsafeRawBufferPointer {
-    /// Whether it contains a line end.
     var hasLineEnd: Bool {
         guard let start = baseAddress else { return false }
         return memchr(start, 0x0A, count) != nil || memchr(start, 0x0D, count) != nil

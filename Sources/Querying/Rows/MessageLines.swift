@@ -69,7 +69,6 @@ package struct MessageLines {
     /// Appends a row as a JSON object without a line end; only for NDJSON.
     package mutating func appendObject(of page: MessagePage, _ row: Int) { appendObject(page, row) }
 
-    /// Appends text verbatim.
     package mutating func append(text: String) {
         var text = text
         text.withUTF8 { buffer.append(UnsafeRawBufferPointer($0)) }

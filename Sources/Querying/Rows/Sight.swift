@@ -10,7 +10,6 @@ package enum Secrecy: String, Sendable, CaseIterable {
 
 /// What a reader may see of stored data.
 package struct Sight: Sendable, Equatable {
-    /// Whether registration tokens are shown.
     package var tokens: Bool
     /// Whether what devices sent is shown.
     package var payloads: Bool

@@ -28,7 +28,6 @@ package struct AckWindow: Sendable {
     private var waiting: [Key: [Int64]] = [:]
     /// The position before which all messages are done.
     package private(set) var done: Int64
-    /// Messages that wait for their ack.
     package private(set) var inFlight = 0
     /// How many done messages were skipped.
     package private(set) var skipped: Int64 = 0

@@ -1,4 +1,3 @@
-/// Splits input into lines.
 struct LineSplitter {
     /// One line without line end.
     struct Line: Equatable {

@@ -29,7 +29,6 @@ package struct ReplayImporter: Sendable {
         package var conflicts = 0
         /// Rejected lines.
         package var refused = 0
-        /// Bytes read.
         package var bytes: Int64 = 0
 
         package init() {}

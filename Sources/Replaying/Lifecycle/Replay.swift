@@ -14,7 +14,6 @@ package struct Replay: Sendable {
     /// The reason given by whoever planned it.
     package var reason: String?
     package var createdBy: String
-    /// When it was planned.
     package var createdAt: Timestamp
     /// When its current run began.
     package var startedAt: Timestamp?

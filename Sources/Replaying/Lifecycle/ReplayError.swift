@@ -1,7 +1,6 @@
 /// Why a replay can't be planned, or can't continue.
 package struct ReplayError: Error, Sendable, CustomStringConvertible {
     package enum Kind: Sendable {
-        /// The replay does not exist.
         case unknown
         /// Its state, or another replay, forbids it.
         case refused

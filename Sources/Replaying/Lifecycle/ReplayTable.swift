@@ -23,7 +23,6 @@ package enum ReplayTable {
         try connection.run(ReplayStatements.abandoned).map(Replay.read).compactMap(\.self)
     }
 
-    /// An entry of a replay's history.
     package struct HistoryEntry: Sendable {
         package var at: Timestamp
         package var event: String

@@ -1,4 +1,3 @@
-/// A replay's target.
 package enum ReplayTarget: Sendable, Equatable {
     /// Handlers, as deliveries for workers; with `onlyFailed` only their dead letters.
     case handlers([String], onlyFailed: Bool)
@@ -43,7 +42,6 @@ extension ReplayTarget: CustomStringConvertible {
     }
 }
 
-/// The format of an output.
 package enum ReplayFormat: String, CaseIterable, Sendable, Codable {
     /// One JSON object per line, as `messages export` writes it.
     case ndjson

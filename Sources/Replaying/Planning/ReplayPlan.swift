@@ -63,7 +63,6 @@ package struct ReplayPlan: Sendable {
     /// The states of the selected messages at one handler.
     package struct HandlerCounts: Sendable, Equatable {
         package var handler: String
-        /// Its dead letters.
         package var dead: Int64 = 0
         /// Received before it was registered.
         package var new: Int64 = 0

@@ -156,7 +156,6 @@ private struct Planning {
         }
     }
 
-    /// Stores the plan.
     private func freeze(
         _ connection: isolated PostgresConnection,
         _ plan: ReplayPlan

@@ -21,7 +21,6 @@ enum FeedStatements: StatementCatalog {
         var limit: Int64
     }
 
-    /// The parameters of a step.
     struct Step: Sendable {
         var lease: ReplayLease
         var position: Int64

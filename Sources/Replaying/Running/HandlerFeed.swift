@@ -8,7 +8,6 @@ import Vocabulary
 /// A step moves the replay's position and inserts the deliveries in one transaction: a killed run continues after the
 /// committed steps, with nothing skipped and nothing queued twice.
 enum HandlerFeed {
-    /// The outcome of a step.
     struct Step: Sendable, Equatable {
         /// Whether the lease was valid; otherwise nothing was done.
         var status: ReplayLease.Status

@@ -18,15 +18,12 @@ enum LeaseStatements: StatementCatalog {
         "SELECT state, lease_owner, lease_until FROM upstream.replays WHERE replay_id = \(replay)"
     }
 
-    /// The state and the token of a replay.
     static func token(of replay: Digest128) -> SQL {
         "SELECT state, lease_token FROM upstream.replays WHERE replay_id = \(replay)"
     }
 
-    /// Renews the lease.
     static func renew(_ lease: ReplayLease) -> SQL { renew(lease, also: "") }
 
-    /// Renews the lease and stores the position.
     static func renew(_ lease: ReplayLease, _ position: ReplayLease.Position) -> SQL {
         renew(
             lease,
@@ -45,7 +42,6 @@ enum LeaseStatements: StatementCatalog {
         """
     }
 
-    /// The files that belong to the replay.
     static func files(_ lease: ReplayLease) -> SQL { "SELECT file FROM upstream.replays WHERE \(holds(lease))" }
 
     /// Stores which files belong to the replay.
@@ -68,7 +64,6 @@ enum LeaseStatements: StatementCatalog {
         """
     }
 
-    /// The progress of a running replay.
     static func progress(_ lease: ReplayLease) -> SQL {
         "SELECT done, skipped FROM upstream.replays WHERE \(holds(lease)) AND state = 'running'"
     }

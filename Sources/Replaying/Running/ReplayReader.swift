@@ -7,7 +7,6 @@ import Vocabulary
 struct ReplayItem: Sendable {
     /// Its position in the selection, from 0.
     var position: Int64
-    /// When it was received.
     var receivedAt: Timestamp
     var page: MessagePage
     /// The number of the row in ``page``.

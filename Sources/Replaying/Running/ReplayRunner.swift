@@ -15,7 +15,6 @@ package struct ReplayRunner: Sendable {
         case held(by: String, until: Timestamp?)
         /// Another process has taken it over.
         case lost
-        /// The target failed.
         case failed(ReplayError.Kind, String)
         /// This process was asked to stop; another may continue.
         case released

@@ -14,7 +14,6 @@ protocol ReplaySink: Sendable {
     /// Runs beside ``send(_:)``, until cancelled.
     func run() async
 
-    /// Closes the target.
     func close() async
 }
 

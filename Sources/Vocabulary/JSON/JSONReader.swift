@@ -39,7 +39,6 @@ struct JSONReader {
         }
     }
 
-    /// Reads any value.
     mutating func readValue(_ nesting: inout JSONNesting) throws(JSONSyntaxError) -> JSONKind {
         switch try peek() {
         case UInt8(ascii: "\""):

@@ -52,7 +52,6 @@ package struct JSONMember: Sendable, Equatable {
 
 /// Why a text is not JSON (RFC 8259).
 package struct JSONSyntaxError: Error, Equatable {
-    /// The kinds of fault.
     package enum Fault: UInt8, Sendable {
         /// The text ends inside a value, or before one.
         case unexpectedEnd
@@ -74,12 +73,10 @@ package struct JSONSyntaxError: Error, Equatable {
         case tooLong
     }
 
-    /// The kind of fault.
     package var fault: Fault
     /// The offset of the byte that shows it.
     package var offset: Int
 
-    /// A fault at an offset.
     package init(_ fault: Fault, at offset: Int) {
         self.fault = fault
         self.offset = offset

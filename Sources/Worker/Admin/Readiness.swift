@@ -33,7 +33,6 @@ package struct ReadinessCheck: Sendable {
 package final class Readiness: Sendable {
     /// The results of all checks at one moment.
     package struct Report: Sendable, Equatable {
-        /// Whether all hold.
         package var isReady: Bool
         /// One line per check, in order.
         package var lines: [String]

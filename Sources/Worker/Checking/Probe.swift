@@ -1,6 +1,5 @@
 /// One step of `check --connect`.
 package struct Probe: Sendable {
-    /// The result of a step.
     package enum Result: Sendable, Equatable {
         /// It works.
         case passed(detail: String)

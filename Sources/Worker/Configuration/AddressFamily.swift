@@ -4,7 +4,6 @@ enum AddressFamily: Equatable {
     case ipv4
     case ipv6
 
-    /// The family; nil if the text is no address.
     init?(of text: String) {
         var storage = in6_addr()
         if inet_pton(AF_INET, text, &storage) == 1 {

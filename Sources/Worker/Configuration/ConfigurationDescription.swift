@@ -1,6 +1,5 @@
 /// The form of a key's values, for the JSON Schema.
 enum ValueShape: Sendable, Equatable {
-    /// Any text.
     case text
     /// Text that may look like a number, such as a sender's id.
     case id
@@ -45,11 +44,8 @@ package struct EffectiveConfiguration: Sendable {
 
 /// A key's value; never a secret.
 package struct EffectiveValue: Sendable, Equatable {
-    /// The value as text.
     package enum Value: Sendable, Equatable {
-        /// One value.
         case text(String)
-        /// A list.
         case list([String])
     }
 
@@ -61,7 +57,6 @@ package struct EffectiveValue: Sendable, Equatable {
     /// The default in words, if it is not a value.
     package var note: String
 
-    /// Whether it is the default.
     package var isDefault: Bool { origin == .absent }
 
     /// Its origin as text: `default`, `worker.yaml:4`, `environment UPSTREAM_LOG__LEVEL`, `flag --set`.

@@ -135,6 +135,5 @@ package struct FileError: Error, Sendable {
     package var message: String {
         fault.isEmpty ? "can't read '\(path)': \(String(cString: strerror(number)))" : "'\(path)' \(fault)"
     }
-    /// Whether the file does not exist.
     package var isMissing: Bool { number == ENOENT || number == ENOTDIR }
 }

@@ -18,7 +18,6 @@ package struct ConfigurationLoader: Sendable {
 
     /// A usable configuration.
     package struct Result: Sendable {
-        /// The configuration.
         package var configuration: WorkerConfiguration
         /// Working settings that are probably mistakes.
         package var warnings: [ConfigurationProblem]
@@ -30,7 +29,6 @@ package struct ConfigurationLoader: Sendable {
         var given: [String: String] = [:]
     }
 
-    /// The default configuration file.
     package static let defaultPath = "/etc/upstream-worker/config.yaml"
     /// The largest file accepted.
     private static let fileLimit = 1 << 20
@@ -62,7 +60,6 @@ package struct ConfigurationLoader: Sendable {
         return try read(yaml: yaml, path: path, needsSenders: needsSenders, parts: parts)
     }
 
-    /// The file's text, and its path.
     private func text(file: String?) throws(ConfigurationError) -> (yaml: String, path: String) {
         let path = file ?? environment["UPSTREAM_CONFIG"] ?? Self.defaultPath
         let bytes: [UInt8]

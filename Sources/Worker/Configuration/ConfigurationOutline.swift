@@ -1,12 +1,9 @@
 /// The configuration's keys as a tree, for the JSON Schema and the commented file.
 final class ConfigurationOutline {
-    /// The content of a node.
     enum Content {
         /// A value, or a list of values.
         case value(ConfigurationKey)
-        /// A mapping.
         case mapping
-        /// A list of mappings.
         case list
     }
 

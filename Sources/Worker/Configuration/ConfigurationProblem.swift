@@ -26,7 +26,6 @@ package enum ConfigurationOrigin: Sendable, Equatable, CustomStringConvertible {
 }
 
 package struct ConfigurationProblem: Sendable, Equatable, CustomStringConvertible {
-    /// Its origin.
     package var origin: ConfigurationOrigin
     /// The key's path, for example `senders.0.host`; empty for the file as a whole.
     package var key: String

@@ -2,20 +2,16 @@
 package struct ConfigurationKey: Sendable, Equatable {
     /// The dotted path, with `N` for a list index.
     package var path: String
-    /// The type's name.
     package var type: String
     /// The default, `required`, or empty.
     package var defaultValue: String
-    /// Its meaning.
     package var meaning: String
-    /// The form of its values.
     var shape: ValueShape = .text
     /// Whether it takes a list of them.
     var isList = false
     /// The default as a value; nil if it can't be written as one.
     var defaultText: String?
 
-    /// Whether it is required.
     var isRequired: Bool { defaultValue == "required" }
 
     /// The default as a sentence, if it is not a value.

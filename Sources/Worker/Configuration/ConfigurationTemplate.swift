@@ -33,7 +33,6 @@ package struct ConfigurationTemplate: Sendable {
         schema: "config.schema.json"
     )
 
-    /// The file's text.
     package var text: String {
         var lines = [
             "# yaml-language-server: $schema=\(schema)",

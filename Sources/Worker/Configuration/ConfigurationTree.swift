@@ -2,7 +2,6 @@ import Yams
 
 /// A node of the configuration, from any source.
 struct ConfigurationNode {
-    /// The content.
     enum Content: Equatable {
         case scalar(String)
         case null

@@ -14,7 +14,6 @@ struct ConfigurationType<Value> {
     var placeholder: Value
     /// The form of a value, for the JSON Schema.
     var shape = ValueShape.text
-    /// Parses the text.
     var parse: (String) throws(ConfigurationTypeError) -> Value
 }
 

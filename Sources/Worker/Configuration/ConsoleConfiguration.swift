@@ -142,7 +142,6 @@ package struct ConsoleConfiguration: Sendable, Equatable {
 package struct ConsoleTokenConfiguration: Sendable, Equatable {
     /// The token's file; two lines during a rotation.
     package var file: SecretFile
-    /// Its holder's role.
     package var role: ConsoleConfiguration.Role
     /// Its holder's name in the audit trail.
     package var name: String
@@ -185,14 +184,12 @@ package struct ConsoleProxyConfiguration: Sendable, Equatable {
     package struct User: Sendable, Equatable {
         /// The name in the header; `*` for everybody else.
         package var name: String
-        /// Their role.
         package var role: ConsoleConfiguration.Role
         package var reveals: Bool
     }
 
     /// The networks it connects from; the header is ignored from elsewhere.
     package var networks: [Network]
-    /// The header with the user's name.
     package var header: String
     /// The users with their roles; others may do nothing, and without users the proxy authenticates nobody.
     package var users: [User]
@@ -254,7 +251,6 @@ package struct ConsoleProxyConfiguration: Sendable, Equatable {
     }
 }
 
-/// The console's TLS certificate.
 package struct ConsoleTLSConfiguration: Sendable, Equatable {
     /// The certificate and its intermediates, PEM.
     package var certificateFile: String

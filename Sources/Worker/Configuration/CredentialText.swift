@@ -18,7 +18,6 @@ struct CredentialText {
     /// Everything before the query; without a user, as far as a path reaches, including question marks before it.
     let head: Substring
 
-    /// Splits any text.
     init(_ text: String) {
         let name = text.prefix { $0.isASCII && ($0.isLetter || $0.isNumber || "+-.".contains($0)) }
         let isURL = !name.isEmpty && text[name.endIndex...].hasPrefix("://")

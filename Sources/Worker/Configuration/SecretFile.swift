@@ -70,7 +70,6 @@ extension ConfigurationScope {
 }
 
 extension ConfigurationType where Value == String {
-    /// A readable file.
     static var file: Self {
         .init(name: "file", placeholder: "") { text throws(ConfigurationTypeError) in
             let path = try ConfigurationType.text.parse(text)

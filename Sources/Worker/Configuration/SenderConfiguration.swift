@@ -36,7 +36,6 @@ package struct SenderConfiguration: Sendable, Equatable {
         case device
     }
 
-    /// A client certificate with its key.
     package struct ClientCertificate: Sendable, Equatable {
         /// The certificate and its intermediates, PEM.
         package var file: String
@@ -54,7 +53,6 @@ package struct SenderConfiguration: Sendable, Equatable {
     package var domain: String
     /// Whether no host is given, so that the domain's service records say where to connect to.
     package var isFound: Bool
-    /// The number of connections.
     package var connections: Int
     /// The server key's file; an empty path if there is none, beside a client certificate.
     package var secretFile: SecretFile

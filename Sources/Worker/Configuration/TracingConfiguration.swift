@@ -122,7 +122,6 @@ package struct TracingHeadersError: Error, Sendable {
 }
 
 extension ConfigurationType where Value == Double {
-    /// A ratio.
     static var ratio: Self {
         .init(name: "number 0-1", placeholder: 0, shape: .ratio) { text throws(ConfigurationTypeError) in
             guard let number = Double(text), (0...1).contains(number) else {

@@ -47,7 +47,6 @@ package struct WorkerConfiguration: Sendable, Equatable {
     package var nameServers: NameServers
     /// The export of spans; nil if tracing is off.
     package var tracing: TracingConfiguration?
-    /// The lowest level that is logged.
     package var logLevel: Logger.Level
     package var logStyle: LogStyle
 

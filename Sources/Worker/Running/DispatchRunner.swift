@@ -94,7 +94,6 @@ struct DispatchRunner: Service {
         await store.close()
     }
 
-    /// The activity of the handlers in this worker.
     var activity: [HandlerActivity] { service.activity }
 
     /// This process's name for people: host and process id.
@@ -110,7 +109,6 @@ struct DispatchRunner: Service {
         )
     }
 
-    /// This machine's name.
     static var hostName: String {
         var name = [CChar](repeating: 0, count: 256)
         guard gethostname(&name, name.count - 1) == 0 else { return "worker" }

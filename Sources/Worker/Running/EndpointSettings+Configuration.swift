@@ -6,14 +6,11 @@ import XMPPSession
 
 extension EndpointSettings {
     package struct Options: Sendable {
-        /// The host to connect to.
         package var host: String
-        /// TCP port.
         package var port: Int
         /// The account's name: the part before the `@`.
         package var account: String
         package var domain: String
-        /// The file of the account's secret.
         package var secret: SecretFile
         /// The certificates to trust, PEM; nil for the system's.
         package var caFile: String?

@@ -6,7 +6,6 @@ import UpstreamKit
 import Vocabulary
 
 extension HandlerConfiguration {
-    /// The handler's retry policy.
     var retry: RetryPolicy {
         RetryPolicy(maxAttempts: maximumAttempts, initial: initialDelay, maximum: maximumDelay)
     }

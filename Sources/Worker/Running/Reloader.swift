@@ -36,7 +36,6 @@ package final class Reloader: Sendable {
         self.adopt = adopt
     }
 
-    /// Reloads the configuration.
     package func reload() { running.withLock { reload(&$0) } }
 
     private func reload(_ running: inout ConfigurationLoader.Result) {

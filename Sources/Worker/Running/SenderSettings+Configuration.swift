@@ -101,13 +101,11 @@ extension SenderSettings {
     }
 }
 
-/// The error for an empty secret file.
 private struct EmptySecret: Error, CustomStringConvertible {
     var description: String { "the file is empty" }
 }
 
 extension StreamLimits {
-    /// The configured limits.
     package init(_ configuration: WorkerConfiguration) {
         self.init()
         stanzaBytes = configuration.stanzaLimit

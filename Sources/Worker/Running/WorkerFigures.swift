@@ -14,7 +14,6 @@ struct WorkerFigures {
     /// The failures before the last success, by handler.
     private var failuresBefore: [UInt64]
 
-    /// The counters at one moment.
     private struct Counts {
         struct Handler {
             var done: UInt64

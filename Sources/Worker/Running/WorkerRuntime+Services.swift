@@ -10,7 +10,6 @@ import Vocabulary
 import XMPPSession
 
 extension WorkerRuntime {
-    /// What a worker's services share.
     struct Shared {
         let configuration: WorkerConfiguration
         let database: PostgresSettings
@@ -82,7 +81,6 @@ extension WorkerRuntime.Shared {
 // Services that may wait for the database during shutdown, with nothing to finish, are bounded: each well above the
 // time that a responsive database needs, and all of them below two seconds.
 extension WorkerRuntime.Shared {
-    /// Bounds a service's shutdown.
     func bounded(
         _ service: some Service,
         _ bound: Duration,

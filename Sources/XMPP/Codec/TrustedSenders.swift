@@ -64,7 +64,6 @@ struct TrustedSenders: Sendable {
     /// Whether a `from` attribute is our own address, with any resource or none.
     func isOwn(_ from: UnsafeBufferPointer<UInt8>) -> Bool { own?.matches(from, anyResource: true) ?? false }
 
-    /// Whether a `from` attribute is trusted.
     func contains(_ from: UnsafeBufferPointer<UInt8>) -> Bool {
         guard let start = from.baseAddress else { return false }
         // Both borrowed for the call.

@@ -11,7 +11,6 @@ struct SpanWriter {
     /// A writer over storage that the caller has made large enough.
     init(base: UnsafeMutablePointer<UInt8>) { self.base = base }
 
-    /// Appends a copy.
     mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) -> ByteSpan {
         let start = count
         if let source = bytes.baseAddress { (base + count).update(from: source, count: bytes.count) }

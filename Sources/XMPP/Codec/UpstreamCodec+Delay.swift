@@ -45,7 +45,6 @@ extension UpstreamCodec {
 }
 
 extension SpanWriter {
-    /// Appends the delay's member.
     mutating func append(delay time: Timestamp) {
         var member = Array("\"\(UpstreamCodec.delayKey)\":\"".utf8)
         member.append(rfc3339: time)

@@ -26,13 +26,11 @@ package import XMLWire
 /// 9. and anything to be acked: an ack that would exceed ``ackLimit``: quarantined, not acked;
 /// 10. otherwise a message, or a receipt.
 package struct UpstreamCodec: Sendable {
-    /// The sender's configuration.
     package let configuration: CodecConfiguration
 
     private var trusted: TrustedSenders
     private let component: ComponentDomain?
     var reader = EnvelopeReader()
-    /// Storage for the bytes of its messages.
     var storage = MessageStorage()
     /// The addresses whose delays are believed.
     private(set) var delaySources: [JID]

@@ -11,7 +11,6 @@ package struct ChannelBinding: Sendable, Equatable, CustomStringConvertible, Cus
         case endPoint = "tls-server-end-point"
     }
 
-    /// Which type it is.
     package let kind: Kind
     let data: [UInt8]
 

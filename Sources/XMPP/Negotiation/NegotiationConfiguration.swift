@@ -25,7 +25,6 @@ package struct NegotiationConfiguration: Sendable {
     package var hasCertificate: Bool
     /// The resource to request; nil lets the server choose.
     package var resource: String?
-    /// The priority of our presence at a standard server.
     package var priority: Int8
     /// How long a standard server is asked to hold the session of a lost connection; zero for not at all.
     package var resume: Duration
@@ -91,7 +90,6 @@ package struct BoundStream: Sendable, Equatable {
     /// The bytes to send first: a session request if the server requires one, then, to a standard server, the request
     /// for stream management if offered, and presence.
     package var greeting: [UInt8]
-    /// The server's offer of stream management.
     package var management = StreamManagement.Offer.unused
     /// What the server accepts on it.
     package var limits = ServerLimits()

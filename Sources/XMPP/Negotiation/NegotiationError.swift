@@ -24,7 +24,6 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
         case authenticationProtocol = "authentication_protocol"
         /// Binding is not offered, was refused, or gave no address.
         case bindRefused = "bind_refused"
-        /// A stream error.
         case streamError = "stream_error"
         /// The peer closed the stream or the connection.
         case closed

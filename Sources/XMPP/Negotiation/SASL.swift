@@ -7,10 +7,8 @@ package struct Secret: Sendable, CustomStringConvertible, CustomDebugStringConve
 
     package init(_ bytes: [UInt8]) { self.bytes = bytes }
 
-    /// A placeholder.
     package var description: String { "<secret>" }
 
-    /// A placeholder.
     package var debugDescription: String { description }
 
     /// Empty, for `dump` and other reflection.
@@ -98,7 +96,6 @@ protocol SASLMechanism: Sendable {
     /// The initial response; nil for none.
     mutating func initialResponse() -> [UInt8]?
 
-    /// Handles a challenge.
     mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep
 
     /// The response to the challenge that required a key.

@@ -9,7 +9,6 @@ package enum SASLChoice: Sendable, Equatable {
     /// A proof of the secret (RFC 5802), with its statement about channel binding.
     case scram(HashFunction, ChannelBindingFlag)
 
-    /// The registered name.
     package var name: String {
         switch self {
         case .plain: "PLAIN"
@@ -31,7 +30,6 @@ struct SASLPolicy: Sendable {
     var allowsPlain: Bool
     /// Whether TLS presents a client certificate.
     var hasCertificate = false
-    /// Whether there is a secret.
     var hasSecret = true
     /// The channel bindings that TLS provides; none if TLS is not ours.
     var bindings: [ChannelBinding]

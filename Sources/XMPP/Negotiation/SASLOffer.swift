@@ -2,7 +2,6 @@ import XMLWire
 
 /// A server's offer of mechanisms in the features of an encrypted stream.
 package struct SASLOffer: Sendable, Equatable {
-    /// The profile of the exchange.
     package var profile: SASLProfile
     package var mechanisms: [String]
     /// The listed types of channel binding (XEP-0440), unchanged; nil without a list.

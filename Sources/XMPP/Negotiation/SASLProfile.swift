@@ -11,7 +11,6 @@ package enum SASLProfile: Sendable, Equatable {
     /// XEP-0388.
     case extensible
 
-    /// The namespace of its elements.
     var namespace: StaticString {
         switch self {
         case .core: XMLNamespace.sasl

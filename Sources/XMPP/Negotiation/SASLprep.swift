@@ -8,7 +8,6 @@ import Foundation
 enum SASLprep {
     /// Why a text has no prepared form; contains no part of the text.
     enum Failure: Error, Equatable {
-        /// The bytes are not UTF-8.
         case notUTF8
         /// It has a prohibited character: a control character, one for private use, or one that changes the display.
         case prohibited

@@ -5,11 +5,8 @@
 package struct InFlightWindow: Sendable {
     /// What to do about reading.
     package enum Action: Sendable, Equatable {
-        /// Leave it as it is.
         case none
-        /// Stop.
         case pause
-        /// Begin again.
         case resume
     }
 

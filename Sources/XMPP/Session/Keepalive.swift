@@ -34,7 +34,6 @@ struct Keepalive: Sendable {
         case wait(Duration)
         /// Send a ping, and set the timer for its answer.
         case ping(Duration)
-        /// The peer is dead.
         case dead
     }
 
@@ -92,7 +91,6 @@ struct Keepalive: Sendable {
         return overflow ? .max : due
     }
 
-    /// Handles the timer.
     mutating func timerFired(now: UInt64) -> Action {
         guard pausedSince == nil else { return .wait(.nanoseconds(Int64(clamping: interval))) }
         let due = due

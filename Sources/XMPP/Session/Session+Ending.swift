@@ -65,7 +65,6 @@ extension Session {
     package struct ViolationAction: Sendable, Equatable {
         /// Whether to count a stanza as `other`.
         package var isCounted = false
-        /// The next step for the stream.
         package var step: EndStep
     }
 
@@ -99,9 +98,7 @@ extension Session {
 
     /// The next step after a commit.
     package struct Settlement: Sendable, Equatable {
-        /// Bytes to send.
         package var bytes: [UInt8] = []
-        /// A timer to set, if any.
         package var timer: SessionTimer?
         /// The next step of the stream's end.
         package var step = EndStep.none

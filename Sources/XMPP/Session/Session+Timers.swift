@@ -11,7 +11,6 @@ extension Session {
     /// The id of the draining timer; the session's own timer counts from 1.
     static let drainingTimerID: UInt64 = 0
 
-    /// The session's first timer.
     package mutating func start() -> SessionTimer {
         var delay = configuration.keepaliveInterval
         if management.isRequested { delay = min(delay, Session.managementTimeout) }
@@ -36,11 +35,8 @@ extension Session {
 
     /// The next step after reading was paused or resumed.
     enum PauseAction: Equatable {
-        /// Nothing.
         case none
-        /// Set the timer.
         case wait(SessionTimer)
-        /// Send these bytes.
         case send([UInt8])
     }
 

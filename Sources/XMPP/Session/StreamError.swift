@@ -51,7 +51,6 @@ package struct StreamError: Sendable, Equatable {
     /// The other host of ``StreamErrorCondition/seeOtherHost``, made safe for a log by ``PeerText``; otherwise nil.
     package var otherHost: String?
 
-    /// Reads a stream error; nil if the stanza is not one.
     package init?(_ stanza: Stanza) {
         guard !stanza.elements.isEmpty, stanza.element(0, is: "error", in: XMLNamespace.streams) else { return nil }
         condition = .undefinedCondition

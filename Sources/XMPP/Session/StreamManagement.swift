@@ -19,13 +19,11 @@ import XMLWire
 ///
 /// Memory: a number for each unsettled message, which the in-flight window bounds.
 package struct StreamManagement: Sendable, Equatable {
-    /// The server's offer of stream management.
     package enum Offer: Sendable, Equatable {
         /// None, and none expected: a CCS, or a component's connection.
         case unused
         /// None from a standard server.
         case missing
-        /// It offers it.
         case offered
     }
 
@@ -45,7 +43,6 @@ package struct StreamManagement: Sendable, Equatable {
         case none
         /// Nothing: it is part of stream management, but needs no answer.
         case ignore
-        /// Send these bytes.
         case send([UInt8])
         /// The server has answered our request.
         case decided(Outcome)
@@ -252,7 +249,6 @@ package struct StreamManagement: Sendable, Equatable {
         }
     }
 
-    /// The condition of a `<failed/>`.
     static func condition(of element: Stanza) -> StanzaErrorCondition {
         for child in element.children()
         where element.equals(element.elements[child].namespace, XMLNamespace.stanzaErrors) {

@@ -8,7 +8,6 @@ import Vocabulary
 
 /// A request to change something, with its whole body.
 struct ActionRequest: Sendable {
-    /// The sender.
     let principal: Principal
     /// Its `Idempotency-Key`, without quotation marks.
     let key: String

@@ -6,7 +6,6 @@ import Vocabulary
 
 /// An action on many rows: a row of `jobs`.
 struct Job: Sendable {
-    /// Its id.
     var id: Digest128
     /// The action's name in the audit trail.
     var action: String
@@ -28,13 +27,9 @@ struct Job: Sendable {
     var expiresAt: Timestamp
     /// Whether it expired without being started.
     var isExpired: Bool
-    /// Who started it.
     var startedBy: String?
-    /// When it was started.
     var startedAt: Timestamp?
-    /// The reason given.
     var reason: String?
-    /// When it ended.
     var finishedAt: Timestamp?
     /// The error that made it fail, or that delays it while it runs.
     var lastError: String?
@@ -44,7 +39,6 @@ struct Job: Sendable {
     /// Whether nothing more will happen to it.
     var hasEnded: Bool { isExpired || !["planned", "running"].contains(state) }
 
-    /// Reads a row of ``JobStatements``.
     static func read(_ row: inout PostgresRow) throws(PostgresError) -> Job {
         Job(
             id: try row.next(),

@@ -113,7 +113,6 @@ extension ReplayActions {
 }
 
 extension Problem {
-    /// The problem for a replay's error.
     init(_ error: ReplayError) {
         switch error.kind {
         case .unknown: self = .notFound(error.message)
@@ -126,7 +125,6 @@ extension Problem {
 }
 
 extension ReplayPlan {
-    /// The plan as JSON.
     func write(to json: inout JSONWriter) {
         json.name("id")
         if let id { json.uuid(id) } else { json.null() }

@@ -105,7 +105,6 @@ extension OpenAPIDocument {
         ]
     }
 
-    /// The schemas of actions, by name.
     static let actionSchemas: [String: String] = [
         "Outcome": #"{"type":"object","description":"What was done; docs/api.md describes each action."}"#,
         "Reason":

@@ -50,7 +50,6 @@ extension OpenAPIDocument {
 
     static let uuid: StaticString = #"{"type":"string","format":"uuid"}"#
 
-    /// The filters of messages.
     static let filter: [Parameter] = [
         Parameter(
             place: "query",
@@ -232,7 +231,6 @@ extension OpenAPIDocument {
         ]
     }
 
-    /// The state of the system.
     static var state: [Operation] {
         [
             list(

@@ -29,7 +29,6 @@ enum OpenAPIDocument {
         var parameters: [Parameter] = []
         /// The name of its body's schema; nil without a body.
         var body: StaticString?
-        /// The successful answers.
         var answers: [Answer]
         /// The statuses of its problems, besides ``always``.
         var problems: [Int] = []
@@ -38,7 +37,6 @@ enum OpenAPIDocument {
     /// The statuses of problems of every operation.
     static let always = [400, 401, 403, 429, 500, 503, 504]
 
-    /// Every operation of the API.
     static var operations: [Operation] { reading + streams + state + actions }
 
     /// The whole document.

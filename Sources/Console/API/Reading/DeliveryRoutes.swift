@@ -69,7 +69,6 @@ struct DeadParameters: Sendable {
     private var filter = DeadLetterFilter()
     private let since, until: String?
 
-    /// Reads the parameters.
     init(_ parameters: QueryParameters, _ sight: Sight) throws(Problem) {
         filter.handler = parameters.text("handler")
         filter.group = parameters.text("group")

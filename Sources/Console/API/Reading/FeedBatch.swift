@@ -12,18 +12,15 @@ struct FeedBatch: Sendable {
         var category, sender, messageID: [UInt8]
     }
 
-    /// The events, one after the other.
     private(set) var text = ByteBuffer()
     private(set) var events: [Event] = []
     /// Where another stream could continue after this batch; nil if unchanged.
     var position: TailPosition?
-    /// The gap before this batch.
     var gap: MessageTail.Gap?
 
     /// Whether there is nothing to send.
     var isEmpty: Bool { events.isEmpty && position == nil && gap == nil }
 
-    /// Appends a message.
     mutating func append(_ page: MessagePage, _ row: Int, _ lines: inout MessageLines) {
         guard let place = page.cursor(row), let device = page.deviceKey(row) else { return }
         func bytes(_ column: MessagePage.Column) -> [UInt8] { page.withBytes(row, column) { [UInt8]($0) } }
@@ -71,10 +68,8 @@ struct FeedBatch: Sendable {
         text.writeString("\n\n")
     }
 
-    /// The event with a position.
     static func event(_ position: TailPosition) -> String { "event: position\nid: \(position)\ndata: {}\n\n" }
 
-    /// The event with a gap.
     static func event(_ gap: MessageTail.Gap) -> String {
         let (why, span) =
             switch gap {

@@ -6,9 +6,7 @@ import Vocabulary
 
 /// A request's filter of messages: the options of `messages list` as parameters.
 struct FilterParameters: Sendable {
-    /// The parameters that may be given once.
     static let single = ["sender", "device", "message_id", "since", "until"]
-    /// The parameters that may be repeated.
     static let repeatable = ["category", "where"]
 
     private var filter = MessageFilter()

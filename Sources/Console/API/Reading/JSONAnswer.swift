@@ -18,7 +18,6 @@ enum JSONAnswer {
         return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: buffer))
     }
 
-    /// An answer with one object.
     static func object(headers: HTTPFields = [:], _ members: (inout JSONWriter) -> Void) -> Response {
         var json = JSONWriter()
         json.beginObject()

@@ -17,7 +17,6 @@ final class MessageFeed: Sendable {
     /// Bytes after which a new batch begins.
     private static let batchBytes = 256 << 10
 
-    /// Selects the messages.
     let filter: MessageFilter
 
     private let reader: ReadPool
@@ -57,7 +56,6 @@ final class MessageFeed: Sendable {
 
     /// A stream's place in the feed, given up with its last reference.
     final class Subscription: Sendable {
-        /// The listener's number.
         let number: Int
         /// The number of its first batch.
         let first: Int
@@ -82,7 +80,6 @@ final class MessageFeed: Sendable {
             release()
         }
 
-        /// Whether the stream is to end.
         var hasEnded: Bool { isOver.load(ordering: .relaxed) }
 
         func wake() { signal.yield() }

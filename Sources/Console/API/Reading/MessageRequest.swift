@@ -3,7 +3,6 @@ import Postgres
 import Querying
 import Vocabulary
 
-/// The order of a list.
 enum ListOrder: String, CaseIterable {
     case newest
     case oldest
@@ -14,12 +13,10 @@ struct MessageRequest: Sendable {
     static let repeatable = FilterParameters.repeatable
 
     var filter: FilterParameters
-    /// The order of the rows.
     var order: PageOrder
     var limit: Int
     /// The cursor of the page before.
     var cursor: MessageCursor?
-    /// Whether registration tokens are requested.
     var revealsTokens: Bool
     /// Whether the planner's estimate of the total is requested.
     var wantsEstimate = false
@@ -36,14 +33,12 @@ struct MessageRequest: Sendable {
     }
 }
 
-/// A page of messages.
 struct MessageListing: Sendable {
     var page: MessagePage
     /// The cursor of the next page; nil on the last one.
     var next: MessageCursor?
     /// The planner's estimate of the total; nil if not requested or unknown.
     var estimate: Int64?
-    /// The filter with its times.
     var filter: MessageFilter
 
     /// Reads a page of a few MiB at most; one that is cut short has a `next`.
@@ -84,7 +79,6 @@ struct MessageListing: Sendable {
 }
 
 extension QueryParameters {
-    /// The values of `reveal`.
     private enum Revealed: String, CaseIterable { case token }
 
     func reveal() throws(Problem) -> Bool { try word("reveal", Revealed.self) != nil }

@@ -153,7 +153,6 @@ struct ConflictDetail: Sendable {
     var detail: MessageDetail?
     /// The copies with other content, newest first: a few MiB at most.
     var conflicts: [ConflictRow]
-    /// Whether there are more.
     var hasMoreConflicts: Bool
 
     static func read(

@@ -23,7 +23,6 @@ struct Overview: Sendable {
         return Overview(store: store, workers: workers)
     }
 
-    /// The workers that are alive.
     var alive: [WorkerRow] { workers.filter(\.isAlive) }
 
     /// A rate's sum over the living workers, per second.
@@ -36,7 +35,6 @@ struct Overview: Sendable {
         (alive.compactMap(\.rates.ackP50).max(), alive.compactMap(\.rates.ackP99).max())
     }
 
-    /// The handlers, by name.
     var handlers: [HandlerView] {
         HandlerView.all(store.handlers, counted: Self.countLimit, workers, at: store.takenAt)
     }

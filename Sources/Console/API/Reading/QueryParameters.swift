@@ -14,7 +14,6 @@ struct QueryParameters: Sendable {
         var single: [String]
         var repeatable: [String] = []
 
-        /// All names.
         var all: [String] { single + repeatable }
     }
 
@@ -39,7 +38,6 @@ struct QueryParameters: Sendable {
     /// A value; nil if not given.
     func text(_ name: String) -> String? { values[name]?.first }
 
-    /// The values of a repeatable parameter.
     func texts(_ name: String) -> [String] { values[name] ?? [] }
 
     /// An integer within bounds.

@@ -94,7 +94,6 @@ struct RetentionView: Sendable {
     var plan: RetentionPlan?
     /// The policy in force, with its author.
     var policy: RetentionPolicyInForce?
-    /// The last run of retention.
     var lastRun: Timestamp?
 
     /// Reads the current state; counts stop at ``Overview/countLimit``.

@@ -38,7 +38,6 @@ enum Part {
         #"<a class="key" href="\#(address)" title="\#(key)">\#(String(key.prefix(8)))</a>"#
     }
 
-    /// A page's heading and its actions.
     static func head(_ title: String, _ lead: HTML = "", actions: HTML = "") -> HTML {
         """
         <header class="head"><div><h1>\(title)</h1>\(HTML.when(!lead.isEmpty, "<p class=\"lead\">\(lead)</p>"))</div>
@@ -73,7 +72,6 @@ enum Part {
         #"<dl class="facts">\#(HTML(facts) { "<div><dt>\($0.0)</dt><dd>\($0.1)</dd></div>" })</dl>"#
     }
 
-    /// A figure with its name.
     static func figure(_ name: String, _ value: String, _ note: HTML = "", tone: Tone? = nil) -> HTML {
         let tone: HTML = tone.map { $0.name } ?? ""
         return """
@@ -82,7 +80,6 @@ enum Part {
             """
     }
 
-    /// A progress bar.
     static func progress(_ name: String, _ done: Int64, of total: Int64) -> HTML {
         """
         <div class="progress"><progress aria-label="\(name)" max="\(max(total, 1))" value="\(min(done, max(total, 1)))"></progress>
@@ -99,7 +96,6 @@ enum Part {
     }
 }
 
-/// A column of a table.
 struct Column {
     var title: String
     /// Whether it holds numbers, aligned right.

@@ -25,11 +25,9 @@ struct HandlersPage: ConsoleRoutes {
     }
 }
 
-/// The handlers' cards.
 struct HandlerCards {
     var mayAct: Bool
 
-    /// The state as a badge.
     static func badge(_ view: HandlerView) -> HTML {
         let handler = view.state
         if handler.isPaused { return Part.badge(.warning, "paused") }
@@ -40,7 +38,6 @@ struct HandlerCards {
             ? Part.badge(.active, "working") : Part.badge(.good, "idle")
     }
 
-    /// All of them.
     func list(_ handlers: [HandlerView]) -> HTML {
         guard !handlers.isEmpty else {
             return Part.card(

@@ -82,7 +82,6 @@ extension HTML {
         for element in elements { self += piece(element) }
     }
 
-    /// A piece if a condition holds.
     package static func when(_ condition: Bool, _ piece: @autoclosure () -> HTML) -> HTML {
         condition ? piece() : HTML()
     }
@@ -95,7 +94,6 @@ extension HTML {
     }
 }
 
-/// Text as HTML.
 enum PageText {
     /// Appends text, escaped.
     static func append(_ text: String, to bytes: inout [UInt8]) {

@@ -11,7 +11,6 @@ package struct PageAddress: Sendable, Hashable {
         assert(text.hasPrefix("/") && !text.hasPrefix("//") || text.hasPrefix("#"), "an address begins with one slash")
     }
 
-    /// Adds a segment.
     package func adding(_ segment: String) -> PageAddress {
         var address = self
         address.text += (text.hasSuffix("/") ? "" : "/") + Self.encode(segment)

@@ -12,7 +12,6 @@ struct MessageQuery {
     var since: String?
     var until: String?
     var clauses: [String]
-    /// Mistakes by field.
     private(set) var mistakes: [String: String] = [:]
     /// The fields that could be parsed.
     private(set) var filter = MessageFilter()

@@ -46,7 +46,6 @@ struct OverviewPage: ConsoleRoutes {
     }
 }
 
-/// The overview's parts.
 struct OverviewView {
     var statistics: StoreStatistics
     var workers: [WorkerRow]
@@ -146,7 +145,6 @@ struct OverviewView {
 
     // MARK: Figures
 
-    /// The figures in a row.
     var figures: HTML {
         let waiting = statistics.handlers.reduce(0) { $0 + $1.depth }
         let dead = statistics.handlers.reduce(0) { $0 + $1.deadLetters }

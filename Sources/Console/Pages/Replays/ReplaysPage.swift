@@ -58,7 +58,6 @@ struct ReplaysPage: ConsoleRoutes {
         )
     }
 
-    /// The state as a badge.
     static func badge(_ replay: Replay) -> HTML {
         switch replay.state {
         case .planned: Part.badge(.idle, "planned")

@@ -15,10 +15,8 @@ package struct PageAssets: ConsoleRoutes {
     package struct File: Sendable {
         /// Its name; the extension gives its type.
         package var name: StaticString
-        /// Its content.
         package var content: StaticString
 
-        /// The media type.
         var type: String {
             switch name.description.split(separator: ".").last {
             case "css": "text/css; charset=utf-8"
@@ -28,7 +26,6 @@ package struct PageAssets: ConsoleRoutes {
         }
     }
 
-    /// The files of `Assets/`, by name.
     package static let files = EmbeddedFiles.all.map { File(name: $0.name, content: $0.text) }
 
     /// The first twelve digits of the digest of all files.
@@ -45,7 +42,6 @@ package struct PageAssets: ConsoleRoutes {
         return String(Hex.encode(hash.finish()).prefix(12))
     }()
 
-    /// The address of a file.
     package static func address(_ name: StaticString) -> PageAddress {
         PageAddress("/assets").adding(digest).adding(name.description)
     }

@@ -2,7 +2,6 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 
-/// A request for a page.
 struct PageRequest {
     var query: PageQuery
     var parameters: Parameters

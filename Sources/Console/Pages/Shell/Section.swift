@@ -2,23 +2,17 @@
 package enum Section: String, CaseIterable, Sendable {
     /// The state of the system.
     case overview
-    /// Received messages.
     case messages
-    /// The handlers.
     case handlers
-    /// Waiting deliveries.
     case deliveries
-    /// Dead letters.
     case dead
     /// Stanzas that were not messages.
     case quarantine
     /// Known ids with other content.
     case conflicts
-    /// Replays.
     case replays
     /// Stored days and retention.
     case retention
-    /// The audit trail.
     case audit
 
     var title: String {

@@ -11,7 +11,6 @@ final class ClientConnections: Sendable {
     }
 
     private let state: Mutex<State>
-    /// Whether an address is a trusted proxy's.
     private let isProxy: @Sendable (SocketAddress?) -> Bool
 
     init(_ limits: ConnectionTable.Limits, isProxy: @escaping @Sendable (SocketAddress?) -> Bool) {

@@ -4,7 +4,6 @@
 /// the others. The newest connection stays and the one idle longest goes: otherwise idle connections could lock
 /// everybody out, since people authenticate on a new one.
 struct ConnectionTable: Sendable {
-    /// Names a connection.
     typealias ID = ObjectIdentifier
 
     /// How much there may be.
@@ -21,7 +20,6 @@ struct ConnectionTable: Sendable {
         var unread = 48 << 20
     }
 
-    /// The owner of a connection.
     enum Owner: Hashable {
         /// A stranger, by address.
         case stranger(String)
@@ -51,7 +49,6 @@ struct ConnectionTable: Sendable {
 
     var count: Int { entries.count }
 
-    /// Whether a connection is a stranger's.
     func isStranger(_ id: ID) -> Bool { entries[id].map { Self.isStranger($0.owner) } ?? false }
 
     private static func isStranger(_ owner: Owner) -> Bool { if case .stranger = owner { true } else { false } }

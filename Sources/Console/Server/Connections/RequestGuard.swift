@@ -201,7 +201,6 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
 /// A body that grew beyond the limit while it arrived.
 struct RequestTooLarge: Error {}
 
-/// Limits of one connection.
 package struct ConsoleLimits: Sendable {
     /// The size of a request's head in bytes.
     package var head = 16 << 10
