@@ -38,7 +38,7 @@ extension BatchCommit {
                 try row.next(Bool.self)
             }
         } catch  where [.schema, .permission].contains(error.failureClass) && !connection.isInTransaction {
-            // As a rule on a table can cause: the statement for many names it.
+            // A rule on a table can cause this: the statement for many rows reports it.
             return false
         }
     }

@@ -13,7 +13,7 @@ package enum SchemaState: Sendable, Equatable {
     case newer(unknown: [String])
     /// A file was changed after its migration was applied.
     case edited(version: String)
-    /// A build before 0.1.0 made it, and not the last one: none of our migrations applies.
+    /// Made by a build before 0.1.0 other than the last one: none of our migrations applies.
     case unreleased(last: String)
 
     /// Whether a migration makes it current, so that waiting helps.

@@ -1,7 +1,7 @@
 import Postgres
 import Vocabulary
 
-/// The statements of retention; what deletes is a function in `migrations/0104_retention.sql`.
+/// The statements of retention; `migrations/0104_retention.sql` has the function that deletes.
 enum RetentionStatements: StatementCatalog {
     /// The estimated rows of a table of `pg_class`; -1 if unknown.
     ///
