@@ -10,7 +10,7 @@ struct BatchEncoder {
     let rows: [Int]
     /// The configured sender ids, in UTF-8.
     let senders: [[UInt8]]
-    /// Whether the only row's values are sent as they are, and not as arrays.
+    /// Whether the values of a single row are sent without arrays.
     var isAlone = false
 
     // MARK: Statements
@@ -133,7 +133,7 @@ struct BatchEncoder {
 
     /// The distinct senders of ``rows``, and what their keys are derived from.
     ///
-    /// A worker derives all keys of a sender in one way, so any row of it tells which.
+    /// A worker derives all keys of a sender in one way, so any of its rows shows which.
     func origins(_ parameters: inout PostgresParameters) {
         var firsts: [Int] = []
         for row in rows where !firsts.contains(where: { batch[$0].sender == batch[row].sender }) { firsts.append(row) }
@@ -142,7 +142,7 @@ struct BatchEncoder {
         if isAlone { parameters.append(scopes[0]) } else { scopes.append(to: &parameters) }
     }
 
-    /// The sender id and the stanza's `from` if all rows share them, else nulls.
+    /// The sender id and the stanza's `from` if all rows share them, otherwise nulls.
     private func origin(_ parameters: inout PostgresParameters, isUniform: Bool) {
         guard isUniform, let first = rows.first.map({ batch[$0] }) else {
             parameters.appendNull(.text)
@@ -198,7 +198,7 @@ struct BatchEncoder {
         parameters.endArray()
     }
 
-    /// A column's value of a message, which is borrowed in its place: a value would be copied for each column.
+    /// A column's value of a message, which is borrowed in place: a value would be copied for each column.
     private typealias Field<Value> = (_ batch: Span<IncomingMessage>, _ row: Int) -> Value
 
     @inline(__always)

@@ -3,15 +3,15 @@ import Synchronization
 
 /// A value that one task awaits and any thread delivers, once.
 ///
-/// All waits of tasks for other threads are made of it: the waiter stores a promise under its own lock, and whoever has the
-/// value takes it from there and fulfils it.
+/// The base of all waits of tasks for other threads: the waiter stores a promise under its own lock, and whoever has
+/// the value takes it from there and fulfils it.
 package final class Promise<Value: Sendable>: Sendable {
     private enum State {
-        /// Neither the value nor the waiter has come.
+        /// There is neither a value nor a waiter.
         case empty
         /// The waiter came first.
         case awaited(CheckedContinuation<Value, Never>)
-        /// The value came: what comes later is dropped.
+        /// The value is there; later ones are dropped.
         case fulfilled(Value)
     }
 
@@ -20,7 +20,7 @@ package final class Promise<Value: Sendable>: Sendable {
     /// A promise without a value yet.
     package init() {}
 
-    /// Whether the value has come.
+    /// Whether the value is there.
     package var isFulfilled: Bool {
         state.withLock { state in
             if case .fulfilled = state { true } else { false }
@@ -36,7 +36,7 @@ package final class Promise<Value: Sendable>: Sendable {
 
     /// Delivers the value; only the first call counts.
     ///
-    /// - Returns: Whether this was it.
+    /// - Returns: Whether this call was the first.
     @discardableResult
     package func fulfil(_ value: Value) -> Bool {
         let (isFirst, waiter) = state.withLock { state -> (Bool, CheckedContinuation<Value, Never>?) in
@@ -51,7 +51,7 @@ package final class Promise<Value: Sendable>: Sendable {
         return isFirst
     }
 
-    /// Waits for the value, whatever becomes of the task; for one task.
+    /// Waits for the value, even if the task is cancelled; for one task.
     package var value: Value {
         get async {
             await withCheckedContinuation { continuation in
@@ -65,12 +65,12 @@ package final class Promise<Value: Sendable>: Sendable {
         }
     }
 
-    /// Waits for the value until the task is cancelled, or the time is up; for one task.
+    /// Waits for the value until the task is cancelled or the time is up; for one task.
     ///
     /// - Parameters:
-    ///   - other: Delivered where the value does not come in time.
+    ///   - other: Delivered if the value does not come in time.
     ///   - limit: The longest time; nil for no limit.
-    /// - Returns: What was delivered first.
+    /// - Returns: The value delivered first.
     package func value(or other: Value, within limit: Duration? = nil) async -> Value {
         if let limit {
             DispatchQueue.global().asyncAfter(deadline: .now() + limit.inSeconds) { self.fulfil(other) }
@@ -87,7 +87,7 @@ extension Promise<Void> {
     /// Ends the wait.
     package func fulfil() { fulfil(()) }
 
-    /// Waits, whatever becomes of the task.
+    /// Waits, even if the task is cancelled.
     package func wait() async { await value }
 
     /// Waits until the task is cancelled.

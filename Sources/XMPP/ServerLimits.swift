@@ -7,7 +7,6 @@ package struct ServerLimits: Sendable, Equatable {
     /// The longest time without traffic; nil if it announces none that is usable.
     package var idle: Duration?
 
-    /// No limits.
     package init() {}
 
     /// The limits in the features of an authenticated stream.

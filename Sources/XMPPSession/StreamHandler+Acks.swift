@@ -88,7 +88,7 @@ extension StreamHandler where Delegate == MessageReceiver {
     }
 
     /// - Parameters:
-    ///   - copies: What has committed.
+    ///   - copies: The committed copies.
     ///   - bound: Their stream.
     ///   - count: How many of them are acked.
     ///   - capacity: What the acks usually take, with room for the largest: the buffer grows only for ids that need escapes.
@@ -119,15 +119,14 @@ extension StreamHandler where Delegate == MessageReceiver {
         }
     }
 
-    /// The stream that may go on over another connection: this one's, or the one that was to go on over it and was not asked
-    /// for.
+    /// The stream that may be resumed: this one, or the one that was to be resumed on it and was not requested.
     func takeSuspended() -> SuspendedStream? {
         if let waiting = delegate.suspendedStream {
             delegate.suspendedStream = nil
             return waiting
         }
         guard let suspended = bound?.session.suspended else {
-            // Acks of what commits from now on have no stream to go out on.
+            // Whatever commits from now on has no stream for its acks.
             bound?.session.forgoResumption()
             delegate.abandonAcks()
             return nil

@@ -89,7 +89,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
 
     var settings: SenderSettings { sharedSettings.value }
 
-    /// The stream that is not bound yet; else nil.
+    /// The stream until it is bound; otherwise nil.
     var opening: Opening? {
         switch phase {
         case .connecting(let opening), .negotiating(let opening): opening
@@ -97,7 +97,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         }
     }
 
-    /// The stream that is bound, or was; nil where it never came to that.
+    /// The stream that is or was bound; nil if it never was.
     var bound: BoundSession? {
         switch phase {
         case .bound(let bound): bound

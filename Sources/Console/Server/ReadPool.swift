@@ -132,7 +132,7 @@ package actor ReadPool {
         guard waiting.count < Self.queueLimit, shares.mayWait(claim, waiting.map(\.claim)) else { throw Self.busy }
         let session = Promise<Int?>()
         waiting.append((claim, session))
-        // Until the request is given up, too.
+        // Also until the request is abandoned.
         let index = await session.value(or: nil, within: Self.patience)
         waiting.removeAll { $0.session === session }
         guard let index else { throw Self.busy }
@@ -150,7 +150,7 @@ package actor ReadPool {
         free.append(index)
         while let index = free.last, let place = shares.next(waiting.map(\.claim)) {
             let next = waiting.remove(at: place)
-            // Whoever has given up takes none.
+            // An abandoned request takes no session.
             guard next.session.fulfil(index) else { continue }
             shares.take(next.claim)
             free.removeLast()

@@ -50,7 +50,7 @@ package final class IngestQueue: Sendable {
         var isFinished = false
     }
 
-    /// Whom to wake once the lock is released.
+    /// The tasks to wake once the lock is released.
     private typealias Woken = Promise<Void>?
 
     private let batchLimit: Int

@@ -30,9 +30,9 @@ package struct SettledCopies: Sendable {
         self.trace = trace?.acks(ranges, count: count)
     }
 
-    /// Calls `body` with each copy's place in the batch, in the order of arrival.
+    /// Calls `body` with each copy's index in the batch, in order of arrival.
     ///
-    /// - Parameter body: Is lent the batch: as a value, even a borrowed one, a message would be copied.
+    /// - Parameter body: Borrows the batch: as a value, even a borrowed one, a message would be copied.
     @inlinable
     package func visit(_ body: (_ batch: Span<IncomingMessage>, _ index: Int) -> Void) {
         let batch = batch.span

@@ -44,7 +44,7 @@ package struct TraceMember: Sendable {
         }
     }
 
-    /// Goes into the objects on the way.
+    /// Enters the objects on the path.
     private static func enter(_ names: ArraySlice<[UInt8]>, _ tokens: inout JSONTokens) -> Bool {
         for name in names {
             while true {
@@ -57,7 +57,7 @@ package struct TraceMember: Sendable {
         return true
     }
 
-    /// The bytes of a string; nil for another value, a longer one, and one with escapes.
+    /// The bytes of a string; nil for another value, one that is too long, and one with escapes.
     private static func text(_ value: JSONToken, _ tokens: JSONTokens, atMost limit: Int) -> [UInt8]? {
         guard value.kind == .string, value.isValid else { return nil }
         let body = tokens.body(of: value)

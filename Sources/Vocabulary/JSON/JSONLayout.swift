@@ -1,27 +1,27 @@
-/// JSON text laid out over lines for people, piece by piece; names, strings and other values stay as they were written.
+/// JSON text laid out over lines for people, piece by piece; names, strings and other values keep their spelling.
 package struct JSONLayout {
-    /// Further levels are not indented any more.
+    /// The deepest level that is indented.
     private static let deepest = 40
 
-    /// What stands on a line.
+    /// The kind of a piece.
     package enum Content {
-        /// A bracket, an empty container, or what separates.
+        /// A bracket, an empty container, or a separator.
         case mark(StaticString)
         /// A member's name.
         case name(Range<Int>)
         /// A string.
         case string(Range<Int>)
-        /// Any other value, or what is no JSON.
+        /// Any other value, or text that is not JSON.
         case other(Range<Int>)
     }
 
     /// One piece of a line.
     package struct Piece {
-        /// What it shows.
+        /// The text to show.
         package var content: Content
-        /// Whether a line begins with it.
+        /// Whether it begins a line.
         package var beginsLine = false
-        /// Whether a line begins behind it.
+        /// Whether it ends a line.
         package var endsLine = false
     }
 
@@ -35,10 +35,10 @@ package struct JSONLayout {
         tokens = JSONTokens(text)
     }
 
-    /// The offset behind the last piece.
+    /// The offset after the last piece.
     package var at: Int { tokens.at }
 
-    /// The spaces that a line begins with here.
+    /// The indentation of a line that begins here.
     package var indentation: Int { min(depth, Self.deepest) * 2 }
 
     /// The next piece; nil at the end.
@@ -71,8 +71,8 @@ package struct JSONLayout {
     /// A text's lines.
     ///
     /// - Parameters:
-    ///   - json: A JSON text; of another one, what is no JSON stands there as it came.
-    ///   - limit: About how many lines are wanted.
+    ///   - json: A JSON text; anything that is not JSON is kept as it came.
+    ///   - limit: The approximate number of lines.
     /// - Returns: The lines without their ends.
     package static func lines(_ json: [UInt8], limit: Int = .max) -> [String] {
         json.withUnsafeBufferPointer { text in
@@ -84,7 +84,7 @@ package struct JSONLayout {
                 if piece.beginsLine { begin() }
                 switch piece.content {
                 case .mark(let mark): mark.withUTF8Buffer { add($0) }
-                // A line end is no part of a JSON string; in what is none it would begin another line.
+                // No JSON string has a line end; in broken text it would begin another line.
                 case .name(let range), .string(let range), .other(let range):
                     add(text[range].lazy.map { $0 == 0x0A ? 0x20 : $0 })
                 }

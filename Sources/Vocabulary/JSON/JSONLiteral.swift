@@ -43,7 +43,7 @@ package enum JSONLiteral {
         return written
     }
 
-    /// The text of a literal's body; for what is not on the hot path.
+    /// The text of a literal's body; not for the hot path.
     package static func text(of literal: UnsafeBufferPointer<UInt8>) -> [UInt8] {
         // Unescaping makes nothing longer.
         [UInt8](unsafeUninitializedCapacity: literal.count + 1) { storage, count in
@@ -51,7 +51,7 @@ package enum JSONLiteral {
         }
     }
 
-    /// The same of a part of a text, as ``JSONMember/key`` and ``JSONMember/body`` give it.
+    /// The text of a part of a text, such as ``JSONMember/key`` and ``JSONMember/body``.
     package static func text(of body: ByteSpan, in text: UnsafeBufferPointer<UInt8>) -> [UInt8] {
         self.text(of: UnsafeBufferPointer(rebasing: text[body.range]))
     }

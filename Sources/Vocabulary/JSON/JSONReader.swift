@@ -11,7 +11,7 @@ struct JSONReader {
     /// The traits found since the caller last cleared them.
     var traits: JSONTraits = []
 
-    /// A reader at a place of a text.
+    /// A reader at an offset of a text.
     init(base: UnsafePointer<UInt8>, end: Int, at: Int = 0) {
         self.base = base
         self.end = end

@@ -10,7 +10,7 @@ package enum JSONKind: UInt8, Sendable {
 
 /// What was found inside a value or a key, beyond its being valid JSON.
 ///
-/// The traits are computed, so that each use is a constant and no lazy global stands in the hot path.
+/// The traits are computed, so that each use is a constant and the hot path has no lazy global.
 package struct JSONTraits: OptionSet, Sendable {
     package var rawValue: UInt8
 

@@ -1,6 +1,5 @@
 /// One token of a JSON text, or one whole value.
 package struct JSONToken {
-    /// What it is.
     package enum Kind: Sendable {
         /// `{`, or a whole object.
         case object
@@ -12,29 +11,28 @@ package struct JSONToken {
         case comma
         /// `:`
         case colon
-        /// A string with a colon behind it.
+        /// A string followed by a colon.
         case name
         /// Any other string.
         case string
-        /// A number, a word, or what is no JSON, up to a space, a quote or punctuation.
+        /// A number, a word, or text that is not JSON, up to a space, a quote or punctuation.
         case other
     }
 
-    /// What it is.
     package var kind: Kind
-    /// Where it stands, a string's quotes included.
+    /// Its range, including a string's quotes.
     package var range: Range<Int>
-    /// Whether a string is one of JSON's grammar; true for all others.
+    /// Whether a string follows JSON's grammar; true for all other kinds.
     package var isValid = true
 }
 
-/// Walks over the tokens of a JSON text, for whoever shows it, masks it, or looks for one of its members.
+/// Walks over the tokens of a JSON text, to show it, mask it, or find one of its members.
 ///
-/// It allocates nothing, recurses never, and takes what is no JSON as it comes: ``JSONScanner`` is the judge of that. Strings are
-/// read as the judge reads them.
+/// It neither allocates nor recurses, and passes on what is not JSON: validation is up to ``JSONScanner``, which reads
+/// strings in the same way.
 package struct JSONTokens {
     private let text: UnsafeBufferPointer<UInt8>
-    /// The offset behind the last token.
+    /// The offset after the last token.
     package private(set) var at = 0
 
     /// The tokens of a text that outlives this value.
@@ -79,7 +77,7 @@ package struct JSONTokens {
         }
     }
 
-    /// The next value as a whole; nil where none stands there.
+    /// The next whole value; nil if none follows.
     package mutating func nextValue() -> JSONToken? {
         var ahead = self
         guard let first = ahead.next() else { return nil }
@@ -92,7 +90,7 @@ package struct JSONTokens {
         return JSONToken(kind: first.kind, range: first.range.lowerBound..<at, isValid: first.isValid)
     }
 
-    /// Moves behind the container that was opened last.
+    /// Moves past the container that was opened last.
     package mutating func finish() {
         var depth = 1
         while depth > 0, let token = next() {
@@ -104,7 +102,7 @@ package struct JSONTokens {
         }
     }
 
-    /// The name of the next member of the object that was opened last; nil behind its last one.
+    /// The name of the next member of the object that was opened last; nil after its last member.
     ///
     /// The member's value comes next.
     package mutating func nextName() -> JSONToken? {
@@ -115,7 +113,7 @@ package struct JSONTokens {
         return token
     }
 
-    /// A string's body as it is written, without its quotes.
+    /// A string's body as written, without its quotes.
     package func body(of token: JSONToken) -> UnsafeBufferPointer<UInt8> {
         let range = token.range
         let isClosed = range.count > 1 && text[range.upperBound - 1] == UInt8(ascii: "\"")
@@ -124,7 +122,7 @@ package struct JSONTokens {
 }
 
 extension JSONReader {
-    /// Reads a string's rest, valid or not, up to its closing quote or the end.
+    /// Reads the rest of a string, valid or not, up to its closing quote or the end.
     ///
     /// - Returns: Whether it is valid.
     fileprivate mutating func skipString() -> Bool {

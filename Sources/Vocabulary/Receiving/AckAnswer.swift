@@ -1,20 +1,19 @@
-/// What answers a copy once its transaction has committed.
+/// The answer to a copy once its transaction has committed.
 ///
-/// The spans are into the copy's bytes: the bodies of JSON string literals as they came, without their quotes, which an ack
-/// echoes.
+/// The spans are into the copy's bytes: the bodies of JSON string literals as received, without their quotes, which an
+/// ack echoes.
 package enum AckAnswer: Sendable, Equatable {
-    /// Nothing: there is no usable id, or no receipt was asked for.
+    /// None: there is no usable id, or no receipt was requested.
     case none
-    /// Nothing: the ack would be longer than the server takes.
+    /// None: the ack would be longer than the server accepts.
     case tooLarge
     /// The CCS's ack, with the literals of `message_id` and `from`.
     case gcm(id: ByteSpan, to: ByteSpan)
-    /// The same in a JSON container (XEP-0335).
+    /// The CCS's ack in a JSON container (XEP-0335).
     case json(id: ByteSpan, to: ByteSpan)
     /// A delivery receipt (XEP-0184), with the stanza's `id`.
     case receipt(id: ByteSpan)
 
-    /// Whether there is one.
     @inlinable package var isSent: Bool {
         @inline(__always)
         get {

@@ -2,11 +2,11 @@ import Vocabulary
 import XMLWire
 
 extension JSONPayload {
-    /// What a stored message is answered with (configuration key `ack`).
+    /// The answer to a stored message (configuration key `ack`).
     package enum Ack: String, Sendable, CaseIterable {
         /// The CCS's ack, in a JSON container.
         case json
-        /// A delivery receipt (XEP-0184), where the message asks for one.
+        /// A delivery receipt (XEP-0184), if the message requests one.
         case receipt
 
         /// For the configuration's documents.

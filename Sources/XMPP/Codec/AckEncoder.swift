@@ -10,18 +10,18 @@ package import Vocabulary
 /// element, and an ack is hardly longer than what it echoes. The bytes are written once, straight into the caller's
 /// buffer.
 ///
-/// Messages are read where they stand, in a batch: as values they would be copied for each question.
+/// Messages are read in place, in their batch: as values they would be copied for each question.
 ///
 /// In a JSON container only the element's name differs; a receipt (XEP-0184) names the stanza's `id` in an attribute.
-/// One encoder serves a connection: its codec asks it which acks are too long.
+/// Each connection has one encoder, which its codec also asks whether an ack is too long.
 package struct AckEncoder: Sendable {
-    /// The most bytes of an ack: more than that no server can be relied on to take, and one that it does not take ends the
-    /// stream, which would have the message sent again, and so on for ever.
+    /// The most bytes of an ack: no server can be relied on to accept more, and one that does not would end the stream
+    /// and send the message again, for ever.
     package static let mostBytes = 64 << 10
 
     private let isAddressed: Bool
     private let component: ComponentDomain?
-    /// The most bytes that the server takes.
+    /// The most bytes of an ack that the server accepts.
     var limit = AckEncoder.mostBytes
 
     /// An encoder for a kind of server.
@@ -36,7 +36,7 @@ package struct AckEncoder: Sendable {
         component = dialect == .component ? ComponentDomain(domain) : nil
     }
 
-    /// What an ack is written from: the small parts of a message that stays where it is.
+    /// The parts of a message for its ack; the message itself stays in place.
     private struct Source {
         let answer: AckAnswer
         let from: ByteSpan?
@@ -91,8 +91,8 @@ package struct AckEncoder: Sendable {
     /// Writes a message's ack, if it is to be acked.
     ///
     /// - Parameters:
-    ///   - batch: The batch of the copy, its transaction committed.
-    ///   - index: The copy's place in it.
+    ///   - batch: The copy's batch, its transaction committed.
+    ///   - index: The copy's index in it.
     ///   - buffer: Takes at least ``sizeLimit(of:_:)`` bytes.
     /// - Returns: The number of bytes written; 0 for a message that is not acked.
     /// - Precondition: `buffer` is large enough.
@@ -222,11 +222,11 @@ package struct AckEncoder: Sendable {
     }
 }
 
-/// The texts of each answer's form.
+/// The constant texts of each form of answer.
 ///
-/// Computed, so that each use is a constant and no lazy global stands in the hot path.
+/// Computed, so that each use is a constant and the hot path has no lazy global.
 extension AckAnswer {
-    /// Up to the stanza's addresses.
+    /// The text before the stanza's addresses.
     ///
     /// A CCS has always had an empty `id`; client libraries take one for a fault.
     fileprivate var opening: StaticString {
@@ -236,7 +236,7 @@ extension AckAnswer {
         }
     }
 
-    /// From the addresses to the first value.
+    /// The text between the addresses and the first value.
     fileprivate var head: StaticString {
         switch self {
         case .gcm: "><gcm xmlns=\"google:mobile:data\">{\"to\":\""
@@ -246,10 +246,10 @@ extension AckAnswer {
         }
     }
 
-    /// Between the token and the id.
+    /// The text between the token and the id.
     fileprivate static var middle: StaticString { "\",\"message_id\":\"" }
 
-    /// After the last value.
+    /// The text after the last value.
     fileprivate var tail: StaticString {
         switch self {
         case .gcm: "\",\"message_type\":\"ack\"}</gcm></message>"
@@ -259,13 +259,13 @@ extension AckAnswer {
         }
     }
 
-    /// The number of bytes of all texts.
+    /// The size of all texts in bytes.
     fileprivate var frame: Int {
         let middle = if case .receipt = self { 0 } else { AckAnswer.middle.utf8CodeUnitCount }
         return opening.utf8CodeUnitCount + head.utf8CodeUnitCount + middle + tail.utf8CodeUnitCount
     }
 
-    /// The number of bytes that are echoed.
+    /// The size of the echoed parts in bytes.
     fileprivate var echoed: Int {
         switch self {
         case .gcm(let id, let to), .json(let id, let to): Int(id.count) + Int(to.count)

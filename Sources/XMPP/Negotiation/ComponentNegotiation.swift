@@ -68,9 +68,9 @@ package struct ComponentNegotiation: StreamNegotiation, ~Copyable {
     /// Handles a connected transport, after its TLS handshake if it has one.
     ///
     /// - Parameters:
-    ///   - encrypted: Whether what is sent goes through verified TLS.
+    ///   - encrypted: Whether the transport is verified TLS.
     ///   - bindings: Not used: there is no SASL.
-    /// - Returns: What to do.
+    /// - Returns: The next step.
     package mutating func transportReady(
         encrypted: Bool,
         bindings: [ChannelBinding] = []
@@ -186,7 +186,6 @@ package struct ComponentNegotiation: StreamNegotiation, ~Copyable {
 }
 
 extension NegotiationError {
-    /// The server's stream has no id.
     fileprivate static var unidentifiedStream: NegotiationError {
         NegotiationError(.badStream, "the server's stream has no id, which the handshake of a component needs")
     }

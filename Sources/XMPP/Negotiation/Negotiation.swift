@@ -54,7 +54,7 @@ package struct Negotiation: StreamNegotiation, ~Copyable {
         var session = false
         /// Stream management (XEP-0198).
         var management = false
-        /// What it accepts on the stream.
+        /// Its limits for the stream.
         var limits = ServerLimits()
     }
 

@@ -91,7 +91,7 @@ package struct BoundStream: Sendable, Equatable {
     /// for stream management if offered, and presence.
     package var greeting: [UInt8]
     package var management = StreamManagement.Offer.unused
-    /// What the server accepts on it.
+    /// The server's limits.
     package var limits = ServerLimits()
     /// Stream management resumed from a lost connection (XEP-0198 section 5); nil on a new session.
     package var resumed: StreamManagement?

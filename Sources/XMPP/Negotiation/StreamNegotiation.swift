@@ -18,7 +18,7 @@ package protocol StreamNegotiation: ~Copyable {
     mutating func transportClosed() -> NegotiationError?
     /// See ``Negotiation/timedOut()``.
     mutating func timedOut() -> NegotiationError?
-    /// How we sign in; nil before that is decided, and where there is no SASL.
+    /// The chosen way to sign in; nil before that is decided, and without SASL.
     var signIn: SignIn? { get }
 }
 

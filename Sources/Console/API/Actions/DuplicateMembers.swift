@@ -12,7 +12,7 @@ enum DuplicateMembers {
     /// - Returns: The name.
     static func first(in json: [UInt8]) -> String? {
         json.withUnsafeBufferPointer { json in
-            /// The names of the objects around, the innermost last; empty for an array.
+            /// The names of the enclosing objects, innermost last; empty for an array.
             var around: [Set<[UInt8]>] = []
             var tokens = JSONTokens(json)
             while let token = tokens.next() {

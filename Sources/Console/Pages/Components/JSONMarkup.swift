@@ -17,7 +17,7 @@ enum JSONMarkup {
         var isWhole: Bool
     }
 
-    /// JSON as HTML, at most four times as long as it is, or 16 KiB: markup must not make much of what a device sent.
+    /// JSON as HTML, at most four times as long, or 16 KiB: markup must not inflate a device's payload.
     ///
     /// - Parameters:
     ///   - json: The device's text.
@@ -43,7 +43,7 @@ enum JSONMarkup {
             out.append(UInt8(ascii: "\n"))
             out += repeatElement(UInt8(ascii: " "), count: layout.indentation)
         }
-        /// Each value is isolated: right-to-left letters in it leave the commas and braces around it where they are.
+        /// Isolates each value: right-to-left letters in it must not move the punctuation around it.
         func append(_ range: Range<Int>, _ opening: StaticString) {
             nodes += 1
             opening.withUTF8Buffer { out.append(contentsOf: $0) }
@@ -58,7 +58,7 @@ enum JSONMarkup {
             switch piece.content {
             case .mark(let mark):
                 mark.withUTF8Buffer { out.append(contentsOf: $0) }
-                // A bracket that opens.
+                // An opening bracket.
                 if mark.utf8Start[0] | 0x20 == UInt8(ascii: "{") { nodes += 1 }
             case .name(let range): append(range, "<span class=\"j-name\">")
             case .string(let range): append(range, "<span class=\"j-text\">")
@@ -73,7 +73,7 @@ enum JSONMarkup {
         return (out, layout.at)
     }
 
-    /// What was not laid out, as far as the budget goes, and whether that is all of it.
+    /// The rest of the text, as far as the budget allows, and whether that is all of it.
     private static func folded(_ text: Slice<UnsafeBufferPointer<UInt8>>, _ budget: Int) -> ([UInt8], Bool) {
         var out: [UInt8] = []
         var scalars = String(decoding: text, as: UTF8.self).unicodeScalars[...]
