@@ -38,7 +38,7 @@ extension Doctor {
         }
         let newest = try await connection.result(of: DoctorStatements.newest).value(Timestamp?.self)
         guard let newest else { return }
-        let ahead = newest - (try await WaitingDeliveries(connection).now())
+        let ahead = newest - (try await connection.databaseTime())
         diagnosis.note("newest message", newest.shown)
         if ahead > limits.clock {
             diagnosis.find(

@@ -44,3 +44,12 @@ extension DatabaseClock {
         learn(ClockReading(asked: asked, database: time))
     }
 }
+
+extension PostgresConnection {
+    /// The server's time.
+    ///
+    /// - Throws: ``PostgresError``
+    package nonisolated func databaseTime() async throws(PostgresError) -> Timestamp {
+        try await run { connection throws(PostgresError) in try connection.run(HealthStatements.clock).value() }
+    }
+}

@@ -94,6 +94,13 @@ package actor PostgresConnection {
         return try result.get()
     }
 
+    /// Runs statements in a transaction, as ``run(_:)`` and ``transaction(thenResetting:_:)`` do.
+    package nonisolated func inTransaction<T: Sendable, Failure: StatementFailure>(
+        _ body: @Sendable (isolated PostgresConnection) throws(Failure) -> T
+    ) async throws(Failure) -> T {
+        try await run { connection throws(Failure) in try connection.transaction(body) }
+    }
+
     private func perform<T: Sendable, E: Error>(
         _ body: @Sendable (isolated PostgresConnection) throws(E) -> T
     ) -> Result<T, E> {

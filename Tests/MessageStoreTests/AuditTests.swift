@@ -40,12 +40,10 @@ struct AuditTests {
         _ = try await states.pause("orders", for: .seconds(9), by: .tester("moving"))
         #expect(try await states.resume("orders", by: AuditAuthor("anna", via: .console)))
         #expect(try await states.resume("unknown", by: .tester) == false)
-        let letters = DeadLetters(fixture.store.admin)
         var filter = DeadLetterFilter()
         (filter.handler, filter.group) = ("orders", "status 503")
-        var progress = DeadLetters.Progress(total: 30)
-        while try await letters.step(.retry, filter, &progress, limit: 12, by: .tester) > 0 {}
-        #expect(progress.done == 30)
+        let retry = BulkAction(.dead(.retry, filter), total: 30, by: .tester, batch: 12)
+        #expect(try await retry.run(over: fixture.store.admin) == 30)
         try await Retention(fixture.store.admin).set(.usual, by: .tester)
         let start = "tester@test|upstream|command|"
         #expect(
@@ -62,18 +60,22 @@ struct AuditTests {
     func ends() async throws {
         let fixture = try await dead()
         let letters = DeadLetters(fixture.store.admin)
-        var progress = DeadLetters.Progress(total: 31)
-        while try await letters.step(.discard, DeadLetterFilter(), &progress, limit: 20, by: .tester) > 0 {}
+        var discard = BulkAction(.dead(.discard, DeadLetterFilter()), total: 31, by: .tester, batch: 20)
+        #expect(try await discard.run(over: fixture.store.admin) == 30)
         let counts = try await trail(fixture.store).map { $0.split(separator: "|").dropFirst(3).joined(separator: "|") }
         #expect(counts == ["dead.discard|dead letters|31", "dead.discard.finished|dead letters|30"])
         // Nothing is left: nothing is recorded.
         #expect(try await letters.discard(DeadLetterFilter(), by: .tester) == 0)
         #expect(try await trail(fixture.store).count == 2)
         let single = try await dead()
-        progress = DeadLetters.Progress(total: 30)
-        let all = DeadLetters(single.store.admin)
-        while try await all.step(.retry, DeadLetterFilter(), &progress, limit: 30, by: .tester) > 0 {}
+        let retry = BulkAction(.dead(.retry, DeadLetterFilter()), total: 30, by: .tester, batch: 30)
+        #expect(try await retry.run(over: single.store.admin) == 30)
         #expect(try await trail(single.store).count == 1)
+        // Somebody else has taken the rest.
+        let short = try await dead()
+        discard = BulkAction(.dead(.discard, DeadLetterFilter()), total: 40, by: .tester, batch: 30)
+        #expect(try await discard.run(over: short.store.admin) == 30)
+        #expect(try await trail(short.store).last?.contains("dead.discard.finished|dead letters|30") == true)
     }
 
     @Test("an action whose entry can't be written does not happen")

@@ -65,13 +65,13 @@ struct HandlerHoldTests {
         try await whileHeld { fixture in
             var filter = WaitingFilter()
             if byHandler { filter.handler = "orders" } else { filter.category = "com.example.orders" }
-            let deliveries = WaitingDeliveries(fixture.store.admin)
+            let admin = fixture.store.admin
             // The others of the handler have nothing to do with it.
             var another = WaitingFilter()
             another.category = "com.example.other"
-            _ = try await deliveries.run(.retryNow, another, total: 0, by: .tester(nil))
+            _ = try await BulkAction(.waiting(.retryNow, another), total: 0, by: .tester(nil)).run(over: admin)
             #expect(try await HandlerStates(fixture.store.admin).list().first?.heldUntil != nil)
-            _ = try await deliveries.run(.retryNow, filter, total: 0, by: .tester(nil))
+            _ = try await BulkAction(.waiting(.retryNow, filter), total: 0, by: .tester(nil)).run(over: admin)
             #expect(try await HandlerStates(fixture.store.admin).list().first?.heldUntil == nil)
         }
     }

@@ -70,12 +70,16 @@ struct ReplayFixture {
 
     @discardableResult
     func plan(_ request: ReplayRequest, isDryRun: Bool = false) async throws -> ReplayPlan {
-        try await ReplayPlanner(admin).plan(request, isDryRun: isDryRun)
+        try await admin.inTransaction { connection throws(PostgresError) in
+            try ReplayPlanner.plan(connection, request, isDryRun: isDryRun)
+        }.get()
     }
 
     @discardableResult
     func apply(_ event: ReplayEvent, _ name: String = "r") async throws -> Replay {
-        try await ReplayTable.apply(event, to: name, by: .tester, over: admin).replay
+        try await admin.inTransaction { connection throws(PostgresError) in
+            try ReplayTable.apply(connection, event, to: name, by: .tester)
+        }.get().replay
     }
 
     func replay(_ name: String = "r") async throws -> Replay {

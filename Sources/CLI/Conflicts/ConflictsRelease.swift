@@ -1,5 +1,6 @@
 import ArgumentParser
 import MessageStore
+import Postgres
 import Querying
 import UpstreamKit
 import Vocabulary
@@ -60,12 +61,10 @@ struct ConflictsRelease: ProgramCommand {
                 let list = found.map { "  --fingerprint \($0.fingerprint)" }.joined(separator: "\n")
                 throw CommandFailure(.usage, "\(found.count) contents have this key; choose one:\n\(list)")
             }
-            let outcome = try await ConflictRelease.release(
-                key,
-                fingerprint: chosen.fingerprint,
-                by: reason.author,
-                connection
-            )
+            let author = reason.author
+            let outcome = try await connection.inTransaction { connection throws(PostgresError) in
+                try ConflictRelease.release(connection, key, fingerprint: chosen.fingerprint, by: author)
+            }
             return (chosen, outcome)
         }
         try report(chosen, outcome, context.console)

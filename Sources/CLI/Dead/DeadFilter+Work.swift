@@ -1,4 +1,5 @@
 import MessageStore
+import Postgres
 import Worker
 
 extension DeadFilter {
@@ -26,19 +27,25 @@ extension DeadFilter {
             let chosen = try await letters.judge(filter, freezing: true)
             let total = try await letters.count(chosen)
             try before(total)
-            let bar = ProgressBar(verb, on: context.console)
-            var progress = DeadLetters.Progress(total: total)
-            while try await letters.step(fate, chosen, &progress, by: author) > 0 {
-                bar.show(Int64(progress.done), of: Int64(total))
-            }
-            bar.clear()
-            context.console.message("\(verb) \(progress.done)")
+            let action = BulkAction(.dead(fate, chosen), total: total, by: author)
+            context.console.message("\(verb) \(try await action.run(over: connection, verb, context.console))")
         }
     }
-    /// Throws a usage error for an empty filter without `--all`.
+
+    /// Throws a usage error where nothing narrows and not everything is asked for.
     func requireSome(all: Bool) throws(CommandFailure) {
         guard all || !isEmpty else {
             throw CommandFailure(.usage, "give a filter (--handler, --group, --category, …), or --all")
         }
+    }
+}
+
+extension BulkAction {
+    /// Does all of it, with a progress bar.
+    func run(over connection: PostgresConnection, _ verb: String, _ console: Console) async throws(PostgresError) -> Int
+    {
+        let bar = ProgressBar(verb, on: console)
+        defer { bar.clear() }
+        return try await run(over: connection) { bar.show(Int64($0), of: Int64(total)) }
     }
 }

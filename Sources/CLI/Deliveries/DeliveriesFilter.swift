@@ -48,7 +48,7 @@ struct DeliveriesFilter: ParsableArguments {
     /// The filter with ages counted back from the database's clock; an unknown handler is an error.
     func judged(_ connection: PostgresConnection) async throws -> WaitingFilter {
         try await KnownHandlers.require(handler, connection)
-        return try make(now: try await WaitingDeliveries(connection).now())
+        return try make(now: try await connection.databaseTime())
     }
 }
 
@@ -88,12 +88,11 @@ struct DeliveriesAction: ParsableArguments {
         _ = try filter.make(now: .now)
         let console = context.console
         let report = try await options.withConnection(context) { connection in
-            let deliveries = WaitingDeliveries(connection)
-            let now = try await deliveries.now()
+            let now = try await connection.databaseTime()
             var chosen = try await filter.judged(connection)
             // What arrives meanwhile is left out.
             if act == .cancel, chosen.until == nil { chosen.until = now }
-            let counts = try await deliveries.count(chosen)
+            let counts = try await WaitingDeliveries(connection).count(chosen)
             let total = act == .cancel ? counts.free : counts.later
             var report = Report(
                 action: act.action.rawValue,
@@ -104,11 +103,8 @@ struct DeliveriesAction: ParsableArguments {
             )
             guard !dryRun, total > 0 || act == .retryNow else { return report }
             try console.confirmMany(total, "\(words.verb) \(Amount.count(total)) deliveries?", yes: yes)
-            let bar = ProgressBar(words.done, on: console)
-            report.done = try await deliveries.run(act, chosen, total: total, by: reason.author) {
-                bar.show(Int64($0), of: Int64(total))
-            }
-            bar.clear()
+            let bulk = BulkAction(.waiting(act, chosen), total: total, by: reason.author)
+            report.done = try await bulk.run(over: connection, words.done, console)
             return report
         }
         if json { return try console.json(report) }

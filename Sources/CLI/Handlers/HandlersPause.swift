@@ -1,5 +1,6 @@
 import ArgumentParser
 import MessageStore
+import Postgres
 import Worker
 
 struct HandlersPause: ProgramCommand {
@@ -22,8 +23,11 @@ struct HandlersPause: ProgramCommand {
     var reason: String?
 
     func run(in context: CommandContext) async throws {
+        let (handler, length, author) = (handler, length?.duration, AuditAuthor.command(reason))
         let pause = try await options.withConnection(context) {
-            try await HandlerStates($0).pause(handler, for: length?.duration, by: .command(reason))
+            try await $0.inTransaction { connection throws(PostgresError) in
+                try HandlerStates.pause(connection, handler, for: length, by: author)
+            }
         }
         guard let pause else { throw CommandFailure.unknownHandler(handler) }
         let end = pause.until.map { " until \(ShownTime.short($0))" } ?? ""

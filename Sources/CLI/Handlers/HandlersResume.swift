@@ -1,5 +1,6 @@
 import ArgumentParser
 import MessageStore
+import Postgres
 import Worker
 
 struct HandlersResume: ProgramCommand {
@@ -18,8 +19,11 @@ struct HandlersResume: ProgramCommand {
     @OptionGroup var reason: ReasonOption
 
     func run(in context: CommandContext) async throws {
+        let (handler, author) = (handler, reason.author)
         let isKnown = try await options.withConnection(context) {
-            try await HandlerStates($0).resume(handler, by: reason.author)
+            try await $0.inTransaction { connection throws(PostgresError) in
+                try HandlerStates.resume(connection, handler, by: author)
+            }
         }
         guard isKnown else { throw CommandFailure.unknownHandler(handler) }
         context.console.message("resumed \(handler)")

@@ -70,6 +70,15 @@ struct ReplayCommand: AsyncParsableCommand {
     }
 }
 
+extension Result where Failure == ReplayError {
+    /// The value.
+    ///
+    /// - Throws: ``CommandFailure``
+    func orFail() throws -> Success {
+        do { return try get() } catch { throw CommandFailure(error) }
+    }
+}
+
 extension CommandFailure {
     /// The exit code of a replay's error.
     init(_ error: ReplayError) {

@@ -41,16 +41,10 @@ extension ReplayCommand {
         _ pace: ReplayPaceOptions?,
         _ connection: PostgresConnection
     ) async throws -> (Replay, ReplayTransition) {
-        do {
-            return try await ReplayTable.apply(
-                event,
-                to: replay.id.description,
-                by: .command(reason),
-                pace: pace.flatMap { $0.isEmpty ? nil : $0.make(over: replay.pace) },
-                over: connection
-            )
-        } catch let error as ReplayError {
-            throw CommandFailure(error)
-        }
+        let (id, author) = (replay.id.description, AuditAuthor.command(reason))
+        let pace = pace.flatMap { $0.isEmpty ? nil : $0.make(over: replay.pace) }
+        return try await connection.inTransaction { connection throws(PostgresError) in
+            try ReplayTable.apply(connection, event, to: id, by: author, pace: pace)
+        }.orFail()
     }
 }

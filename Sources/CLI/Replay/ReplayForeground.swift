@@ -44,12 +44,10 @@ struct ReplayForeground {
             group.addTask {
                 await context.interruption()
                 guard !Task.isCancelled else { return nil }
-                _ = try await ReplayTable.apply(
-                    .pause,
-                    to: replay.id.description,
-                    by: .command("a signal to the process that ran it"),
-                    over: connection
-                )
+                let author = AuditAuthor.command("a signal to the process that ran it")
+                _ = try await connection.inTransaction { connection throws(PostgresError) in
+                    try ReplayTable.apply(connection, .pause, to: replay.id.description, by: author)
+                }.get()
                 return nil
             }
             defer { group.cancelAll() }

@@ -18,20 +18,6 @@ package enum ConflictRelease {
         case unknown
     }
 
-    /// Releases one conflict, in one transaction.
-    package static func release(
-        _ key: MessageKey,
-        fingerprint: Digest128,
-        by author: AuditAuthor,
-        _ connection: PostgresConnection
-    ) async throws(PostgresError) -> Outcome {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) in
-                try release(connection, key, fingerprint: fingerprint, by: author)
-            }
-        }
-    }
-
     /// Releases one conflict, inside a transaction.
     package static func release(
         _ connection: isolated PostgresConnection,

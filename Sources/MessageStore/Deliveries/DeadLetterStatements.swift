@@ -3,11 +3,9 @@ import UpstreamKit
 import Vocabulary
 
 enum DeadLetterStatements: StatementCatalog {
-    static let now: SQL = "SELECT clock_timestamp()"
-
-    /// A filter's dead letters after a cursor, latest first.
+    /// The dead letters of a filter, the latest first; after a cursor, those that come behind it.
     static func list(_ filter: DeadLetterFilter, after cursor: DeadLetterCursor? = nil, limit: Int) -> SQL {
-        var condition = condition(filter)
+        var condition = filter.condition
         if let cursor {
             // An index on died_at serves the plain bound.
             condition = """
@@ -68,53 +66,64 @@ enum DeadLetterStatements: StatementCatalog {
     static func groups(_ filter: DeadLetterFilter) -> SQL {
         """
         SELECT handler, error_group, count(*), min(died_at), max(died_at)
-        FROM upstream.dead_letters WHERE \(condition(filter))
+        FROM upstream.dead_letters WHERE \(filter.condition)
         GROUP BY handler, error_group ORDER BY count(*) DESC, handler, error_group
         """
     }
 
     static func count(_ filter: DeadLetterFilter) -> SQL {
-        "SELECT count(*) FROM upstream.dead_letters WHERE \(condition(filter))"
+        "SELECT count(*) FROM upstream.dead_letters WHERE \(filter.condition)"
     }
 
-    /// Turns some of them into deliveries again; returns how many.
-    static func retry(_ filter: DeadLetterFilter, limit: Int) -> SQL {
+    /// Inserts deliveries that have `ended`, a part with `counted`, `failure` and `failure_group` beside their columns.
+    static let bury = """
+        INSERT INTO upstream.dead_letters (
+            handler, message_key, received_at, attempts, next_attempt_at, lease_owner, lease_token, lease_until,
+            last_error, replay_id, crashes, device_key, error_group
+        )
+        SELECT
+            handler, message_key, received_at, attempts + counted, next_attempt_at, lease_owner, lease_token,
+            lease_until, failure, replay_id, crashes, device_key, failure_group
+        FROM ended
+        ON CONFLICT (message_key, handler) DO UPDATE SET
+            attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at,
+            lease_owner = excluded.lease_owner, lease_token = excluded.lease_token,
+            lease_until = excluded.lease_until, last_error = excluded.last_error, replay_id = excluded.replay_id,
+            crashes = excluded.crashes, device_key = excluded.device_key, error_group = excluded.error_group,
+            died_at = now()
         """
-        WITH \(chosen(filter, limit)), gone AS (
-            DELETE FROM upstream.dead_letters WHERE ctid IN (SELECT place FROM chosen) RETURNING *
-        ), back AS (
-            INSERT INTO upstream.deliveries (
-                handler, message_key, received_at, next_attempt_at, last_error, replay_id, device_key
+
+    /// Queues what is `gone` again, or nothing more; gives how many those were.
+    static func act(_ fate: DeadLetters.Fate, _ gone: SQL) -> SQL {
+        switch fate {
+        case .discard: "WITH \(gone) SELECT count(*) FROM gone"
+        case .retry:
+            """
+            WITH \(gone), back AS (
+                INSERT INTO upstream.deliveries (
+                    handler, message_key, received_at, next_attempt_at, last_error, replay_id, device_key
+                )
+                SELECT handler, message_key, received_at, now(), last_error, replay_id, device_key FROM gone
+                ON CONFLICT DO NOTHING
             )
-            SELECT handler, message_key, received_at, now(), last_error, replay_id, device_key FROM gone
-            ON CONFLICT DO NOTHING
-        )
-        SELECT count(*) AS count, (
-            SELECT count(pg_notify('\(raw: DeliveryStatements.channel)', '')) FROM (SELECT FROM gone LIMIT 1) AS one
-        ) AS notified FROM gone
-        """
+            SELECT count(*), (
+                SELECT count(pg_notify('\(raw: DeliveryStatements.channel)', '')) FROM (SELECT FROM gone LIMIT 1) AS one
+            ) FROM gone
+            """
+        }
     }
 
-    /// Deletes some of them; returns how many.
-    static func discard(_ filter: DeadLetterFilter, limit: Int) -> SQL {
-        """
-        WITH \(chosen(filter, limit)), gone AS (
-            DELETE FROM upstream.dead_letters WHERE ctid IN (SELECT place FROM chosen) RETURNING 1
-        )
-        SELECT count(*) FROM gone
-        """
-    }
-
-    private static func chosen(_ filter: DeadLetterFilter, _ limit: Int) -> SQL {
+    /// Deletes some dead letters of a filter that nobody holds: the part `gone`.
+    static func gone(_ filter: DeadLetterFilter, limit: Int) -> SQL {
         """
         chosen AS MATERIALIZED (
-            SELECT ctid AS place FROM upstream.dead_letters WHERE \(condition(filter))
+            SELECT ctid AS place FROM upstream.dead_letters WHERE \(filter.condition)
             LIMIT \(limit) FOR UPDATE SKIP LOCKED
+        ), gone AS (
+            DELETE FROM upstream.dead_letters WHERE ctid IN (SELECT place FROM chosen) RETURNING *
         )
         """
     }
-
-    private static func condition(_ filter: DeadLetterFilter) -> SQL { filter.condition }
 
     static var samples: [StatementSample] {
         let all = DeadLetterFilter()
@@ -126,7 +135,6 @@ enum DeadLetterStatements: StatementCatalog {
         narrow.since = Timestamp(microseconds: 0)
         narrow.until = Timestamp(microseconds: 1)
         return [
-            StatementSample("now", now),
             StatementSample("list", list(all, limit: 1)),
             StatementSample("list, narrowed", list(narrow, limit: 1)),
             StatementSample("list, after a cursor", list(narrow, after: .sample, limit: 1)),
@@ -134,8 +142,8 @@ enum DeadLetterStatements: StatementCatalog {
             StatementSample("summary, of a handler", summary(handler: "orders", groups: 1, counted: 1)),
             StatementSample("groups", groups(narrow)),
             StatementSample("count", count(narrow)),
-            StatementSample("retry", retry(narrow, limit: 1)),
-            StatementSample("discard", discard(narrow, limit: 1)),
+            StatementSample("retry", act(.retry, gone(narrow, limit: 1))),
+            StatementSample("discard", act(.discard, gone(narrow, limit: 1))),
         ]
     }
 }

@@ -67,7 +67,7 @@ package struct DeadLetterGroup: Sendable {
 }
 
 package struct DeadLetters: Sendable {
-    private let connection: PostgresConnection
+    package let connection: PostgresConnection
 
     package init(_ connection: PostgresConnection) {
         self.connection = connection
@@ -81,9 +81,7 @@ package struct DeadLetters: Sendable {
         freezing: Bool = false
     ) async throws(PostgresError) -> DeadLetterFilter {
         guard freezing || filter.age != nil || filter.minimumAge != nil else { return filter }
-        let now = try await connection.run { connection throws(PostgresError) in
-            try connection.run(DeadLetterStatements.now).value(Timestamp.self)
-        }
+        let now = try await connection.databaseTime()
         var filter = filter
         if let age = filter.age { filter.since = now - age }
         if let age = filter.minimumAge { filter.until = now - age }
@@ -159,84 +157,20 @@ package struct DeadLetters: Sendable {
             case .discard: .discardDead
             }
         }
-    }
 
-    /// The progress of one run over a filter's dead letters.
-    package struct Progress: Sendable {
-        /// The number at the start.
-        package let total: Int
-        package private(set) var done = 0
-        /// The number in the latest audit entry; nil before the first.
-        fileprivate var recorded: Int?
-        /// Whether a later transaction has acted too, so that an entry for the end is due.
-        fileprivate var hasSeveral = false
-
-        package init(total: Int) { self.total = total }
-
-        fileprivate mutating func add(_ count: Int) { done += count }
-    }
-
-    /// Retries or discards one batch.
-    ///
-    /// The first batch records the run with its total; the end of a run of several batches records how many were done:
-    /// if that entry is missing, the run was interrupted.
-    ///
-    /// - Throws: ``PostgresError``; nothing of the batch is done then.
-    /// - Returns: How many; 0 once none is left.
-    package func step(
-        _ fate: Fate,
-        _ filter: DeadLetterFilter,
-        _ progress: inout Progress,
-        limit: Int = 1_000,
-        by author: AuditAuthor
-    ) async throws(PostgresError) -> Int {
-        let now = progress
-        let (count, recorded) = try await connection.run { connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) -> (Int, Int?) in
-                let statement =
-                    switch fate {
-                    case .retry: DeadLetterStatements.retry(filter, limit: limit)
-                    case .discard: DeadLetterStatements.discard(filter, limit: limit)
-                    }
-                let count = try connection.run(statement).only { row throws(PostgresError) in
-                    try row.value("count", as: Int.self)
-                }
-                let subject = "dead letters" + filter.description
-                if let recorded = now.recorded {
-                    guard count == 0, now.hasSeveral || recorded != now.done else { return (count, recorded) }
-                    try AuditLog.record(connection, fate.action, subject, count: now.done, by: author, isEnd: true)
-                    return (count, now.done)
-                }
-                guard count > 0 else { return (0, nil) }
-                let meant = count < limit ? count : max(now.total, count)
-                try AuditLog.record(connection, fate.action, subject, count: meant, by: author)
-                return (count, meant)
+        /// Deals with the dead letters that a part of a statement deletes.
+        ///
+        /// - Parameters:
+        ///   - connection: The session.
+        ///   - gone: Common table expressions, of which the last is `gone` and returns the rows that it deletes.
+        /// - Throws: ``PostgresError``
+        /// - Returns: How many.
+        package func run(_ connection: isolated PostgresConnection, on gone: SQL) throws(PostgresError) -> Int {
+            try connection.run(DeadLetterStatements.act(self, gone)).only { row throws(PostgresError) in
+                defer { row.skipRest() }
+                return try row.next(Int.self)
             }
         }
-        progress.add(count)
-        progress.hasSeveral = count > 0 && now.recorded != nil
-        progress.recorded = recorded
-        return count
-    }
-
-    /// Retries one batch on its own; 0 if there is nothing to do.
-    package func retry(
-        _ filter: DeadLetterFilter,
-        limit: Int = 1_000,
-        by author: AuditAuthor
-    ) async throws(PostgresError) -> Int {
-        var progress = Progress(total: 0)
-        return try await step(.retry, filter, &progress, limit: limit, by: author)
-    }
-
-    /// Discards one batch on its own; 0 if there is nothing to do.
-    package func discard(
-        _ filter: DeadLetterFilter,
-        limit: Int = 1_000,
-        by author: AuditAuthor
-    ) async throws(PostgresError) -> Int {
-        var progress = Progress(total: 0)
-        return try await step(.discard, filter, &progress, limit: limit, by: author)
     }
 }
 

@@ -79,13 +79,8 @@ enum HandlerStatements: StatementCatalog {
     /// Waits for batches that have read the subscriptions: their deliveries are visible afterwards.
     static let lockSubscriptions: SQL = "LOCK TABLE upstream.subscriptions IN ACCESS EXCLUSIVE MODE"
 
-    static func unsubscribe(_ name: String) -> SQL { "DELETE FROM upstream.subscriptions WHERE handler = \(name)" }
-
-    static func sweepDeliveries(_ name: String, limit: Int) -> SQL { sweep("deliveries", name, limit) }
-
-    static func sweepDeadLetters(_ name: String, limit: Int) -> SQL { sweep("dead_letters", name, limit) }
-
-    private static func sweep(_ table: String, _ name: String, _ limit: Int) -> SQL {
+    /// Deletes some of a handler's rows of a table.
+    static func sweep(_ table: String, _ name: String, limit: Int) -> SQL {
         """
         DELETE FROM upstream.\(raw: table) WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM upstream.\(raw: table) WHERE handler = \(name) LIMIT \(limit) FOR UPDATE SKIP LOCKED
@@ -93,18 +88,13 @@ enum HandlerStatements: StatementCatalog {
         """
     }
 
+    /// Deletes all its rows of a table.
+    static func empty(_ table: String, _ name: String) -> SQL {
+        "DELETE FROM upstream.\(raw: table) WHERE handler = \(name)"
+    }
+
+    /// Deletes the handler itself.
     static func remove(_ name: String) -> SQL { "DELETE FROM upstream.handlers WHERE name = \(name)" }
-
-    static func removeDeadLetters(_ name: String) -> SQL {
-        "DELETE FROM upstream.dead_letters WHERE handler = \(name)"
-    }
-
-    /// Deletes its blocks, before its deliveries: a block being unpacked turns into deliveries.
-    static func removeBlocks(_ name: String) -> SQL {
-        "DELETE FROM upstream.delivery_blocks WHERE handler = \(name)"
-    }
-
-    static func removeDeliveries(_ name: String) -> SQL { "DELETE FROM upstream.deliveries WHERE handler = \(name)" }
 
     static var samples: [StatementSample] {
         [
@@ -116,13 +106,9 @@ enum HandlerStatements: StatementCatalog {
             StatementSample("limitLockWait", limitLockWait),
             StatementSample("lock", lock("orders")),
             StatementSample("lockSubscriptions", lockSubscriptions),
-            StatementSample("unsubscribe", unsubscribe("orders")),
-            StatementSample("sweepDeliveries", sweepDeliveries("orders", limit: 1)),
-            StatementSample("sweepDeadLetters", sweepDeadLetters("orders", limit: 1)),
+            StatementSample("sweep", sweep("deliveries", "orders", limit: 1)),
+            StatementSample("empty", empty("delivery_blocks", "orders")),
             StatementSample("remove", remove("orders")),
-            StatementSample("removeDeadLetters", removeDeadLetters("orders")),
-            StatementSample("removeBlocks", removeBlocks("orders")),
-            StatementSample("removeDeliveries", removeDeliveries("orders")),
         ]
     }
 }

@@ -45,7 +45,7 @@ package struct HandlerWorker: Sendable {
 }
 
 package struct HandlerStates: Sendable {
-    let connection: PostgresConnection
+    package let connection: PostgresConnection
 
     package init(_ connection: PostgresConnection) {
         self.connection = connection
@@ -93,35 +93,15 @@ package struct HandlerStates: Sendable {
         package var until: Timestamp?
     }
 
-    /// Pauses a handler in every worker, for `length` by the database's clock or until it is resumed.
+    /// Pauses a handler in every worker until it is resumed, or for a time by the database's clock; inside a transaction.
     ///
-    /// - Returns: nil if there is no such handler.
-    package func pause(
-        _ name: String,
-        for length: Duration?,
-        by author: AuditAuthor
-    ) async throws(PostgresError) -> Pause? {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) in
-                try Self.pause(connection, name, for: length, by: author)
-            }
-        }
-    }
-
-    /// Resumes a handler: ends its pause, also one that it asked for, and closes its circuit breakers.
-    ///
-    /// - Returns: False if there is no such handler.
-    package func resume(_ name: String, by author: AuditAuthor) async throws(PostgresError) -> Bool {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) in
-                try Self.resume(connection, name, by: author)
-            }
-        }
-    }
-
-    /// Pauses a handler inside a transaction, as ``pause(_:for:by:)`` does.
-    ///
-    /// - Returns: nil if there is no such handler.
+    /// - Parameters:
+    ///   - connection: The session.
+    ///   - name: The handler.
+    ///   - length: How long; nil until it is resumed.
+    ///   - author: Who, and why, which `handlers list` shows.
+    /// - Throws: ``PostgresError``
+    /// - Returns: nil where there is no such handler.
     package static func pause(
         _ connection: isolated PostgresConnection,
         _ name: String,
@@ -134,7 +114,8 @@ package struct HandlerStates: Sendable {
         return pause
     }
 
-    /// Resumes a handler inside a transaction, as ``resume(_:by:)`` does.
+    /// Resumes a handler: ends its pause, and the one that it asked for itself, and closes its circuit breakers; inside a
+    /// transaction.
     ///
     /// - Returns: False if there is no such handler.
     package static func resume(

@@ -35,10 +35,8 @@ extension WaitingFilter: CustomStringConvertible {
 ///
 /// Those held by a worker, by a lease or in a block, are left alone.
 package struct WaitingDeliveries: Sendable {
-    /// The error group of dead letters made by ``cancel(_:_:limit:by:)``.
+    /// The error group of dead letters that cancelling makes.
     package static let cancelledGroup = "cancelled by operator"
-    /// The most deliveries of one transaction.
-    package static let batch = 10_000
 
     package struct Counts: Sendable, Equatable {
         /// Held by no worker.
@@ -61,6 +59,28 @@ package struct WaitingDeliveries: Sendable {
             case .cancel: .cancelDeliveries
             }
         }
+
+        /// Acts on some deliveries of a filter, inside a transaction; records nothing.
+        func run(
+            _ connection: isolated PostgresConnection,
+            _ filter: WaitingFilter,
+            limit: Int,
+            by author: AuditAuthor
+        ) throws(PostgresError) -> Int {
+            switch self {
+            case .retryNow:
+                try connection.run(WaitingStatements.endHolds(filter))
+                return try connection.run(WaitingStatements.retryNow(filter, limit: limit)).only {
+                    row throws(PostgresError) in
+                    defer { row.skipRest() }
+                    return try row.next(Int.self)
+                }
+            case .cancel:
+                let why = author.reason.map { ": \($0)" } ?? ""
+                let error = "cancelled by \(author.name)\(why)"
+                return try connection.run(WaitingStatements.cancel(filter, error: error, limit: limit)).value()
+            }
+        }
     }
 
     private let connection: PostgresConnection
@@ -69,82 +89,14 @@ package struct WaitingDeliveries: Sendable {
         self.connection = connection
     }
 
-    package func now() async throws(PostgresError) -> Timestamp {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(WaitingStatements.now).value()
-        }
-    }
-
+    /// Counts what a filter lets through.
+    ///
+    /// - Throws: ``PostgresError``
     package func count(_ filter: WaitingFilter) async throws(PostgresError) -> Counts {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(WaitingStatements.count(filter)).only { row throws(PostgresError) in
                 Counts(free: try row.next(), later: try row.next(), held: try row.next())
             }
-        }
-    }
-
-    /// Acts on a filter's deliveries in transactions of ``batch`` each, with audit entries.
-    ///
-    /// The first transaction records the total; after several, the end records how many were done. Never more than
-    /// `total` are done; fewer if workers or other sessions took some meanwhile. `report` receives the number done so
-    /// far.
-    ///
-    /// - Throws: ``PostgresError``; what was done before stays done.
-    package func run(
-        _ act: Act,
-        _ filter: WaitingFilter,
-        total: Int,
-        by author: AuditAuthor,
-        report: @Sendable (Int) -> Void = { _ in }
-    ) async throws(PostgresError) -> Int {
-        var (done, batches) = (0, 0)
-        let subject = "deliveries" + filter.description
-        // At least once: a hold ends even if everything is due.
-        repeat {
-            let (isFirst, limit) = (batches == 0, min(Self.batch, total - done))
-            let count = try await connection.run { connection throws(PostgresError) in
-                try connection.transaction { connection throws(PostgresError) in
-                    let count = try Self.step(connection, act, filter, limit: limit, by: author)
-                    if isFirst, count > 0 {
-                        let meant = count < limit ? count : total
-                        try AuditLog.record(connection, act.action, subject, count: meant, by: author)
-                    }
-                    return count
-                }
-            }
-            if count > 0 { batches += 1 }
-            done += count
-            report(done)
-            // A batch is short if another session has locked some of its rows, and the next one may find more.
-            if count == 0 { break }
-        } while done < total
-        if batches > 1 {
-            try await AuditLog.record(over: connection, act.action, subject, count: done, by: author, isEnd: true)
-        }
-        return done
-    }
-
-    /// Acts on some of a filter's deliveries inside a transaction, without an audit entry; returns how many.
-    package static func step(
-        _ connection: isolated PostgresConnection,
-        _ act: Act,
-        _ filter: WaitingFilter,
-        limit: Int,
-        by author: AuditAuthor
-    ) throws(PostgresError) -> Int {
-        switch act {
-        case .retryNow:
-            try connection.run(WaitingStatements.endHolds(filter))
-            return try connection.run(WaitingStatements.retryNow(filter, limit: limit)).only {
-                row throws(PostgresError) in
-                let count = try row.next(Int.self)
-                row.skipRest()
-                return count
-            }
-        case .cancel:
-            let why = author.reason.map { ": \($0)" } ?? ""
-            let error = "cancelled by \(author.name)\(why)"
-            return try connection.run(WaitingStatements.cancel(filter, error: error, limit: limit)).value()
         }
     }
 }

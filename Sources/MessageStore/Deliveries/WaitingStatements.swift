@@ -10,67 +10,47 @@ enum WaitingStatements: StatementCatalog {
     /// times its length, however many wait. Blocks hold what workers hold: few, and unpacked as rows before anything
     /// but success happens to them.
     static func page(_ query: WaitingQuery) -> SQL {
-        var (rows, blocks): (SQL, SQL) = ("true", "true")
+        var condition = condition(query.filter)
         if let cursor = query.cursor {
-            let key = cursor.messageKey.digest
-            let place: SQL = "(\(cursor.dueAt), \(cursor.receivedAt), \(key))"
-            rows = """
-                (d.next_attempt_at, d.received_at, d.message_key) >= \(place)
-                AND (d.next_attempt_at, d.received_at, d.message_key, d.handler)
-                    > (\(cursor.dueAt), \(cursor.receivedAt), \(key), \(cursor.handler))
-                """
-            blocks = """
-                (b.lease_until, entry.at, entry.key, b.handler)
-                    > (\(cursor.dueAt), \(cursor.receivedAt), \(key), \(cursor.handler))
+            let place: SQL = "\(cursor.dueAt), \(cursor.receivedAt), \(cursor.messageKey.digest)"
+            condition = """
+                (d.next_attempt_at, d.received_at, d.message_key) >= (\(place))
+                AND (d.next_attempt_at, d.received_at, d.message_key, d.handler) > (\(place), \(cursor.handler)) AND \(condition)
                 """
         }
-        let limit = query.limit
-        let chosen: SQL = query.handler.map { "WHERE name = \($0)" } ?? ""
-        let chosenRows = condition(query.filter, .row)
-        let chosenBlocks = condition(query.filter, .block)
         return """
             SELECT
                 w.handler, w.message_key, w.received_at, w.attempts, w.next_attempt_at, w.lease_owner, w.lease_until,
-                w.lease_until > now(), w.next_attempt_at > now(), w.last_error, w.replay_id, w.is_block,
+                w.lease_until > now(), w.next_attempt_at > now(), w.last_error, w.replay_id, w.in_block,
                 h.paused AND (h.paused_until IS NULL OR h.paused_until > now()), h.paused_until, h.paused_reason,
                 \(raw: HandlerStatements.isClaimed), CASE WHEN \(raw: HandlerStatements.isHeld) THEN h.held_until END, h.held_reason,
                 (SELECT category FROM upstream.message_of(w.message_key, w.received_at)),
                 CASE WHEN w.last_error IS NOT NULL THEN \(raw: group(of: "w")) END
             FROM (
-                SELECT * FROM (
-                    SELECT d.* FROM upstream.handlers CROSS JOIN LATERAL (
-                        SELECT
-                            d.handler, d.message_key, d.received_at, d.attempts, d.next_attempt_at, d.lease_owner,
-                            d.lease_until, d.last_error, d.replay_id, false AS is_block
-                        FROM upstream.deliveries AS d
-                        WHERE d.handler = handlers.name AND \(rows) AND \(chosenRows)
-                        ORDER BY d.next_attempt_at, d.received_at, d.message_key LIMIT \(limit)
-                    ) AS d \(chosen)
-                    UNION ALL
-                    (
-                        SELECT
-                            b.handler, entry.key, entry.at, 0, b.lease_until, b.lease_owner, b.lease_until, NULL,
-                            b.replay_id, true
-                        FROM upstream.delivery_blocks AS b CROSS JOIN LATERAL unnest(b.keys, b.times) AS entry (key, at)
-                        WHERE \(blocks) AND \(chosenBlocks)
-                        ORDER BY b.lease_until, entry.at, entry.key, b.handler LIMIT \(limit)
-                    )
-                ) AS w
-                ORDER BY next_attempt_at, received_at, message_key, handler LIMIT \(limit)
-            ) AS w LEFT JOIN upstream.handlers AS h ON h.name = w.handler
+                SELECT d.* FROM upstream.handlers AS h CROSS JOIN LATERAL (
+                    SELECT d.* FROM \(raw: everywhere) AS d WHERE d.handler = h.name AND \(condition)
+                    ORDER BY d.next_attempt_at, d.received_at, d.message_key LIMIT \(query.limit)
+                ) AS d \(query.handler.map { "WHERE h.name = \($0)" as SQL } ?? "")
+                ORDER BY d.next_attempt_at, d.received_at, d.message_key, d.handler LIMIT \(query.limit)
+            ) AS w JOIN upstream.handlers AS h ON h.name = w.handler
             ORDER BY w.next_attempt_at, w.received_at, w.message_key, w.handler
             """
     }
 
-    // MARK: Conditions
+    /// Deliveries in rows and in blocks, in one form: what is in a block was never tried, and is due when its lease ends.
+    private static let everywhere = """
+        (
+            SELECT
+                handler, message_key, received_at, attempts, next_attempt_at, lease_owner, lease_until, last_error, replay_id,
+                false AS in_block
+            FROM upstream.deliveries
+            UNION ALL
+            SELECT b.handler, entry.key, entry.at, 0, b.lease_until, b.lease_owner, b.lease_until, NULL, b.replay_id, true
+            FROM upstream.delivery_blocks AS b CROSS JOIN LATERAL unnest(b.keys, b.times) AS entry (key, at)
+        )
+        """
 
-    /// The storage of a delivery.
-    private enum Place {
-        /// A row of `deliveries`, called `d`.
-        case row
-        /// An entry of a block: `b`, and `entry` with key and time.
-        case block
-    }
+    // MARK: Conditions
 
     /// The error group of the latest failed attempt, from the history; null if that does not reach back to it.
     private static func group(of row: String) -> String {
@@ -82,28 +62,24 @@ enum WaitingStatements: StatementCatalog {
 
     /// A filter's condition; `true` if nothing narrows.
     ///
-    /// Conditions that need a lookup come last.
-    private static func condition(_ filter: WaitingFilter, _ place: Place) -> SQL {
-        let (handler, key, time) =
-            place == .row
-            ? ("d.handler", "d.message_key", "d.received_at") : ("b.handler", "entry.key", "entry.at")
+    /// What has to be looked up elsewhere comes last.
+    private static func condition(_ filter: WaitingFilter) -> SQL {
         var conditions: [SQL] = []
-        if let name = filter.handler { conditions.append("\(raw: handler) = \(name)") }
-        if let message = filter.messageKey { conditions.append("\(raw: key) = \(message.digest)") }
-        if let since = filter.since { conditions.append("\(raw: time) >= \(since)") }
-        if let until = filter.until { conditions.append("\(raw: time) < \(until)") }
+        if let handler = filter.handler { conditions.append("d.handler = \(handler)") }
+        if let message = filter.messageKey { conditions.append("d.message_key = \(message.digest)") }
+        if let since = filter.since { conditions.append("d.received_at >= \(since)") }
+        if let until = filter.until { conditions.append("d.received_at < \(until)") }
         if let category = filter.category {
             conditions.append(
                 """
-                EXISTS (SELECT FROM upstream.message_of(\(raw: key), \(raw: time)) AS m WHERE m.category = \(category))
+                EXISTS (
+                    SELECT FROM upstream.message_of(d.message_key, d.received_at) AS m WHERE m.category = \(category)
+                )
                 """
             )
         }
         if let group = filter.errorGroup {
-            // Nothing in a block has failed yet.
-            conditions.append(
-                place == .row ? "d.last_error IS NOT NULL AND \(raw: Self.group(of: "d")) = \(group)" : "false"
-            )
+            conditions.append("d.last_error IS NOT NULL AND \(raw: Self.group(of: "d")) = \(group)")
         }
         return conditions.isEmpty ? "true" : .joined(conditions, separator: " AND ")
     }
@@ -113,19 +89,14 @@ enum WaitingStatements: StatementCatalog {
 
     // MARK: Acting
 
-    static let now: SQL = "SELECT clock_timestamp()"
-
-    /// Counts a filter's deliveries: held by no worker, those of them not due yet, and held by workers.
+    /// How many deliveries of a filter no worker holds, how many of these are not due yet, and how many workers hold.
     static func count(_ filter: WaitingFilter) -> SQL {
         """
         SELECT
-            count(*) FILTER (WHERE \(raw: isFree)),
-            count(*) FILTER (WHERE \(raw: isFree) AND d.next_attempt_at > now()),
-            count(*) FILTER (WHERE NOT \(raw: isFree)) + (
-                SELECT count(*) FROM upstream.delivery_blocks AS b
-                CROSS JOIN LATERAL unnest(b.keys, b.times) AS entry (key, at) WHERE \(condition(filter, .block))
-            )
-        FROM upstream.deliveries AS d WHERE \(condition(filter, .row))
+            count(*) FILTER (WHERE NOT in_block AND \(raw: isFree)),
+            count(*) FILTER (WHERE NOT in_block AND \(raw: isFree) AND d.next_attempt_at > now()),
+            count(*) FILTER (WHERE in_block OR NOT \(raw: isFree))
+        FROM \(raw: everywhere) AS d WHERE \(condition(filter))
         """
     }
 
@@ -136,7 +107,7 @@ enum WaitingStatements: StatementCatalog {
         """
         WITH chosen AS MATERIALIZED (
             SELECT d.ctid AS place FROM upstream.deliveries AS d
-            WHERE d.next_attempt_at > now() AND \(raw: isFree) AND \(condition(filter, .row))
+            WHERE d.next_attempt_at > now() AND \(raw: isFree) AND \(condition(filter))
             ORDER BY d.next_attempt_at LIMIT \(limit) FOR UPDATE SKIP LOCKED
         ), moved AS (
             UPDATE upstream.deliveries SET next_attempt_at = now()
@@ -160,7 +131,7 @@ enum WaitingStatements: StatementCatalog {
             : """
             EXISTS (
                 SELECT FROM upstream.deliveries AS d
-                WHERE d.handler = handlers.name AND \(raw: isFree) AND \(condition(others, .row))
+                WHERE d.handler = handlers.name AND \(raw: isFree) AND \(condition(others))
             )
             """
         return "UPDATE upstream.handlers SET \(HandlerStatements.endHold) WHERE \(handler) AND \(some)"
@@ -171,26 +142,16 @@ enum WaitingStatements: StatementCatalog {
         """
         WITH chosen AS MATERIALIZED (
             SELECT d.ctid AS place FROM upstream.deliveries AS d
-            WHERE \(raw: isFree) AND \(condition(filter, .row))
+            WHERE \(raw: isFree) AND \(condition(filter))
             LIMIT \(limit) FOR UPDATE SKIP LOCKED
-        ), gone AS (
-            DELETE FROM upstream.deliveries WHERE ctid = ANY (ARRAY(SELECT place FROM chosen)) RETURNING *
-        ), buried AS (
-            INSERT INTO upstream.dead_letters AS known (
-                handler, message_key, received_at, attempts, next_attempt_at, lease_owner, lease_token, lease_until,
-                last_error, replay_id, crashes, device_key, error_group
-            )
-            SELECT
-                handler, message_key, received_at, attempts, next_attempt_at, lease_owner, lease_token, lease_until,
-                left(\(error) || coalesce('; the latest attempt: ' || last_error, ''), 2048), replay_id, crashes,
-                device_key, \(WaitingDeliveries.cancelledGroup)
-            FROM gone
-            ON CONFLICT (message_key, handler) DO UPDATE SET
-                attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at,
-                last_error = excluded.last_error, replay_id = excluded.replay_id, error_group = excluded.error_group,
-                died_at = now()
+        ), ended AS (
+            DELETE FROM upstream.deliveries WHERE ctid = ANY (ARRAY(SELECT place FROM chosen))
+            RETURNING *, 0 AS counted, left(\(error) || coalesce('; the latest attempt: ' || last_error, ''), 2048) AS failure,
+                \(WaitingDeliveries.cancelledGroup) AS failure_group
+        ), dead AS (
+            \(raw: DeadLetterStatements.bury)
         )
-        SELECT count(*) FROM gone
+        SELECT count(*) FROM ended
         """
     }
 
@@ -207,7 +168,6 @@ enum WaitingStatements: StatementCatalog {
         )
         return [
             StatementSample("page", page(query)), StatementSample("page, after a cursor", page(further)),
-            StatementSample("now", now),
             StatementSample("count", count(WaitingFilter())), StatementSample("count, narrowed", count(.sample)),
             StatementSample("retryNow", retryNow(.sample, limit: 1)),
             StatementSample("retryNow, all", retryNow(WaitingFilter(), limit: 1)),

@@ -2,26 +2,17 @@ package import MessageStore
 package import Postgres
 
 extension ReplayTable {
-    /// Applies a person's decision, if the replay's state allows it; `pace` applies from now on.
+    /// Does what a person decided, if the replay's state allows it; inside a transaction: nothing was written where it fails with a
+    /// ``ReplayError``.
     ///
-    /// - Throws: ``ReplayError`` if there is no such replay or its state forbids it; ``PostgresError``.
-    package static func apply(
-        _ event: ReplayEvent,
-        to nameOrID: String,
-        by author: AuditAuthor,
-        pace: ReplayPace? = nil,
-        over client: PostgresConnection
-    ) async throws -> (replay: Replay, transition: ReplayTransition) {
-        let result: Result<(replay: Replay, transition: ReplayTransition), ReplayError> = try await client.run {
-            connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) in
-                try apply(connection, event, to: nameOrID, by: author, pace: pace)
-            }
-        }
-        return try result.get()
-    }
-
-    /// Applies a person's decision inside a transaction; a ``ReplayError`` means that nothing was written.
+    /// - Parameters:
+    ///   - connection: The session.
+    ///   - event: What was decided.
+    ///   - nameOrID: The replay's name or id.
+    ///   - author: Who, and why.
+    ///   - pace: A new pace, from now on.
+    /// - Throws: ``PostgresError``
+    /// - Returns: The replay as it is now, and its transition.
     package static func apply(
         _ connection: isolated PostgresConnection,
         _ event: ReplayEvent,

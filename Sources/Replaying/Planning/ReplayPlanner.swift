@@ -5,44 +5,26 @@ import Vocabulary
 
 /// Plans replays: freezes what a filter selects.
 ///
-/// The filter is evaluated once: later commits don't join, and the counts shown are those of the frozen rows.
-package struct ReplayPlanner: Sendable {
-    private let connection: PostgresConnection
-
-    /// The number of messages in a row of `replay_messages`.
+/// The filter is evaluated once: nothing that commits later joins, and the counts that people see are those of the
+/// frozen rows.
+package enum ReplayPlanner {
+    /// How many messages a row of `replay_messages` holds.
     static let chunkSize: Int64 = 1_000
 
-    /// Makes a planner; the connection's statement timeout bounds planning.
-    package init(_ connection: PostgresConnection) { self.connection = connection }
-
-    /// Plans a replay; a dry run only counts, and its plan has no id.
+    /// Plans a replay, inside a transaction: nothing is kept where this fails.
     ///
-    /// - Throws: ``ReplayError`` if it can't be planned; ``PostgresError``.
-    package func plan(_ request: ReplayRequest, isDryRun: Bool = false) async throws -> ReplayPlan {
-        let outcome: Result<ReplayPlan, ReplayError> = try await connection.run { connection throws(PostgresError) in
-            try connection.begin()
-            let outcome: Result<ReplayPlan, ReplayError>
-            do throws(PostgresError) {
-                outcome = try Planning(request: request, isDryRun: isDryRun).run(connection)
-            } catch {
-                if connection.isInTransaction { try connection.script("ROLLBACK") }
-                throw error
-            }
-            let isKept = if case .success = outcome { !isDryRun } else { false }
-            try connection.script(isKept ? "COMMIT" : "ROLLBACK")
-            return outcome
-        }
-        return try outcome.get()
-    }
-
-    /// Plans a replay inside a transaction, which the caller rolls back on failure.
-    ///
-    /// The plan has no id if there is nothing to send.
+    /// - Parameters:
+    ///   - connection: The session, whose statement timeout bounds planning.
+    ///   - request: The request.
+    ///   - isDryRun: Whether only to count, and keep nothing.
+    /// - Throws: ``PostgresError``
+    /// - Returns: What the plan holds; without an id where nothing is kept.
     package static func plan(
         _ connection: isolated PostgresConnection,
-        _ request: ReplayRequest
+        _ request: ReplayRequest,
+        isDryRun: Bool = false
     ) throws(PostgresError) -> Result<ReplayPlan, ReplayError> {
-        try Planning(request: request, isDryRun: false).run(connection)
+        try Planning(request: request, isDryRun: isDryRun).run(connection)
     }
 }
 

@@ -9,8 +9,8 @@ import Vocabulary
 struct DeliveryActions: ConsoleRoutes {
     let services: ConsoleServices
 
-    /// The most deliveries per request, which is one transaction.
-    private static let most = WaitingDeliveries.batch
+    /// The most deliveries of one request, which is one transaction.
+    private static let most = BulkAction.Act.waiting(.retryNow, WaitingFilter()).batch
 
     private struct Body: ActionBody {
         static let members: Set = ["handler", "message_key", "category", "all", "limit", "reason"]
@@ -50,16 +50,7 @@ struct DeliveryActions: ConsoleRoutes {
         }
         return try await IdempotentActions(services: services).perform(request) {
             [filter] connection throws(PostgresError) in
-            let count = try WaitingDeliveries.step(connection, .retryNow, filter, limit: limit, by: author)
-            if count > 0 {
-                try AuditLog.record(
-                    connection,
-                    .retryDeliveries,
-                    "deliveries" + filter.description,
-                    count: count,
-                    by: author
-                )
-            }
+            let count = try BulkAction(.waiting(.retryNow, filter), total: limit, by: author).begin(connection)
             return .success(
                 ActionAnswer {
                     $0.member("done", count)

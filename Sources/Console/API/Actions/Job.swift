@@ -221,15 +221,9 @@ enum Jobs {
                 )
             }
             guard let job = found else { return false }
-            let action: AuditAction = job.action == AuditAction.discardDead.rawValue ? .discardDead : .retryDead
-            let statement =
-                action == .discardDead
-                ? JobStatements.discard(id, chunk: job.chunk) : JobStatements.retry(id, chunk: job.chunk)
-            let (held, done) = try connection.run(statement).only { row throws(PostgresError) in
-                let counts = (try row.next(Int.self), try row.next(Int.self))
-                row.skipRest()
-                return counts
-            }
+            let fate: DeadLetters.Fate = job.action == AuditAction.discardDead.rawValue ? .discard : .retry
+            let done = try fate.run(connection, on: JobStatements.gone(id, job.chunk))
+            let held = min(JobStatements.chunkSize, job.planned - job.chunk * JobStatements.chunkSize)
             let isLast = job.chunk + 1 >= job.chunks
             try connection.run(JobStatements.advance(id, done: done, skipped: held - done, isLast: isLast))
             guard isLast else { return true }
@@ -237,7 +231,7 @@ enum Jobs {
             // A job of one transaction can't be interrupted between a start and an end entry.
             guard job.chunks > 1 || job.done + done != job.planned else { return true }
             let author = AuditAuthor(job.who ?? "console", via: .console, reason: job.reason)
-            try AuditLog.record(connection, action, job.subject, count: job.done + done, by: author, isEnd: true)
+            try AuditLog.record(connection, fate.action, job.subject, count: job.done + done, by: author, isEnd: true)
             return true
         }
     }

@@ -1,7 +1,6 @@
 import Logging
 import Postgres
 import ServiceLifecycle
-import Synchronization
 import Telemetry
 import Vocabulary
 
@@ -20,15 +19,21 @@ struct JobRunner: Service {
     private static let sweepInterval = Duration.seconds(60)
 
     func run() async throws {
-        await cancelWhenGracefulShutdown { await work() }
+        await cancelWhenGracefulShutdown {
+            await withTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    repeat { bell.ring() } while (try? await Task.sleep(for: Self.interval)) != nil
+                }
+                group.addTask { await work() }
+            }
+        }
     }
 
     private func work() async {
         var isWarned = false
         var swept = ContinuousClock.now - Self.sweepInterval
         var resting: [Digest128: ContinuousClock.Instant] = [:]
-        while !Task.isCancelled {
-            let rings = bell.rings
+        for await _ in bell.rings {
             do throws(PostgresError) {
                 while try await step(&resting), !Task.isCancelled {}
                 if ContinuousClock.now - swept >= Self.sweepInterval {
@@ -47,7 +52,6 @@ struct JobRunner: Service {
                 }
                 isWarned = true
             }
-            await bell.wait(after: rings, atMost: Self.interval)
         }
     }
 
@@ -128,20 +132,14 @@ extension PostgresError {
     }
 }
 
-/// Wakes the runner when a job is started.
-final class JobBell: Sendable {
-    private let count = Mutex(0)
+/// Wakes the runner when a job is started; what rings while it works wakes it once more.
+struct JobBell: Sendable {
+    /// An element for each time it has rung, or for several together.
+    let rings: AsyncStream<Void>
+    private let bell: AsyncStream<Void>.Continuation
 
-    /// The number of rings so far.
-    var rings: Int { count.withLock { $0 } }
+    init() { (rings, bell) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1)) }
 
-    func ring() { count.withLock { $0 += 1 } }
-
-    /// Waits until it has rung after a count, at most for a while; returns at once when the task is cancelled.
-    func wait(after rings: Int, atMost limit: Duration) async {
-        let end = ContinuousClock.now + limit
-        while self.rings == rings, ContinuousClock.now < end, !Task.isCancelled {
-            try? await Task.sleep(for: .milliseconds(100))
-        }
-    }
+    /// Rings.
+    func ring() { bell.yield() }
 }

@@ -111,33 +111,13 @@ enum JobStatements: StatementCatalog {
         """
     }
 
-    /// Turns a chunk's dead letters into deliveries again; returns how many were frozen and how many were still there.
-    static func retry(_ job: Digest128, chunk: Int) -> SQL {
-        """
-        WITH \(gone(job, chunk)), back AS (
-            INSERT INTO upstream.deliveries (
-                handler, message_key, received_at, next_attempt_at, last_error, replay_id, device_key
-            )
-            SELECT handler, message_key, received_at, now(), last_error, replay_id, device_key FROM gone
-            ON CONFLICT DO NOTHING
-        )
-        SELECT (SELECT count(*) FROM item), count(*), (
-            SELECT count(pg_notify('upstream_deliveries', '')) FROM (SELECT FROM gone LIMIT 1) AS one
-        ) FROM gone
-        """
-    }
-
-    /// Deletes a chunk's dead letters; returns how many were frozen and how many were still there.
-    static func discard(_ job: Digest128, chunk: Int) -> SQL {
-        "WITH \(gone(job, chunk)) SELECT (SELECT count(*) FROM item), count(*), 0::bigint FROM gone"
-    }
-
-    /// Deletes a chunk's dead letters that still exist; waits for rows that are locked.
+    /// Deletes a chunk's dead letters: the part `gone` of ``DeadLetters/Fate/run(_:on:)``.
     ///
-    /// `died_at` is compared in a form that no index supports: many letters die at the same time, and the index by
-    /// handler and died_at would read all of them for each one (measured: 15 s for 1,000 of 100,000; by the primary key
-    /// 30 ms).
-    private static func gone(_ job: Digest128, _ chunk: Int) -> SQL {
+    /// A letter that somebody else holds is waited for, and then judged again: it is exactly the frozen set, less what is gone.
+    ///
+    /// `died_at` is compared in a form that no index serves: many letters die at the same time, and the index by handler and
+    /// died_at would read all of them for each one (measured: 15 s for 1,000 of 100,000; by the primary key 30 ms).
+    static func gone(_ job: Digest128, _ chunk: Int) -> SQL {
         """
         item AS MATERIALIZED (
             SELECT entry.* FROM upstream.job_items AS i
@@ -209,8 +189,7 @@ enum JobStatements: StatementCatalog {
             StatementSample("find", find(job)),
             StatementSample("running", running),
             StatementSample("lock", lock(job)),
-            StatementSample("retry", retry(job, chunk: 1)),
-            StatementSample("discard", discard(job, chunk: 1)),
+            StatementSample("gone", "WITH \(gone(job, 1)) SELECT FROM gone"),
             StatementSample("advance", advance(job, done: 1, skipped: 1, isLast: true)),
             StatementSample("fail", fail(job, "x")),
             StatementSample("note", note(job, "x")),
