@@ -19,6 +19,7 @@ package enum MessageStoreCatalogs {
             RetentionStatements.self,
             StatisticsStatements.self,
             SenderStatements.self,
+            SettleStatements.self,
             StoreStatements.self,
             WaitingStatements.self,
             WorkerStatements.self,

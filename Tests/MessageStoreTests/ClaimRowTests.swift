@@ -13,9 +13,10 @@ struct ClaimRowTests {
     private func row(token: String = "7", attempts: String = "0", messageID: String = "'m'") -> String {
         """
         SELECT
-            '00000000-0000-0001-0000-000000000001'::uuid, \(token)::bigint, \(attempts)::integer, 0::smallint, NULL::text,
+            '00000000-0000-0001-0000-000000000001'::uuid, now(), now(), \(token)::bigint, \(attempts)::integer, 0::smallint,
+            NULL::text,
             \(messageID)::text, '1', 'com.example.orders', 'token', '00000000-0000-0007-0000-000000000007'::uuid,
-            '{"a":1}', NULL::text, NULL::text, now(), now(), now(), 9::bigint, false
+            '{"a":1}', NULL::text, NULL::text, now(), 9::bigint, false
         """
     }
 

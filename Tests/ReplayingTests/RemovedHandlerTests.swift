@@ -48,7 +48,7 @@ struct RemovedHandlerTests {
         let remover = try await PostgresConnection.open(fixture.settings)
         let planned = try await fixture.replay().planned
         async let step = runner.run { connection throws(PostgresError) in
-            try HandlerFeed.step(connection, lease, from: 0, count: planned)
+            try HandlerFeed.step(connection, lease, from: 0, count: planned).step
         }
         // The step has inserted its deliveries, holds the handlers' rows and does not commit.
         try await fixture.waitForBlocked(1)

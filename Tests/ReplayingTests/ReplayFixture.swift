@@ -121,7 +121,7 @@ struct ReplayFixture {
 
     func step(_ lease: ReplayLease, from position: Int64, count: Int64) async throws -> HandlerFeed.Step {
         try await admin.run { connection throws(PostgresError) in
-            try HandlerFeed.step(connection, lease, from: position, count: count)
+            try HandlerFeed.step(connection, lease, from: position, count: count).step
         }
     }
 

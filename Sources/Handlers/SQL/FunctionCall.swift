@@ -100,25 +100,19 @@ extension PostgresConnection {
     ///
     /// If the history can't be written, only the delivery is deleted, and the next calls go without history.
     private func complete(_ call: FunctionCall, isRecorded: Bool) throws(PostgresError) -> Bool {
-        guard isRecorded else {
-            return try run(FunctionStatements.complete, call.delivery).affectedRows == 1
-        }
-        do throws(PostgresError) {
-            return try run(FunctionStatements.completeRecorded, call.delivery).affectedRows == 1
-        } catch {
-            guard error.mayBeOfHistory, isOpen else { throw error }
+        try call.recording.write(isWanted: isRecorded) { () throws(PostgresError) in
+            try run(FunctionStatements.completeRecorded, call.delivery).affectedRows == 1
+        } otherwise: { () throws(PostgresError) in
+            try run(FunctionStatements.complete, call.delivery).affectedRows == 1
+        } refusal: { error throws(PostgresError) in
+            guard error.mayBeOfHistory, isOpen else { return nil }
             try script("ROLLBACK TO SAVEPOINT history")
-            // If this fails as well, the history was not to blame.
-            let isOurs = try run(FunctionStatements.complete, call.delivery).affectedRows == 1
-            call.recording.suspend(
-                after: StoreError(
-                    kind: .unavailable,
-                    sqlState: error.sqlState,
-                    message: error.message,
-                    failureClass: error.failureClass
-                )
+            return StoreError(
+                kind: .unavailable,
+                sqlState: error.sqlState,
+                message: error.message,
+                failureClass: error.failureClass
             )
-            return isOurs
         }
     }
 

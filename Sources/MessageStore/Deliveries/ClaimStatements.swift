@@ -275,9 +275,8 @@ enum ClaimStatements: StatementCatalog {
             RETURNING deliveries.*, loaded.*
         )
         SELECT
-            message_key, lease_token, attempts, crashes, replay_id::text, message_id, sender_id, category,
-            registration_token, sent_by, coalesce(data_raw, data::text), extra, message_type, received_at,
-            next_attempt_at, around.*
+            message_key, received_at, next_attempt_at, lease_token, attempts, crashes, replay_id::text, message_id, sender_id,
+            category, registration_token, sent_by, coalesce(data_raw, data::text), extra, message_type, around.*
         FROM (\(surroundings)) AS around LEFT JOIN leased ON true
         ORDER BY next_attempt_at, received_at, message_key
         """

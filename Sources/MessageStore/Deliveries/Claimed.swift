@@ -1,7 +1,7 @@
 import Pipeline
-import Postgres
-import UpstreamKit
-import Vocabulary
+package import Postgres
+package import UpstreamKit
+package import Vocabulary
 
 struct Claimed: Sendable {
     var deliveries: [Delivery] = []
@@ -18,16 +18,16 @@ struct Claimed: Sendable {
         var last: ClaimPlace?
         surroundings = try ClaimSurroundings(result) { row throws(PostgresError) in
             guard let key = try row.next(Digest128?.self) else { return row.skip(14) }
+            let receivedAt = try row.next(Timestamp.self)
+            last = ClaimPlace(nextAttemptAt: try row.next(), receivedAt: receivedAt, key: key)
             let token = try row.next(Int64.self)
             let attempts = try row.next(Int.self)
             let crashes = try row.next(Int.self)
             let replayID = try row.next(String?.self)
-            let content = try MessageColumns(&row)
-            let receivedAt = try row.next(Timestamp.self)
-            last = ClaimPlace(nextAttemptAt: try row.next(), receivedAt: receivedAt, key: key)
+            let message = try UpstreamMessage(&row, key, receivedAt)
             deliveries.append(
                 Delivery(
-                    content: content.map { .stored($0.message(key, receivedAt)) } ?? .missing,
+                    content: message.map { .stored($0) } ?? .missing,
                     messageKey: key,
                     attempts: attempts,
                     crashes: crashes,
@@ -41,44 +41,30 @@ struct Claimed: Sendable {
     }
 }
 
-/// The columns of `messages` next to a leased delivery.
-private struct MessageColumns {
-    var messageID: String
-    var senderID: String
-    var category: String
-    var registrationToken: String
-    var deviceKey: Digest128
-    var data: JSONColumn?
-    var extra: JSONColumn?
-    var messageType: String?
-
-    /// Reads them; nil if retention has deleted the message.
-    init?(_ row: inout PostgresRow) throws(PostgresError) {
+extension UpstreamMessage {
+    /// Reads the columns of a stored message that is on its way to a handler: `message_id`, `sender_id`, `category`,
+    /// `registration_token`, `device_key`, the data, `extra`, `message_type`; nil where retention has taken it.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`.
+    package init?(
+        _ row: inout PostgresRow,
+        _ key: Digest128,
+        _ receivedAt: Timestamp
+    ) throws(PostgresError) {
         guard let messageID = try row.next(String?.self) else {
             row.skip(7)
             return nil
         }
-        self.messageID = messageID
-        senderID = try row.next()
-        category = try row.next()
-        registrationToken = try row.next()
-        deviceKey = try row.next()
-        data = try row.next()
-        extra = try row.next()
-        messageType = try row.next()
-    }
-
-    func message(_ key: Digest128, _ receivedAt: Timestamp) -> UpstreamMessage {
-        UpstreamMessage(
+        self.init(
             messageKey: MessageKey(key),
             messageID: messageID,
-            senderID: senderID,
-            category: category,
-            registrationToken: RegistrationToken(registrationToken),
-            deviceKey: DeviceKey(deviceKey),
-            data: data?.utf8,
-            extra: extra?.utf8,
-            messageType: messageType,
+            senderID: try row.next(),
+            category: try row.next(),
+            registrationToken: RegistrationToken(try row.next()),
+            deviceKey: DeviceKey(try row.next()),
+            data: try row.next(JSONColumn?.self)?.utf8,
+            extra: try row.next(JSONColumn?.self)?.utf8,
+            messageType: try row.next(),
             receivedAtMicroseconds: receivedAt.microseconds
         )
     }

@@ -18,71 +18,14 @@ struct HandlerRequests: Sendable {
     var categories: [String]
 }
 
-/// Leased deliveries of one handler; each statement takes the columns that it names.
-struct LeaseRows: Sendable {
-    var handler: String
-    var keys: [Digest128] = []
-    var tokens: [Int64] = []
-    /// The delay before each may be tried again.
-    var delays: [Duration] = []
-    /// 1 if the attempt counts, else 0.
-    var counted: [Int64] = []
-    var errors: [String] = []
-    /// The failures' groups.
-    var groups: [String] = []
-    /// The leases' new duration, from now.
-    var lease = Duration.zero
-    var worker = ""
-    /// How long ago each attempt began.
-    var ages: [Seconds] = []
-    /// How long each took.
-    var durations: [Seconds] = []
-    /// Each attempt's outcome.
-    var outcomes: [String] = []
-    /// The start, from 1, of each part that is one row of history; empty if unknown.
-    var lows: [Int64] = []
-    /// The end of each part.
-    var highs: [Int64] = []
-    /// When the first and last of its messages were received.
-    var firsts: [Timestamp] = []
-    var lasts: [Timestamp] = []
-}
-
-/// Blocks of one handler; each statement takes the columns that it names.
-struct BlockRows: Sendable {
-    var handler: String
-    var token: Int64
-    var worker: String
-    var numbers: [Int64] = []
-    /// The number of deliveries in each.
-    var counts: [Int64] = []
-    /// The finished messages of all of them.
-    var done: [Digest128] = []
-    /// How long ago each attempt began.
-    var ages: [Seconds] = []
-    /// How long each took.
-    var durations: [Seconds] = []
-    /// The block of each part of ``done`` that is one row of history.
-    var parts: [Int64] = []
-    /// The start of each part, from 1.
-    var lows: [Int64] = []
-    /// The end of each part.
-    var highs: [Int64] = []
-    /// When the first and last of its messages were received.
-    var firsts: [Timestamp] = []
-    var lasts: [Timestamp] = []
-}
-
-/// The handlers whose deliveries ``DeliveryStatements/backlog`` counts.
+/// The handlers to count deliveries of, as ``DeliveryStatements/backlog`` takes them.
 struct BacklogParameters: Sendable {
     var handlers: [String]
     /// Where counts stop.
     var limit: Int
 }
 
-/// A part of statements about leased deliveries.
-typealias LeasePart = PreparedStatement<LeaseRows>
-
+/// The statements of the dispatcher.
 enum DeliveryStatements: StatementCatalog {
     /// The channel of ingest's notifications about deliveries for other workers.
     static let channel = "upstream_deliveries"
@@ -171,119 +114,15 @@ enum DeliveryStatements: StatementCatalog {
 
     // MARK: Leases
 
-    /// The row of `input` (key, token), if its lease is still ours.
-    ///
-    /// Found by key alone, which ``PostgresSettings/findsRowsByIndex`` and the `||` enforce: otherwise the planner may
-    /// walk all of the handler's deliveries, which it believes to be few.
-    static let isHeld: LeasePart =
-        "message_key = key AND handler || '' = \(\.handler) AND lease_token = token AND lease_owner IS NOT NULL"
-
-    static let extend: PreparedStatement<LeaseRows> = """
+    /// Extends leases that are still ours.
+    static let extend: PreparedStatement<SettlementRows> = """
         UPDATE upstream.deliveries SET lease_until = now() + \(\.lease)
         FROM unnest(\(\.keys), \(\.tokens)) AS input (key, token)
-        WHERE \(isHeld)
+        WHERE \(SettleStatements.isHeld)
         RETURNING message_key, lease_token
         """
 
-    // MARK: Settlements
-
-    /// Completes deliveries.
-    ///
-    /// Does not wait for the disk: after a server crash they are delivered again, which at-least-once allows.
-    static let complete: PreparedStatement<LeaseRows> = delete("")
-
-    /// The same for an ordered handler; returns the devices.
-    static let completeByDevice: PreparedStatement<LeaseRows> = delete("RETURNING device_key")
-
-    private static func delete(_ returning: PreparedStatement<LeaseRows>) -> PreparedStatement<LeaseRows> {
-        """
-        WITH quick AS MATERIALIZED (
-            SELECT set_config('synchronous_commit', 'off', true)
-        )
-        DELETE FROM upstream.deliveries
-        USING unnest(\(\.keys), \(\.tokens)) AS input (key, token), quick
-        WHERE \(isHeld) \(returning)
-        """
-    }
-
-    /// Releases deliveries for another attempt.
-    static let retry: PreparedStatement<LeaseRows> = """
-        UPDATE upstream.deliveries
-        SET attempts = attempts + 1, crashes = 0, last_error = error,
-            next_attempt_at = now() + delay, lease_owner = NULL, lease_until = NULL
-        FROM unnest(\(\.keys), \(\.tokens), \(\.delays), \(\.errors)) AS input (key, token, delay, error)
-        WHERE \(isHeld)
-        """
-
-    /// Releases deliveries without a counted attempt.
-    static let release: PreparedStatement<LeaseRows> = """
-        UPDATE upstream.deliveries
-        SET next_attempt_at = now() + delay, lease_owner = NULL, lease_until = NULL
-        FROM unnest(\(\.keys), \(\.tokens), \(\.delays)) AS input (key, token, delay)
-        WHERE \(isHeld)
-        """
-
-    /// As ``release``, recording what went wrong.
-    static let postpone: PreparedStatement<LeaseRows> = """
-        UPDATE upstream.deliveries
-        SET next_attempt_at = now() + delay, last_error = error, lease_owner = NULL,
-            lease_until = NULL
-        FROM unnest(\(\.keys), \(\.tokens), \(\.delays), \(\.errors)) AS input (key, token, delay, error)
-        WHERE \(isHeld)
-        """
-
-    /// Makes deliveries dead letters.
-    static let setAside: PreparedStatement<LeaseRows> = """
-        WITH gone AS (
-            DELETE FROM upstream.deliveries
-            USING unnest(\(\.keys), \(\.tokens), \(\.counted), \(\.errors), \(\.groups))
-                AS input (key, token, counted, failure, failure_group)
-            WHERE \(isHeld)
-            RETURNING deliveries.*, counted, failure, failure_group
-        )
-        \(bury(from: "gone"))
-        """
-
-    /// Inserts the rows deleted by the named part, with `counted`, `failure` and `failure_group`, as dead letters.
-    static func bury(from source: String) -> LeasePart {
-        """
-        INSERT INTO upstream.dead_letters (
-            handler, message_key, received_at, attempts, next_attempt_at, lease_owner, lease_token, lease_until,
-            last_error, replay_id, crashes, device_key, error_group
-        )
-        SELECT
-            handler, message_key, received_at, attempts + counted, next_attempt_at, lease_owner, lease_token,
-            lease_until, failure, replay_id, crashes, device_key, failure_group
-        FROM \(raw: source)
-        ON CONFLICT (message_key, handler) DO UPDATE SET
-            attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at,
-            lease_owner = excluded.lease_owner, lease_token = excluded.lease_token,
-            lease_until = excluded.lease_until, last_error = excluded.last_error, replay_id = excluded.replay_id,
-            crashes = excluded.crashes, device_key = excluded.device_key, error_group = excluded.error_group,
-            died_at = now()
-        RETURNING device_key
-        """
-    }
-
-    // MARK: Blocks
-
-    /// Deletes blocks in which everything is done, if they hold as many deliveries as this worker knows; returns their
-    /// numbers.
-    static let completeBlocks: PreparedStatement<BlockRows> = """
-        WITH quick AS MATERIALIZED (
-            SELECT set_config('synchronous_commit', 'off', true)
-        )
-        DELETE FROM upstream.delivery_blocks
-        USING unnest(\(\.numbers), \(\.counts)) AS input (given, size), quick
-        WHERE token = \(\.token) AND handler = \(\.handler) AND number = given AND cardinality(keys) = size
-        RETURNING number
-        """
-
-    /// Turns blocks into rows, except what is done, and returns how many were done; the text is in `migrations/`.
-    static let unpack: PreparedStatement<BlockRows> =
-        "SELECT upstream.unpack_deliveries(\(\.token), \(\.handler), \(\.numbers), \(\.done))"
-
-    /// Turns blocks with expired leases into rows; the text is in `migrations/`.
+    /// Turns the blocks whose lease has ended into rows; the text is in `migrations/`.
     static let unpackExpired: PreparedStatement<Void> = "SELECT upstream.unpack_expired()"
 
     // MARK: Frozen workers
@@ -321,14 +160,6 @@ enum DeliveryStatements: StatementCatalog {
             StatementSample("pause", pause("orders", reason: "a test")),
             StatementSample("backlog", backlog),
             StatementSample("extend", extend),
-            StatementSample("complete", complete),
-            StatementSample("completeByDevice", completeByDevice),
-            StatementSample("retry", retry),
-            StatementSample("release", release),
-            StatementSample("postpone", postpone),
-            StatementSample("setAside", setAside),
-            StatementSample("completeBlocks", completeBlocks),
-            StatementSample("unpack", unpack),
             StatementSample("unpackExpired", unpackExpired),
             StatementSample("endUnread", endUnread),
             StatementSample("listen", listen),

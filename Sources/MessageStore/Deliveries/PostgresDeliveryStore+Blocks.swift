@@ -9,61 +9,51 @@ extension PostgresDeliveryStore {
         var held = 0
         for token in Set(blocks.map(\.token)).sorted() {
             let own = blocks.filter { $0.token == token }
-            held += try await run { connection throws(PostgresError) in
-                try settle(own, BlockRows(handler: handler, token: token, worker: recording.worker), connection)
-            }
+            var rows = SettlementRows(handler: handler)
+            (rows.token, rows.history.worker) = (token, recording.worker)
+            let none = rows
+            held += try await run { connection throws(PostgresError) in try settle(own, none, connection) }
         }
         return held
     }
 
     private func settle(
         _ blocks: [BlockSettlement],
-        _ none: BlockRows,
+        _ none: SettlementRows,
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) -> Int {
         let isRecorded = blocks.allSatisfy { $0.attempts.count == $0.done.count }
         let now = ContinuousClock.now
+        func rows(_ blocks: [BlockSettlement]) -> SettlementRows {
+            var rows = none
+            rows.numbers = blocks.map(\.number)
+            rows.counts = blocks.map { Int64($0.count) }
+            for block in blocks {
+                rows.add(done: block.done, isRecorded ? block.attempts : [], ofBlock: block.number, at: now)
+            }
+            return rows
+        }
+        func numbers(_ settling: Settling, _ rows: SettlementRows) throws(PostgresError) -> [Int64] {
+            try recording.run(settling, rows, isRecorded: isRecorded, connection).map { row throws(PostgresError) in
+                try row.next(Int64.self)
+            }
+        }
         var held = 0
         var rest = blocks
         let complete = blocks.filter(\.isComplete)
         if !complete.isEmpty {
-            var rows = none
-            rows.numbers = complete.map(\.number)
-            rows.counts = complete.map { Int64($0.count) }
-            if isRecorded { for block in complete { rows.add(block, now) } }
-            let gone = try recording.write(isRecorded, connection) { connection throws(PostgresError) in
-                try connection.run(AttemptStatements.completeBlocks, rows)
-            } otherwise: { connection throws(PostgresError) in
-                try connection.run(DeliveryStatements.completeBlocks, rows)
-            }.numbers()
+            let gone = try numbers(SettleStatements.completeBlocks, rows(complete))
             held = complete.reduce(0) { gone.contains($1.number) ? $0 + $1.count : $0 }
             rest.removeAll { gone.contains($0.number) }
         }
         guard !rest.isEmpty else { return held }
-        var rows = none
-        rows.numbers = rest.map(\.number)
-        if isRecorded {
-            for block in rest { rows.add(block, now) }
-        } else {
-            rows.done = rest.flatMap(\.done)
-        }
-        let unpacked =
-            try recording.write(isRecorded, connection) { connection throws(PostgresError) in
-                try connection.run(AttemptStatements.unpack, rows)
-            } otherwise: { connection throws(PostgresError) in
-                try connection.run(DeliveryStatements.unpack, rows)
-            }.numbers().first ?? 0
-        held += Int(unpacked)
-        guard Int(unpacked) < rows.done.count else { return held }
-        // They were rows from the start, or another worker has unpacked them: under the same token, unless it has gone
-        // on.
-        var leases = LeaseRows(handler: none.handler)
-        leases.worker = none.worker
-        leases.keys = rows.done
-        leases.tokens = rows.done.map { _ in none.token }
-        (leases.ages, leases.durations) = (rows.ages, rows.durations)
-        let part = SettlementPart(kind: .done, isRecorded: isRecorded, rows: leases)
-        return try held + run(part, isByDevice: false, connection).held
+        var left = rows(rest)
+        let unpacked = Int(try numbers(SettleStatements.unpack, left).first ?? 0)
+        held += unpacked
+        guard unpacked < left.keys.count else { return held }
+        // They were rows from the start, or another worker has unpacked them: under the same token, unless it has gone on.
+        left.tokens = left.keys.map { _ in none.token }
+        return try held + run(SettlementPart(kind: .done, isRecorded: isRecorded, rows: left), connection).held
     }
 
     /// Unpacks the blocks of dead workers, and frees the locks of frozen ones, at most twice a second.
@@ -86,59 +76,5 @@ extension PostgresDeliveryStore {
             }
             return try connection.run(DeliveryStatements.unpackExpired, ())
         }
-    }
-}
-
-extension PostgresResult {
-    /// The rows' only column.
-    fileprivate func numbers() throws(PostgresError) -> [Int64] {
-        try map { row throws(PostgresError) in try row.next(Int64.self) }
-    }
-}
-
-extension BlockRows {
-    private static var span: Int64 { SettlementPart.span }
-
-    /// Adds a block's finished messages, in parts received within a second: almost always one.
-    fileprivate mutating func add(_ block: BlockSettlement, _ now: ContinuousClock.Instant) {
-        guard let some = block.attempts.first?.receivedAt else { return }
-        var (first, last) = (some, some)
-        for attempt in block.attempts {
-            first = min(first, attempt.receivedAt)
-            last = max(last, attempt.receivedAt)
-        }
-        guard last - first > Self.span else { return add(block, block.done.indices.map(\.self), first, last, now) }
-        let sorted = block.done.indices.sorted { block.attempts[$0].receivedAt < block.attempts[$1].receivedAt }
-        var part: [Int] = []
-        var start = first
-        for index in sorted {
-            let time = block.attempts[index].receivedAt
-            if time - start > Self.span {
-                add(block, part, start, block.attempts[part.last ?? index].receivedAt, now)
-                part = []
-                start = time
-            }
-            part.append(index)
-        }
-        add(block, part, start, last, now)
-    }
-
-    private mutating func add(
-        _ block: BlockSettlement,
-        _ indices: [Int],
-        _ first: Int64,
-        _ last: Int64,
-        _ now: ContinuousClock.Instant
-    ) {
-        parts.append(block.number)
-        lows.append(Int64(done.count + 1))
-        for index in indices {
-            done.append(block.done[index])
-            ages.append(Seconds(block.attempts[index].started.duration(to: now)))
-            durations.append(Seconds(block.attempts[index].took))
-        }
-        highs.append(Int64(done.count))
-        firsts.append(Timestamp(microseconds: first))
-        lasts.append(Timestamp(microseconds: last))
     }
 }

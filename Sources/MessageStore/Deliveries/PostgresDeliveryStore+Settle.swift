@@ -7,73 +7,59 @@ import Vocabulary
 extension PostgresDeliveryStore {
     package func settle(_ batch: [Settlement], of handler: String) async throws(StoreError) -> Int {
         let parts = SettlementParts(batch, of: handler, recording)
-        let isByDevice = walks.withLock { $0.devices[handler] != nil }
         let (held, freed) = try await run { connection throws(PostgresError) in
-            var held = 0
-            var freed: [Digest128] = []
+            var (held, freed) = (0, [Digest128]())
             for part in parts.all {
-                let settled = try run(part, isByDevice: isByDevice, connection)
+                let settled = try run(part, connection)
                 held += settled.held
-                freed += settled.freed
+                if part.kind.freesDevice { freed += settled.devices }
             }
             return (held, freed)
         }
-        // The next delivery of each of these devices may be claimed now.
+        // The next delivery of each of these devices may be claimed now, where the handler is ordered.
         if !freed.isEmpty { walks.withLock { $0.devices[handler]?.add(freed) } }
         return held
     }
 
+    /// Writes settlements of one kind.
+    ///
+    /// - Returns: How many were still ours, and their devices, where they have any.
     func run(
         _ part: SettlementPart,
-        isByDevice: Bool,
         _ connection: isolated PostgresConnection
-    ) throws(PostgresError) -> (held: Int, freed: [Digest128]) {
-        try recording.write(part.isRecorded, connection) { connection throws(PostgresError) in
-            let result = try connection.run(part.kind.recorded(isByDevice: isByDevice), part.rows)
-            let tellsDevices = part.kind == .dead || (part.kind == .done && isByDevice)
-            return try tellsDevices ? result.devices(isByDevice: isByDevice) : (result.value(), [])
-        } otherwise: { connection throws(PostgresError) in
-            try connection.run(part.kind.plain(isByDevice: isByDevice), part.rows).devices(isByDevice: isByDevice)
+    ) throws(PostgresError) -> (held: Int, devices: [Digest128]) {
+        var (held, devices) = (0, [Digest128]())
+        try recording.run(part.kind.settling, part.rows, isRecorded: part.isRecorded, connection).eachRow {
+            row throws(PostgresError) in
+            if let device = try row.next(Digest128?.self) { devices.append(device) }
+            held += try row.next(Int.self)
         }
-    }
-}
-
-extension PostgresResult {
-    /// The number of changed rows, and the devices returned; not every delivery has one.
-    fileprivate func devices(isByDevice: Bool) throws(PostgresError) -> (held: Int, freed: [Digest128]) {
-        guard isByDevice else { return (affectedRows, []) }
-        return try (
-            affectedRows,
-            map { row throws(PostgresError) in try row.next(Digest128?.self) }.compactMap(\.self)
-        )
+        return (held, devices)
     }
 }
 
 extension AttemptRecording {
-    /// Runs the statement that also writes history, or the plain one if there is none to write or it is refused.
-    func write<T>(
-        _ isWanted: Bool,
-        _ connection: isolated PostgresConnection,
-        _ recorded: (isolated PostgresConnection) throws(PostgresError) -> T,
-        otherwise plain: (isolated PostgresConnection) throws(PostgresError) -> T
-    ) throws(PostgresError) -> T {
-        guard isWanted, isOn else { return try connection.withParameters(plain) }
-        do throws(PostgresError) {
-            return try connection.withParameters(recorded)
-        } catch {
-            guard error.mayBeOfHistory, connection.isOpen else { throw error }
-            if error.failureClass == .missingPartition {
-                // Its day's partition was created while the row was on its way to the rest.
-                do throws(PostgresError) {
-                    return try connection.withParameters(recorded)
-                } catch {
-                    guard error.mayBeOfHistory, connection.isOpen else { throw error }
-                }
+    /// Settles with history where there is any to write, and where it is not refused.
+    func run(
+        _ settling: Settling,
+        _ rows: SettlementRows,
+        isRecorded: Bool,
+        _ connection: isolated PostgresConnection
+    ) throws(PostgresError) -> PostgresResult {
+        func write(_ statement: PreparedStatement<SettlementRows>) throws(PostgresError) -> PostgresResult {
+            try connection.withParameters { connection throws(PostgresError) in try connection.run(statement, rows) }
+        }
+        return try self.write(isWanted: isRecorded) { () throws(PostgresError) in
+            do throws(PostgresError) {
+                return try write(settling.recorded)
+            } catch  where error.failureClass == .missingPartition && connection.isOpen {
+                // Its day was made while it was on its way to the rest.
+                return try write(settling.recorded)
             }
-            // The settlement comes first: if that fails as well, the history was not to blame.
-            let value = try connection.withParameters(plain)
-            suspend(after: StoreError(error))
-            return value
+        } otherwise: { () throws(PostgresError) in
+            try write(settling.plain)
+        } refusal: { error throws(PostgresError) in
+            error.mayBeOfHistory && connection.isOpen ? StoreError(error) : nil
         }
     }
 }
@@ -84,7 +70,6 @@ struct SettlementParts: Sendable {
     private(set) var all: [SettlementPart] = []
     private let handler: String
     private let worker: String
-    private let now = ContinuousClock.now
 
     init(_ batch: [Settlement], of handler: String, _ recording: AttemptRecording) {
         self.handler = handler
@@ -104,7 +89,8 @@ struct SettlementParts: Sendable {
                 add(settlement, .postpone, isOn, failure) { $0.delays.append(delay) }
             }
         }
-        for index in all.indices { all[index].cut() }
+        let now = ContinuousClock.now
+        for index in all.indices { all[index].writeHistory(at: now) }
         all.sort { ($0.kind.rawValue, $0.isRecorded ? 1 : 0) < ($1.kind.rawValue, $1.isRecorded ? 1 : 0) }
     }
 
@@ -113,7 +99,7 @@ struct SettlementParts: Sendable {
         _ kind: SettlementPart.Kind,
         _ isOn: Bool,
         _ failure: HandlerFailure? = nil,
-        _ body: (inout LeaseRows) -> Void
+        _ body: (inout SettlementRows) -> Void
     ) {
         // A dead letter is recorded even without an attempt.
         let isRecorded = isOn && (settlement.attempt != nil || kind == .dead)
@@ -122,8 +108,8 @@ struct SettlementParts: Sendable {
             index = known
         } else {
             index = all.count
-            var rows = LeaseRows(handler: handler)
-            rows.worker = worker
+            var rows = SettlementRows(handler: handler)
+            rows.history.worker = worker
             all.append(SettlementPart(kind: kind, isRecorded: isRecorded, rows: rows))
         }
         all[index].rows.keys.append(settlement.messageKey)
@@ -132,13 +118,8 @@ struct SettlementParts: Sendable {
             all[index].rows.errors.append(failure.detail)
             all[index].rows.groups.append(failure.group)
         }
-        if isRecorded {
-            let attempt = settlement.attempt
-            all[index].rows.ages.append(Seconds(attempt.map { $0.started.duration(to: now) } ?? .zero))
-            all[index].rows.durations.append(attempt.map { Seconds($0.took) } ?? .none)
-            all[index].received.append(attempt?.receivedAt ?? 0)
-            if kind == .dead { all[index].rows.outcomes.append((attempt?.outcome ?? .exhausted).rawValue) }
-        }
+        if kind == .dead { all[index].rows.outcomes.append((settlement.attempt?.outcome ?? .exhausted).rawValue) }
+        if isRecorded { all[index].attempts.append(settlement.attempt) }
         body(&all[index].rows)
     }
 }
@@ -153,59 +134,32 @@ struct SettlementPart: Sendable {
         case release
         case postpone
 
-        func plain(isByDevice: Bool) -> PreparedStatement<LeaseRows> {
+        var settling: Settling {
             switch self {
-            case .done: isByDevice ? DeliveryStatements.completeByDevice : DeliveryStatements.complete
-            case .retry: DeliveryStatements.retry
-            case .dead: DeliveryStatements.setAside
-            case .release: DeliveryStatements.release
-            case .postpone: DeliveryStatements.postpone
+            case .done: SettleStatements.complete
+            case .retry: SettleStatements.retry
+            case .dead: SettleStatements.setAside
+            case .release: SettleStatements.release
+            case .postpone: SettleStatements.postpone
             }
         }
 
-        func recorded(isByDevice: Bool) -> PreparedStatement<LeaseRows> {
-            switch self {
-            case .done: isByDevice ? AttemptStatements.completeByDevice : AttemptStatements.complete
-            case .retry: AttemptStatements.retry
-            case .dead: AttemptStatements.setAside
-            case .release: AttemptStatements.release
-            case .postpone: AttemptStatements.postpone
-            }
-        }
+        /// Whether the next delivery of the device may be claimed.
+        var freesDevice: Bool { self == .done || self == .dead }
     }
 
     var kind: Kind
     var isRecorded: Bool
-    var rows: LeaseRows
-    /// When the messages were received, if recorded.
-    var received: [Int64] = []
+    var rows: SettlementRows
+    /// What it is to tell, in the order of the rows.
+    var attempts: [AttemptRecord?] = []
 
-    /// The most microseconds that one row of history may span: less than a second.
-    static let span: Int64 = 999_999
-
-    /// Cuts finished deliveries into the parts that are one row of history each, and orders them.
-    mutating func cut() {
-        guard kind == .done, isRecorded, let first = received.min(), let last = received.max(), first > 0 else {
-            return
-        }
-        if last - first > Self.span {
-            let order = received.indices.sorted { received[$0] < received[$1] }
-            rows.keys = order.map { rows.keys[$0] }
-            rows.tokens = order.map { rows.tokens[$0] }
-            rows.ages = order.map { rows.ages[$0] }
-            rows.durations = order.map { rows.durations[$0] }
-            received = order.map { received[$0] }
-        }
-        var start = 0
-        for index in received.indices {
-            let isLast = index + 1 == received.count
-            guard isLast || received[index + 1] - received[start] > Self.span else { continue }
-            rows.lows.append(Int64(start + 1))
-            rows.highs.append(Int64(index + 1))
-            // In the order of their ends if all are within one second, else in order of arrival.
-            rows.firsts.append(Timestamp(microseconds: received[start...index].min() ?? first))
-            rows.lasts.append(Timestamp(microseconds: received[start...index].max() ?? last))
-            start = index + 1
-        }
+    /// Puts the attempts into the form of the history, and the rows into its order.
+    mutating func writeHistory(at now: ContinuousClock.Instant) {
+        guard kind == .done else { return attempts.forEach { rows.history.add($0, at: now) } }
+        let order = rows.history.add(attempts.compactMap(\.self), ofBlock: 0, at: now)
+        guard order.count == rows.keys.count else { return }
+        rows.keys = order.map { rows.keys[$0] }
+        rows.tokens = order.map { rows.tokens[$0] }
     }
 }

@@ -175,7 +175,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         of handler: String,
         by duration: Duration
     ) async throws(StoreError) -> Set<LeaseReference> {
-        var rows = LeaseRows(handler: handler, lease: duration)
+        var rows = SettlementRows(handler: handler, lease: duration)
         rows.keys = leases.map(\.messageKey)
         rows.tokens = leases.map(\.token)
         let parameters = rows

@@ -41,8 +41,35 @@ package final class AttemptRecording: Sendable {
         }
     }
 
-    /// Suspends the history after a refused statement.
-    package func suspend(after error: StoreError) {
+    /// Settles with history; or without, where there is none to write or it is refused.
+    ///
+    /// - Parameters:
+    ///   - isWanted: Whether there is any to write.
+    ///   - recorded: The settlement with its history.
+    ///   - plain: The settlement alone.
+    ///   - refusal: What the pipeline is told of an error that may be the history's fault; nil of any other.
+    /// - Throws: What the settlement throws.
+    /// - Returns: What it returns.
+    package func write<T, Failure: Error>(
+        isWanted: Bool,
+        _ recorded: () throws(Failure) -> T,
+        otherwise plain: () throws(Failure) -> T,
+        refusal: (Failure) throws(Failure) -> StoreError?
+    ) throws(Failure) -> T {
+        guard isWanted, isOn else { return try plain() }
+        do throws(Failure) {
+            return try recorded()
+        } catch {
+            guard let refused = try refusal(error) else { throw error }
+            // First the settlement: should that fail as well, the history was not to blame.
+            let value = try plain()
+            suspend(after: refused)
+            return value
+        }
+    }
+
+    /// A statement with history was refused: settlements go without for a while.
+    private func suspend(after error: StoreError) {
         let isNew = suspended.withLock { until in
             defer { until = ContinuousClock.now + Self.pause }
             return until == nil

@@ -1,3 +1,4 @@
+import MessageStore
 import Pipeline
 import Postgres
 import UpstreamKit
@@ -26,45 +27,24 @@ enum HandlerFeed {
         try connection.run(FeedStatements.pending, .init(replay: replay, limit: limit)).value()
     }
 
-    /// Queues `count` messages (above 0) from a position on.
+    /// Queues the messages from a position on: in rows, or in blocks of a worker that gets their messages, as many as fit into
+    /// the bytes of its offer, and one at least.
     ///
-    /// The lease fences the step, and a step from anywhere but the run's position does nothing.
-    ///
-    /// - Returns: How far the run is now, or that the lease is not valid.
-    static func step(
-        _ connection: isolated PostgresConnection,
-        _ lease: ReplayLease,
-        from position: Int64,
-        count: Int64
-    ) throws(PostgresError) -> Step {
-        try connection.transaction { connection throws(PostgresError) in
-            let step = FeedStatements.Step(lease: lease, position: position, count: count)
-            guard var moved = try connection.run(FeedStatements.advance, step).first(Step.init) else {
-                return try missed(connection, step)
-            }
-            let queued = try connection.run(FeedStatements.queue, step).only { row throws(PostgresError) in
-                defer { row.skipRest() }
-                return try row.next(Int64.self)
-            }
-            if queued < count {
-                try connection.run(FeedStatements.skip(count - queued, lease))
-                moved.skipped += count - queued
-            }
-            return moved
-        }
-    }
-
-    /// Queues messages in blocks of a worker that also gets their bodies: as many as fit the offer's bytes, at least
-    /// one.
-    ///
-    /// - Returns: How far the run is now, and the blocks' messages; nil if this call put nothing, or nobody knows what,
-    ///   into blocks.
+    /// - Parameters:
+    ///   - connection: The way to the database.
+    ///   - lease: Fences the step: without it nothing is done.
+    ///   - position: Where the run is; a step from anywhere else does nothing.
+    ///   - count: How many messages; above 0.
+    ///   - offer: The worker's; nil for rows.
+    /// - Throws: ``PostgresError``
+    /// - Returns: How far the run is now, or that the lease is not valid; and what the blocks hold: nil where nothing, or nobody
+    ///   knows what, was put into them by this call.
     static func step(
         _ connection: isolated PostgresConnection,
         _ lease: ReplayLease,
         from position: Int64,
         count: Int64,
-        to offer: LeaseOffer
+        to offer: LeaseOffer? = nil
     ) throws(PostgresError) -> (step: Step, messages: [ReplayedMessage]?) {
         try connection.transaction { connection throws(PostgresError) in
             let step = FeedStatements.Step(lease: lease, position: position, count: count)
@@ -74,25 +54,25 @@ enum HandlerFeed {
             var messages: [ReplayedMessage]?
             var count = count
             let queued: Int64
-            if try connection.run(FeedStatements.needsRows, step).value(Bool.self) {
-                queued = try connection.run(FeedStatements.queue, step).only { row throws(PostgresError) in
-                    defer { row.skipRest() }
-                    return try row.next(Int64.self)
-                }
-            } else {
+            if let offer, try !connection.run(FeedStatements.needsRows, step).value(Bool.self) {
                 var cut: Int64?
                 let found = try connection.run(FeedStatements.pack, .init(step: step, offer: offer))
                     .map { row throws(PostgresError) in
                         let message = try ReplayedMessage(&row)
                         cut = try row.next(Int64?.self)
                         return message
-                    }
+                    }.compactMap(\.self)
                 queued = Int64(found.count)
                 messages = found
                 if let cut {
                     try connection.run(FeedStatements.retreat(step.end - cut, lease))
                     moved.done -= step.end - cut
                     count = cut - position
+                }
+            } else {
+                queued = try connection.run(FeedStatements.queue, step).only { row throws(PostgresError) in
+                    defer { row.skipRest() }
+                    return try row.next(Int64.self)
                 }
             }
             if queued < count {
@@ -126,24 +106,10 @@ extension HandlerFeed.Step {
 
 extension ReplayedMessage {
     /// Reads a row of ``FeedStatements/pack``.
-    fileprivate init(_ row: inout PostgresRow) throws(PostgresError) {
+    fileprivate init?(_ row: inout PostgresRow) throws(PostgresError) {
         let handler = try row.next(String.self)
-        let key = try row.next(Digest128.self)
-        let receivedAt = try row.next(Timestamp.self)
-        self.init(
-            handler: handler,
-            message: UpstreamMessage(
-                messageKey: MessageKey(key),
-                messageID: try row.next(),
-                senderID: try row.next(),
-                category: try row.next(),
-                registrationToken: RegistrationToken(try row.next()),
-                deviceKey: DeviceKey(try row.next()),
-                data: try row.next(JSONColumn?.self)?.utf8,
-                extra: try row.next(JSONColumn?.self)?.utf8,
-                messageType: try row.next(),
-                receivedAtMicroseconds: receivedAt.microseconds
-            )
-        )
+        let (key, receivedAt) = (try row.next(Digest128.self), try row.next(Timestamp.self))
+        guard let message = try UpstreamMessage(&row, key, receivedAt) else { return nil }
+        self.init(handler: handler, message: message)
     }
 }

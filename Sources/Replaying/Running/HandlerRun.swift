@@ -114,7 +114,7 @@ struct HandlerRun: Sendable {
         case .full: return nil
         case .rows:
             step = try await database.run { connection throws(PostgresError) in
-                try HandlerFeed.step(connection, lease, from: position, count: count)
+                try HandlerFeed.step(connection, lease, from: position, count: count).step
             }
         case .offer(let offer, let room):
             step = try await handOver(offer, Int64(room), from: position)

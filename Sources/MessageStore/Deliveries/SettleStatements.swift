@@ -1,0 +1,193 @@
+import Pipeline
+import Postgres
+import Vocabulary
+
+/// A statement that settles deliveries: with the history of their attempts, and without.
+struct Settling: Sendable {
+    let recorded: PreparedStatement<SettlementRows>
+    let plain: PreparedStatement<SettlementRows>
+
+    fileprivate init(_ make: (_ isRecorded: Bool) -> PreparedStatement<SettlementRows>) {
+        (recorded, plain) = (make(true), make(false))
+    }
+}
+
+/// The statements that settle deliveries.
+///
+/// One statement writes settlement and history (`upstream.attempt_batches`), so an attempt is there exactly if its settlement has
+/// committed. Those of rows return how many were still ours, by device.
+enum SettleStatements: StatementCatalog {
+    private typealias Part = PreparedStatement<SettlementRows>
+
+    /// The row of `input` (key, token), if its lease is still ours.
+    ///
+    /// Found by its key alone, which ``PostgresSettings/findsRowsByIndex`` and the `||` see to: with the handler as it is,
+    /// the planner may walk over all of the handler's deliveries, which it believes to be few.
+    static let isHeld: PreparedStatement<SettlementRows> =
+        "message_key = key AND handler || '' = \(\.handler) AND lease_token = token AND lease_owner IS NOT NULL"
+
+    // MARK: Rows
+
+    /// Completes deliveries.
+    ///
+    /// Where all were still ours and first attempts, the arrays go into the history as they came, cut by second: nothing is
+    /// put together row by row.
+    static let complete = settling(
+        "DELETE FROM upstream.deliveries USING",
+        number: "attempts + 1",
+        "done",
+        isQuick: true
+    ) {
+        guard $0 else { return "" }
+        return """
+            , checked AS MATERIALIZED (
+                SELECT count(*) = cardinality(\(\.keys)) AND max(number) = 1 AND cardinality(\(\.history.lows)) > 0 AS is_whole
+                FROM ended
+            ), noted_whole AS (
+                \(notedParts) WHERE (SELECT is_whole FROM checked)
+            ), \(noted(where: "NOT (SELECT is_whole FROM checked)"))
+            """
+    }
+
+    /// Gives deliveries back for another attempt.
+    static let retry = settling(
+        """
+        UPDATE upstream.deliveries SET attempts = attempts + 1, crashes = 0, last_error = error, \(givenBack) FROM
+        """,
+        (", \(\.delays), \(\.errors), \(\.groups)", ", delay, error, failure_group"),
+        number: "attempts",
+        "retry"
+    )
+
+    /// Gives deliveries back without a counted attempt.
+    static let release = settling(
+        "UPDATE upstream.deliveries SET \(givenBack) FROM",
+        (", \(\.delays)", ", delay"),
+        number: "attempts + 1",
+        "released"
+    )
+
+    /// As ``release``, with what went wrong.
+    static let postpone = settling(
+        "UPDATE upstream.deliveries SET last_error = error, \(givenBack) FROM",
+        (", \(\.delays), \(\.errors), \(\.groups)", ", delay, error, failure_group"),
+        number: "attempts + 1",
+        "released"
+    )
+
+    private static let givenBack: Part = "next_attempt_at = now() + delay, lease_owner = NULL, lease_until = NULL"
+
+    /// Makes deliveries dead letters.
+    static let setAside = settling(
+        "DELETE FROM upstream.deliveries USING",
+        (
+            ", \(\.counted), \(\.errors), \(\.groups), \(\.outcomes)",
+            ", counted, failure, failure_group, outcome"
+        ),
+        number: "greatest(attempts + counted, 1)::integer",
+        nil
+    ) { isRecorded in
+        """
+        , dead AS (
+            \(raw: DeadLetterStatements.bury)
+        )\(isRecorded ? ", \(noted())" : "")
+        """
+    }
+
+    /// A settlement of rows.
+    ///
+    /// - Parameters:
+    ///   - change: The statement up to its input.
+    ///   - columns: The input's columns behind key and token, and their names.
+    ///   - number: Which attempt it was.
+    ///   - outcome: How that ended; nil where the input says it.
+    ///   - isQuick: Whether it does not wait for the disk: after a crash of the server these are delivered again, which
+    ///     at-least-once allows.
+    ///   - further: Other parts, of what has `ended`.
+    private static func settling(
+        _ change: Part,
+        _ columns: (values: Part, names: String) = ("", ""),
+        number: String,
+        _ outcome: String?,
+        isQuick: Bool = false,
+        _ further: (_ isRecorded: Bool) -> Part = { $0 ? ", \(noted())" : "" }
+    ) -> Settling {
+        let group = columns.names.contains("failure_group") ? "failure_group" : "NULL::text AS failure_group"
+        // A dead letter is made of all there is.
+        let kept = outcome == nil ? "deliveries.*, counted, failure" : "message_key, received_at, device_key"
+        let told = "\(number) AS number, \(outcome.map { "'\($0)'::text AS outcome" } ?? "outcome"), \(group)"
+        return Settling { isRecorded in
+            """
+            WITH \(isQuick ? "\(quick), " : "")ended AS (
+                \(change) unnest(
+                    \(\.keys), \(\.tokens)\(columns.values)\(isRecorded ? ", \(\.history.ages), \(\.history.durations)" : "")
+                ) AS input (key, token\(raw: columns.names)\(raw: isRecorded ? ", age, duration" : ""))\(raw: isQuick ? ", quick" : "")
+                WHERE \(isHeld)
+                RETURNING \(raw: kept), \(raw: told)\(raw: isRecorded ? ", age, duration" : "")
+            )\(further(isRecorded))
+            SELECT device_key, count(*) FROM ended GROUP BY device_key
+            """
+        }
+    }
+
+    private static let quick: Part = "quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
+
+    /// Writes what has `ended`: a row for the attempts that ended alike and whose messages arrived in the same second.
+    private static func noted(where condition: String = "true") -> Part {
+        """
+        noted AS (
+            INSERT INTO upstream.attempt_batches (
+                settled_at, handler, worker, outcome, first_received, last_received, keys, ages, durations, numbers,
+                error_groups
+            )
+            SELECT
+                now(), \(\.handler), \(\.history.worker), outcome, min(received_at), max(received_at), array_agg(message_key),
+                array_agg(age), array_agg(nullif(duration, 'NaN')), CASE WHEN max(number) > 1 THEN array_agg(number) END,
+                CASE WHEN count(failure_group) > 0 THEN array_agg(failure_group) END
+            FROM ended WHERE \(raw: condition) GROUP BY date_bin('1 second', received_at, 'epoch'), outcome
+        )
+        """
+    }
+
+    /// Writes what is done in the form in which it came, cut by second; costs nothing for each message.
+    private static let notedParts: Part = """
+        INSERT INTO upstream.attempt_batches (
+            settled_at, handler, worker, outcome, first_received, last_received, keys, ages, durations
+        )
+        SELECT
+            now(), \(\.handler), \(\.history.worker), 'done', first, last, (\(\.keys))[low:high],
+            (\(\.history.ages))[low:high], (\(\.history.durations))[low:high]
+        FROM unnest(
+            \(\.history.lows), \(\.history.highs), \(\.history.firsts), \(\.history.lasts), \(\.history.blocks)
+        ) AS part (low, high, first, last, block)
+        """
+
+    // MARK: Blocks
+
+    /// Deletes blocks in which everything is done, and returns their numbers: only those that hold as many deliveries as
+    /// this worker knows of.
+    static let completeBlocks = Settling { isRecorded in
+        """
+        WITH \(quick), gone AS (
+            DELETE FROM upstream.delivery_blocks
+            USING unnest(\(\.numbers), \(\.counts)) AS input (given, size), quick
+            WHERE token = \(\.token) AND handler = \(\.handler) AND number = given AND cardinality(keys) = size
+            RETURNING number
+        )\(isRecorded ? ", noted AS (\(notedParts) WHERE block IN (SELECT number FROM gone))" : "")
+        SELECT number FROM gone
+        """
+    }
+
+    /// Turns blocks into rows, less what is done, and returns how much that was; the texts are in `migrations/`.
+    static let unpack = Settling { isRecorded in
+        let history: Part = isRecorded ? ", \(\.history.worker), \(\.history.ages), \(\.history.durations)" : ""
+        return "SELECT upstream.unpack_deliveries(\(\.token), \(\.handler), \(\.numbers), \(\.keys)\(history))"
+    }
+
+    static var samples: [StatementSample] {
+        [
+            ("complete", complete), ("retry", retry), ("release", release), ("postpone", postpone),
+            ("setAside", setAside), ("completeBlocks", completeBlocks), ("unpack", unpack),
+        ].flatMap { [StatementSample($0.0, $0.1.plain), StatementSample("\($0.0), recorded", $0.1.recorded)] }
+    }
+}
