@@ -1,6 +1,7 @@
 package import Postgres
 import Querying
 package import Replaying
+package import UpstreamKit
 package import Vocabulary
 
 // The fields of replays.
@@ -122,4 +123,95 @@ package struct ReplayDetail: Sendable, ShownResource {
         let (waiting, dead) = try ReplayTable.deliveries(connection, of: replay)
         return ReplayDetail(replay: replay, history: history, waiting: waiting, dead: dead)
     }
+}
+
+// MARK: Plans
+
+extension ReplayPlan: ShownResource {
+    package static let schema = "PlannedReplay"
+    package static let fields: [Field<ReplayPlan>] = [
+        Field("replay_id", about: "null where nothing is kept") { $0.id },
+        Field("name") { $0.name },
+        Field("target") { $0.target.description },
+        Field("selected") { $0.selected },
+        Field("planned") { $0.planned },
+        Field("replayed_before") { $0.replayed },
+        Field("replayed_before_is_included") { $0.includesReplayed },
+        Field("earlier_replays", about: "each counted where it was the latest") {
+            Rows($0.earlier.map { EarlierReplay(replay: $0.name, count: $0.count) })
+        },
+        Field("first_received_at") { $0.span?.lowerBound },
+        Field("last_received_at") { $0.span?.upperBound },
+        Field("categories") { Rows($0.categories) },
+        Field("handlers") { Rows($0.handlers) },
+        Field("rate") { $0.pace.rate },
+        Field("speed") { $0.pace.speed },
+        Field("estimated_seconds") { $0.estimate },
+        Field("estimate_is_measured", about: "by earlier replays") { $0.isMeasured },
+        Field("sample", about: "the first messages and the last") {
+            Rows($0.sample.map { SampledMessage($0.message) })
+        },
+    ]
+}
+
+extension ReplayPlan.HandlerCounts: ShownResource {
+    package static let schema = "PlannedHandler"
+    package static let fields: [Field<ReplayPlan.HandlerCounts>] = [
+        Field("handler", "HANDLER") { $0.handler },
+        amount("planned", "TO SEND") { $0.planned },
+        amount("dead", "DEAD") { $0.dead },
+        amount("before_registered", TableColumn("BEFORE IT", dropOrder: 4)) { $0.new },
+        amount("handled", TableColumn("HANDLED", dropOrder: 3)) { $0.handled },
+        amount("pending", TableColumn("WAITING", dropOrder: 2)) { $0.pending },
+        amount("replayed_before", TableColumn("REPLAYED", dropOrder: 1)) { $0.replayed },
+    ]
+
+    private static func amount(
+        _ name: StaticString,
+        _ column: TableColumn,
+        _ count: @escaping @Sendable (Self) -> Int64
+    ) -> Field<Self> {
+        Field(name, column, count, cell: { Amount.count(count($0)) })
+    }
+}
+
+extension ReplayPlan.Count: ShownResource {
+    package static let schema = "PlannedCategory"
+    package static let fields: [Field<ReplayPlan.Count>] = [
+        Field("count", "COUNT") {
+            $0.count
+        } cell: {
+            Amount.count($0.count)
+        },
+        Field("category", TableColumn("CATEGORY", minimum: 20)) { $0.name },
+    ]
+}
+
+/// A replay that has sent some of a plan's messages before.
+package struct EarlierReplay: ShownResource {
+    fileprivate var replay: String
+    fileprivate var count: Int64
+
+    package static let schema = "EarlierReplay"
+    package static let fields: [Field<EarlierReplay>] = [Field("replay") { $0.replay }, Field("count") { $0.count }]
+}
+
+/// A message that a plan shows for many.
+package struct SampledMessage: ShownResource {
+    private var message: UpstreamMessage
+
+    package init(_ message: UpstreamMessage) { self.message = message }
+
+    package static let schema = "SampledMessage"
+    package static let fields: [Field<SampledMessage>] = [
+        Field("received_at", "RECEIVED") { Timestamp(microseconds: $0.message.receivedAtMicroseconds) },
+        Field("message_key", "MESSAGE") { $0.message.messageKey },
+        Field("device_key", TableColumn("DEVICE", dropOrder: 3)) { $0.message.deviceKey.digest },
+        Field("category", TableColumn("CATEGORY", minimum: 10, dropOrder: 1, cut: .middle)) { $0.message.category },
+        Field("data_bytes", TableColumn("DATA", dropOrder: 2)) {
+            $0.message.data?.count ?? 0
+        } cell: {
+            Amount.bytes(Int64($0.message.data?.count ?? 0))
+        },
+    ]
 }

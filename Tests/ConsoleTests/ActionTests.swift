@@ -166,7 +166,7 @@ struct ActionTests {
                 """
             let plan = try await console.act("replays/plan", body)
             #expect(plan.status == 201 && plan.object["planned"] as? Int == 2, "\(plan.text)")
-            #expect(plan.header("Location") == "/api/v1/replays/\(plan.object["id"] as? String ?? "")")
+            #expect(plan.header("Location") == "/api/v1/replays/\(plan.object["replay_id"] as? String ?? "")")
             #expect(try await console.act("replays/plan", body).status == 409)
             for step in [
                 ("pause", 409), ("start", 200), ("start", 200), ("pause", 200), ("resume", 200), ("cancel", 200),
@@ -186,7 +186,7 @@ struct ActionTests {
             }
             #expect(try await console.act("replays/plan", #"{"handlers":["unknown"]}"#).status == 404)
             let empty = try await console.act("replays/plan", #"{"filter":{"since":"2026-03-05"}}"#)
-            #expect(empty.status == 200 && empty.object["id"] is NSNull, "\(empty.text)")
+            #expect(empty.status == 200 && empty.object["replay_id"] is NSNull, "\(empty.text)")
             let actions = try await console.trail().map { $0.split(separator: "|")[2] }
             let expected = ["plan", "start", "pause", "resume", "cancel"].map { "replays.\($0)" }
             #expect(actions.map(String.init) == expected)

@@ -39,8 +39,7 @@ struct ReplayCommand: AsyncParsableCommand {
 
     /// Checks a replay's name, which is used in commands.
     static func check(name: String) throws {
-        let isPlain = name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "-_.:".contains($0)) }
-        guard isPlain, !name.isEmpty, name.utf8.count <= 100, !name.hasPrefix("-") else {
+        guard ReplayRequest.isName(name) else {
             throw CommandFailure(.usage, "a replay's name is 1-100 letters, digits, '-', '_', '.' or ':'")
         }
     }

@@ -17,7 +17,7 @@ struct ReplayPaceOptions: ParsableArguments {
     var concurrency: Int?
 
     func validate() throws {
-        if let concurrency, !(1...100_000).contains(concurrency) {
+        if let concurrency, !ReplayPace.concurrencies.contains(concurrency) {
             throw ValidationError("--concurrency takes 1 to 100000")
         }
     }
@@ -40,8 +40,7 @@ struct RateArgument: ExpressibleByArgument {
     let value: Double
 
     init?(argument: String) {
-        let number = argument.hasSuffix("/s") ? String(argument.dropLast(2)) : argument
-        guard let value = Double(number), value.isFinite, value >= 0.001, value <= 1e9 else { return nil }
+        guard let value = ReplayPace.rate(argument, "/s") else { return nil }
         self.value = value
     }
 }
@@ -51,8 +50,16 @@ struct SpeedArgument: ExpressibleByArgument {
     let value: Double
 
     init?(argument: String) {
-        let number = argument.hasSuffix("x") ? String(argument.dropLast()) : argument
-        guard let value = Double(number), value.isFinite, value >= 0.001, value <= 1e9 else { return nil }
+        guard let value = ReplayPace.rate(argument, "x") else { return nil }
         self.value = value
+    }
+}
+
+extension ReplayPace {
+    /// A number, with its unit or without.
+    fileprivate static func rate(_ text: String, _ unit: String) -> Double? {
+        Double(text.hasSuffix(unit) ? String(text.dropLast(unit.count)) : text).flatMap {
+            rates.contains($0) ? $0 : nil
+        }
     }
 }

@@ -4,6 +4,7 @@ import MessageStore
 import Postgres
 import Querying
 import Replaying
+import Resources
 import UpstreamKit
 import Worker
 
@@ -72,7 +73,7 @@ struct ReplayPlanCommand: ProgramCommand {
         }.orFail()
         await connection.close()
         if json {
-            try console.json(ReplayPlanReport(plan))
+            console.data(json: Data(plan.json()))
         } else {
             ReplayPlanReport.show(plan, console)
         }

@@ -152,10 +152,10 @@ async function plan(form, key) {
         }
         parts.push(list);
     }
-    if (!answer.id) return say(form, ...parts, line("There is nothing to send: widen the filter or the scope.", "muted"));
+    if (!answer.replay_id) return say(form, ...parts, line("There is nothing to send: widen the filter or the scope.", "muted"));
     const link = document.createElement("a");
     link.className = "button primary";
-    link.href = `/replays/${encodeURIComponent(answer.id)}`;
+    link.href = `/replays/${encodeURIComponent(answer.replay_id)}`;
     link.textContent = "Look at the plan and start it";
     say(form, ...parts, line("Nothing is sent until you start it.", "muted"), link);
     link.focus();

@@ -51,43 +51,29 @@ enum ClaimStatements: StatementCatalog {
 
     /// Leases the first deliveries due after a place.
     ///
-    /// Skips rows locked by another claim.
-    static let ahead: Statement = """
-        WITH due AS MATERIALIZED (
-            SELECT \(found) FROM upstream.deliveries
-            WHERE handler = \(\.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now()
-                AND \(isFree) AND \(isNoSuspect) AND NOT EXISTS (\(isPaused))
-            ORDER BY next_attempt_at, received_at, message_key LIMIT \(\.limit)
-            FOR UPDATE SKIP LOCKED
-        ), \(leaseAndLoad)
+    /// Rows that another claim has locked are skipped.
+    static let ahead = leasing(
         """
+        handler = \(\.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now() AND \(isNoSuspect)
+        """,
+        "ORDER BY next_attempt_at, received_at, message_key"
+    )
 
     /// Leases what is due up to a place and has its key in a range.
     ///
-    /// Read by key, which ``PostgresSettings/findsRowsByIndex``, the `||` and the `+` enforce: a piece is bounded in
-    /// keys.
-    static let behind: Statement = """
-        WITH due AS MATERIALIZED (
-            SELECT \(found) FROM upstream.deliveries
-            WHERE message_key BETWEEN \(\.keys.lowerBound) AND \(\.keys.upperBound) AND handler || '' = \(\.handler)
-                AND (next_attempt_at + interval '0', received_at, message_key) <= \(givenPlace)
-                AND next_attempt_at + interval '0' <= now() AND \(isFree) AND \(isNoSuspect)
-                AND (NOT \(\.isWithoutDevice) OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
-            LIMIT \(\.limit)
-            FOR UPDATE SKIP LOCKED
-        ), \(leaseAndLoad)
+    /// Read by key, which ``PostgresSettings/findsRowsByIndex``, the `||` and the `+` see to: a piece is bounded in keys.
+    static let behind = leasing(
         """
+        \(isInPiece) AND (next_attempt_at + interval '0', received_at, message_key) <= \(givenPlace)
+            AND \(isNoSuspect) AND \(isOfKind)
+        """
+    )
 
-    /// Leases the first due suspects: deliveries with which several workers crashed.
-    static let suspects: Statement = """
-        WITH due AS MATERIALIZED (
-            SELECT \(found) FROM upstream.deliveries
-            WHERE handler = \(\.handler) AND next_attempt_at <= now() AND \(isFree) AND \(isSuspect)
-                AND (NOT \(\.isWithoutDevice) OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
-            ORDER BY next_attempt_at LIMIT \(\.limit)
-            FOR UPDATE SKIP LOCKED
-        ), \(leaseAndLoad)
-        """
+    /// Leases the first deliveries that several workers crashed with.
+    static let suspects = leasing(
+        "handler = \(\.handler) AND next_attempt_at <= now() AND \(isSuspect) AND \(isOfKind)",
+        "ORDER BY next_attempt_at"
+    )
 
     /// Leases the newest deliveries due after a place that have no counted attempt, among the newest ``probed``.
     ///
@@ -111,16 +97,10 @@ enum ClaimStatements: StatementCatalog {
     /// The same for a range of keys, at any place.
     ///
     /// Read by key, as ``behind``.
-    static let untriedPiece: Statement = """
-        WITH due AS MATERIALIZED (
-            SELECT \(found) FROM upstream.deliveries
-            WHERE message_key BETWEEN \(\.keys.lowerBound) AND \(\.keys.upperBound) AND handler || '' = \(\.handler)
-                AND next_attempt_at + interval '0' <= now() AND \(isFree) AND \(isUntried)
-                AND (NOT \(\.isWithoutDevice) OR device_key IS NULL) AND NOT EXISTS (\(isPaused))
-            ORDER BY next_attempt_at DESC, received_at DESC, message_key DESC LIMIT \(\.limit)
-            FOR UPDATE SKIP LOCKED
-        ), \(leaseAndLoad)
-        """
+    static let untriedPiece = leasing(
+        "\(isInPiece) AND \(isUntried) AND \(isOfKind)",
+        "ORDER BY next_attempt_at DESC, received_at DESC, message_key DESC"
+    )
 
     /// How many rows, or devices, a probe examines.
     private static let probed = 250
@@ -229,10 +209,25 @@ enum ClaimStatements: StatementCatalog {
 
     // MARK: Parts
 
-    /// The time, the table's size in entries, and whether the handler is paused.
-    ///
-    /// Session counters arrive seconds late, and are lost when the server crashes or a standby takes over; then the
-    /// last vacuum's result and the pages added since, about ``rowsPerPage`` rows each, still tell.
+    private static let isInPiece: Statement = """
+        message_key BETWEEN \(\.keys.lowerBound) AND \(\.keys.upperBound) AND handler || '' = \(\.handler)
+            AND next_attempt_at + interval '0' <= now()
+        """
+    private static let isOfKind: Statement = "(NOT \(\.isWithoutDevice) OR device_key IS NULL)"
+
+    /// Leases the first of what a condition says that is free.
+    private static func leasing(_ condition: Statement, _ order: Statement = "") -> Statement {
+        """
+        WITH due AS MATERIALIZED (
+            SELECT \(found) FROM upstream.deliveries
+            WHERE \(condition) AND \(isFree) AND NOT EXISTS (\(isPaused)) \(order) LIMIT \(\.limit)
+            FOR UPDATE SKIP LOCKED
+        ), \(leaseAndLoad)
+        """
+    }
+
+    /// What sessions have counted comes seconds late, and is lost when the server crashes or a standby takes over; then
+    /// what the last vacuum found and the pages that came since, about ``rowsPerPage`` in each, still tell.
     private static let surroundings: Statement = """
         SELECT
             now() AS at,

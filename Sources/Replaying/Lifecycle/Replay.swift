@@ -51,6 +51,11 @@ package struct ReplayPace: Sendable, Equatable, Codable {
     /// The maximum in flight: deliveries that wait for their handler, or unacked messages.
     package var concurrency: Int?
 
+    /// What ``rate`` and ``speed`` may be.
+    package static let rates = 0.001...1e9
+    /// What ``concurrency`` may be.
+    package static let concurrencies = 1...100_000
+
     /// By default without limits.
     package init(rate: Double? = nil, speed: Double? = nil, concurrency: Int? = nil) {
         self.rate = rate

@@ -40,6 +40,12 @@ package struct ReplayRequest: Sendable {
         case all
     }
 
+    /// What a name may be: it is used in commands.
+    package static func isName(_ name: String) -> Bool {
+        (1...100).contains(name.utf8.count) && !name.hasPrefix("-")
+            && name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "-_.:".contains($0)) }
+    }
+
     package init(name: String, filter: MessageFilter, target: Target, by author: AuditAuthor) {
         self.name = name
         self.filter = filter

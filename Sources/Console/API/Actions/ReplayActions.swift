@@ -4,6 +4,7 @@ import MessageStore
 import Postgres
 import Querying
 import Replaying
+import Resources
 import UpstreamKit
 import Vocabulary
 
@@ -40,6 +41,7 @@ struct ReplayActions: ConsoleRoutes {
         guard event == .start || body.again == nil else { throw Problem.badRequest("'again' goes with start") }
         let author = try request.author(body.reason)
         let chosen = body.again == true ? ReplayEvent.startAgain : event
+        let sight = services.settings.sight
         return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
             guard let replay = try ReplayTable.find(connection, name) else {
                 return .failure(.notFound("there is no replay of this name or id: GET replays lists them"))
@@ -59,21 +61,15 @@ struct ReplayActions: ConsoleRoutes {
             switch try ReplayTable.apply(connection, chosen, to: replay.id.description, by: author) {
             case .failure(let error): return .failure(Problem(error))
             case .success(let result):
-                return .success(ActionAnswer { Self.write(result.replay, result.transition != .stay, to: &$0) })
+                return .success(
+                    ActionAnswer {
+                        result.replay.shown(to: sight).writeMembers(to: &$0)
+                        $0.name("changed")
+                        $0.bool(result.transition != .stay)
+                    }
+                )
             }
         }
-    }
-
-    private static func write(_ replay: Replay, _ isChanged: Bool, to json: inout JSONWriter) {
-        json.member("id", replay.id)
-        json.member("name", replay.name)
-        json.member("state", replay.state.rawValue)
-        json.name("changed")
-        json.bool(isChanged)
-        json.member("target", replay.target.description)
-        json.member("planned", replay.planned)
-        json.member("done", replay.done)
-        json.member("skipped", replay.skipped)
     }
 
     // MARK: Planning
@@ -96,7 +92,7 @@ struct ReplayActions: ConsoleRoutes {
             case .success(let plan):
                 let status: HTTPResponse.Status = plan.id == nil ? .ok : .created
                 let location = plan.id.map { "/api/v1/replays/\($0)" }
-                return .success(ActionAnswer(status, location: location) { plan.write(to: &$0) })
+                return .success(ActionAnswer(status, location: location) { plan.writeMembers(to: &$0) })
             }
         }
     }
@@ -121,46 +117,5 @@ extension Problem {
         case .unavailable, .denied:
             self.init(.badGateway, "replay-target", "The target can't be reached", error.message)
         }
-    }
-}
-
-extension ReplayPlan {
-    func write(to json: inout JSONWriter) {
-        json.name("id")
-        if let id { json.uuid(id) } else { json.null() }
-        json.member("name", name)
-        json.member("target", target.description)
-        json.member("selected", selected)
-        json.member("planned", planned)
-        json.member("replayed_before", replayed)
-        json.member("first_received_at", span?.lowerBound)
-        json.member("last_received_at", span?.upperBound)
-        json.name("estimated_seconds")
-        json.number(estimate)
-        json.name("estimate_is_measured")
-        json.bool(isMeasured)
-        json.name("categories")
-        json.beginArray()
-        for category in categories {
-            json.beginObject()
-            json.member("category", category.name)
-            json.member("count", category.count)
-            json.endObject()
-        }
-        json.endArray()
-        json.name("handlers")
-        json.beginArray()
-        for handler in handlers.prefix(100) {
-            json.beginObject()
-            json.member("handler", handler.handler)
-            json.member("dead", handler.dead)
-            json.member("before_registered", handler.new)
-            json.member("handled", handler.handled)
-            json.member("pending", handler.pending)
-            json.member("replayed_before", handler.replayed)
-            json.member("planned", handler.planned)
-            json.endObject()
-        }
-        json.endArray()
     }
 }

@@ -125,8 +125,7 @@ struct ReplayPlanBody: ActionBody {
         seesTokens: Bool
     ) throws(Problem) -> ReplayRequest {
         let name = name ?? "console-\(UInt32.random(in: 0...UInt32.max))"
-        let isPlain = name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "-_.:".contains($0)) }
-        guard isPlain, (1...100).contains(name.utf8.count), !name.hasPrefix("-") else {
+        guard ReplayRequest.isName(name) else {
             throw .badRequest("a replay's name is 1-100 letters, digits, '-', '_', '.' or ':'")
         }
         let kinds: [String: ReplayRequest.Scope] = [
@@ -136,9 +135,9 @@ struct ReplayPlanBody: ActionBody {
             throw .badRequest("'scope' is not_handled, only_failed or all")
         }
         for (name, value) in [("rate", rate), ("speed", speed)] {
-            if let value, !(0.001...1e9).contains(value) { throw .badRequest("'\(name)' is 0.001 to 1000000000") }
+            if let value, !ReplayPace.rates.contains(value) { throw .badRequest("'\(name)' is 0.001 to 1000000000") }
         }
-        if let concurrency, !(1...100_000).contains(concurrency) {
+        if let concurrency, !ReplayPace.concurrencies.contains(concurrency) {
             throw .badRequest("'concurrency' is 1 to 100000")
         }
         let texts = (filter?.texts ?? [:]).merging(["handlers": handlers ?? []]) { first, _ in first }

@@ -55,8 +55,8 @@ extension OpenAPIDocument {
                 "Freezes what a replay to handlers would send; sends nothing.",
                 body: "ReplayPlan",
                 [
-                    Answer(status: 200, about: "There is nothing to send", schema: "Outcome"),
-                    Answer(status: 201, about: "The plan", schema: "Outcome"),
+                    Answer(status: 200, about: "There is nothing to send", schema: "PlannedReplay"),
+                    Answer(status: 201, about: "The plan", schema: "PlannedReplay"),
                 ]
             ),
             post("/replays/{id}/start", "Starts a replay, in the workers.", [replay], body: "ReplayStart", done),
