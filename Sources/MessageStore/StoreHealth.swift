@@ -47,8 +47,6 @@ extension DatabaseClock {
 
 extension PostgresConnection {
     /// The server's time.
-    ///
-    /// - Throws: ``PostgresError``
     package nonisolated func databaseTime() async throws(PostgresError) -> Timestamp {
         try await run { connection throws(PostgresError) in try connection.run(HealthStatements.clock).value() }
     }

@@ -32,7 +32,7 @@ extension DeadFilter {
         }
     }
 
-    /// Throws a usage error where nothing narrows and not everything is asked for.
+    /// Throws a usage error for an empty filter without `--all`.
     func requireSome(all: Bool) throws(CommandFailure) {
         guard all || !isEmpty else {
             throw CommandFailure(.usage, "give a filter (--handler, --group, --category, …), or --all")
@@ -41,7 +41,7 @@ extension DeadFilter {
 }
 
 extension BulkAction {
-    /// Does all of it, with a progress bar.
+    /// Runs the action with a progress bar.
     func run(over connection: PostgresConnection, _ verb: String, _ console: Console) async throws(PostgresError) -> Int
     {
         let bar = ProgressBar(verb, on: console)

@@ -70,9 +70,7 @@ struct ReplayCommand: AsyncParsableCommand {
 }
 
 extension Result where Failure == ReplayError {
-    /// The value.
-    ///
-    /// - Throws: ``CommandFailure``
+    /// The value, or a failure of the command.
     func orFail() throws -> Success {
         do { return try get() } catch { throw CommandFailure(error) }
     }

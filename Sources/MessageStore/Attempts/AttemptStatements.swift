@@ -23,9 +23,9 @@ struct Seconds: SQLElement {
     }
 }
 
-/// The statements over the days of the history of attempts; settlements write it, see ``SettleStatements``.
+/// The statements over the history's days; ``SettleStatements`` write it.
 enum AttemptStatements: StatementCatalog {
-    /// Makes the partitions of some days that are missing; -1 where that has to wait.
+    /// Creates the missing partitions of a span of days; -1 if that has to wait.
     static func ensure(from first: UTCDay, to last: UTCDay) -> SQL {
         """
         SELECT upstream.ensure_attempts(

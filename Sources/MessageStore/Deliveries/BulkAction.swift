@@ -1,9 +1,9 @@
 package import Postgres
 
-/// What somebody does to many dead letters or waiting deliveries, in transactions of a bounded number each.
+/// An action on many dead letters or waiting deliveries, in transactions of a bounded size.
 ///
-/// The first transaction records how many rows it is about; a run of several, or one that found fewer, records at its end how
-/// many it was. Without that, it was interrupted: what was done stays done.
+/// The first transaction records the total; the end of a run of several, or of one that found fewer, records how many were
+/// done: if that entry is missing, the run was interrupted. What was done stays done.
 package struct BulkAction: Sendable {
     /// What is done, and to which rows.
     package enum Act: Sendable {
@@ -13,7 +13,7 @@ package struct BulkAction: Sendable {
         /// The most rows of one transaction.
         package var batch: Int { if case .dead = self { 1_000 } else { 10_000 } }
 
-        /// What the audit trail calls it.
+        /// Its name in the audit trail.
         private var entry: (action: AuditAction, subject: String) {
             switch self {
             case .dead(let fate, let filter): (fate.action, "dead letters" + filter.description)
@@ -21,7 +21,7 @@ package struct BulkAction: Sendable {
             }
         }
 
-        /// Records it; inside a transaction.
+        /// Adds an audit entry, inside a transaction.
         fileprivate func record(
             _ connection: isolated PostgresConnection,
             count: Int,
@@ -33,26 +33,17 @@ package struct BulkAction: Sendable {
     }
 
     private let act: Act
-    /// How many rows there were when it was asked for; never more are taken.
+    /// The number of rows when it was asked for; never more are taken.
     package let total: Int
     private let author: AuditAuthor
     private let batch: Int
 
-    /// Something that nobody has begun.
-    ///
-    /// - Parameters:
-    ///   - act: What is done.
-    ///   - total: How many rows there are.
-    ///   - author: Who, and why.
-    ///   - batch: The most rows of one transaction; nil for the usual number.
+    /// Makes an action; `batch` rows go into one transaction, by default the usual number.
     package init(_ act: Act, total: Int, by author: AuditAuthor, batch: Int? = nil) {
         (self.act, self.total, self.author, self.batch) = (act, total, author, batch ?? act.batch)
     }
 
-    /// Does the first part and records it; inside a transaction.
-    ///
-    /// - Throws: ``PostgresError``
-    /// - Returns: How many rows it was.
+    /// Acts on the first batch inside a transaction and records it; returns how many rows were changed.
     package func begin(_ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
         let limit = min(batch, total)
         let count = try step(connection, limit)
@@ -60,22 +51,18 @@ package struct BulkAction: Sendable {
         return count
     }
 
-    /// Does all of it.
+    /// Acts on all batches; `report` receives the number done so far.
     ///
-    /// - Parameters:
-    ///   - connection: The way to the database.
-    ///   - report: Is told how many are done.
-    /// - Throws: ``PostgresError``; what was done before stays done.
-    /// - Returns: How many rows it was: fewer than asked for where workers, or other sessions, took some meanwhile.
+    /// - Returns: How many rows were changed; fewer than the total if others took some meanwhile.
     package func run(
         over connection: PostgresConnection,
         report: (Int) -> Void = { _ in }
     ) async throws(PostgresError) -> Int {
-        // Once in any case: a hold ends also where all that waits is due.
+        // At least once: a hold ends even if all that waits is due.
         var done = try await connection.inTransaction { connection throws(PostgresError) in try begin(connection) }
         let first = done
         report(done)
-        // A batch is short where another session has rows of it locked just then, and the next one may find more.
+        // A batch is short while another session has some of its rows locked; the next one may find more.
         var count = first
         while count > 0, done < total {
             let limit = min(batch, total - done)
@@ -94,7 +81,7 @@ package struct BulkAction: Sendable {
         return done
     }
 
-    /// How many rows the first entry speaks of.
+    /// The number in the first entry.
     private func meant(by first: Int) -> Int { first < min(batch, total) ? first : total }
 
     private func step(_ connection: isolated PostgresConnection, _ limit: Int) throws(PostgresError) -> Int {

@@ -51,7 +51,7 @@ enum ClaimStatements: StatementCatalog {
 
     /// Leases the first deliveries due after a place.
     ///
-    /// Rows that another claim has locked are skipped.
+    /// Skips rows locked by another claim.
     static let ahead = leasing(
         """
         handler = \(\.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now() AND \(isNoSuspect)
@@ -61,7 +61,8 @@ enum ClaimStatements: StatementCatalog {
 
     /// Leases what is due up to a place and has its key in a range.
     ///
-    /// Read by key, which ``PostgresSettings/findsRowsByIndex``, the `||` and the `+` see to: a piece is bounded in keys.
+    /// Read by key, which ``PostgresSettings/findsRowsByIndex``, the `||` and the `+` enforce: a piece is bounded in
+    /// keys.
     static let behind = leasing(
         """
         \(isInPiece) AND (next_attempt_at + interval '0', received_at, message_key) <= \(givenPlace)
@@ -69,7 +70,7 @@ enum ClaimStatements: StatementCatalog {
         """
     )
 
-    /// Leases the first deliveries that several workers crashed with.
+    /// Leases the first due suspects: deliveries with which several workers crashed.
     static let suspects = leasing(
         "handler = \(\.handler) AND next_attempt_at <= now() AND \(isSuspect) AND \(isOfKind)",
         "ORDER BY next_attempt_at"
@@ -215,7 +216,7 @@ enum ClaimStatements: StatementCatalog {
         """
     private static let isOfKind: Statement = "(NOT \(\.isWithoutDevice) OR device_key IS NULL)"
 
-    /// Leases the first of what a condition says that is free.
+    /// Leases the first free rows that meet a condition.
     private static func leasing(_ condition: Statement, _ order: Statement = "") -> Statement {
         """
         WITH due AS MATERIALIZED (
@@ -226,8 +227,10 @@ enum ClaimStatements: StatementCatalog {
         """
     }
 
-    /// What sessions have counted comes seconds late, and is lost when the server crashes or a standby takes over; then
-    /// what the last vacuum found and the pages that came since, about ``rowsPerPage`` in each, still tell.
+    /// The time, the table's size in entries, and whether the handler is paused.
+    ///
+    /// Session counters arrive seconds late, and are lost when the server crashes or a standby takes over; then the
+    /// last vacuum's result and the pages added since, about ``rowsPerPage`` rows each, still tell.
     private static let surroundings: Statement = """
         SELECT
             now() AS at,

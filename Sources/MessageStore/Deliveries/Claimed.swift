@@ -42,10 +42,8 @@ struct Claimed: Sendable {
 }
 
 extension UpstreamMessage {
-    /// Reads the columns of a stored message that is on its way to a handler: `message_id`, `sender_id`, `category`,
-    /// `registration_token`, `device_key`, the data, `extra`, `message_type`; nil where retention has taken it.
-    ///
-    /// - Throws: ``PostgresError`` of class `schema`.
+    /// Reads a stored message on its way to a handler: `message_id`, `sender_id`, `category`, `registration_token`,
+    /// `device_key`, the data, `extra`, `message_type`; nil if retention has deleted it.
     package init?(
         _ row: inout PostgresRow,
         _ key: Digest128,

@@ -3,7 +3,7 @@ import UpstreamKit
 import Vocabulary
 
 enum DeadLetterStatements: StatementCatalog {
-    /// The dead letters of a filter, the latest first; after a cursor, those that come behind it.
+    /// A filter's dead letters after a cursor, latest first.
     static func list(_ filter: DeadLetterFilter, after cursor: DeadLetterCursor? = nil, limit: Int) -> SQL {
         var condition = filter.condition
         if let cursor {
@@ -75,7 +75,7 @@ enum DeadLetterStatements: StatementCatalog {
         "SELECT count(*) FROM upstream.dead_letters WHERE \(filter.condition)"
     }
 
-    /// Inserts deliveries that have `ended`, a part with `counted`, `failure` and `failure_group` beside their columns.
+    /// Inserts the rows deleted by the part `ended`, with `counted`, `failure` and `failure_group`, as dead letters.
     static let bury = """
         INSERT INTO upstream.dead_letters (
             handler, message_key, received_at, attempts, next_attempt_at, lease_owner, lease_token, lease_until,
@@ -93,7 +93,7 @@ enum DeadLetterStatements: StatementCatalog {
             died_at = now()
         """
 
-    /// Queues what is `gone` again, or nothing more; gives how many those were.
+    /// Turns the rows deleted by the part `gone` into deliveries again, or drops them; returns how many.
     static func act(_ fate: DeadLetters.Fate, _ gone: SQL) -> SQL {
         switch fate {
         case .discard: "WITH \(gone) SELECT count(*) FROM gone"
@@ -113,7 +113,7 @@ enum DeadLetterStatements: StatementCatalog {
         }
     }
 
-    /// Deletes some dead letters of a filter that nobody holds: the part `gone`.
+    /// The part `gone`: deletes some of a filter's dead letters, skipping locked ones.
     static func gone(_ filter: DeadLetterFilter, limit: Int) -> SQL {
         """
         chosen AS MATERIALIZED (

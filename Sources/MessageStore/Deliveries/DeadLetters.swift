@@ -158,13 +158,7 @@ package struct DeadLetters: Sendable {
             }
         }
 
-        /// Deals with the dead letters that a part of a statement deletes.
-        ///
-        /// - Parameters:
-        ///   - connection: The session.
-        ///   - gone: Common table expressions, of which the last is `gone` and returns the rows that it deletes.
-        /// - Throws: ``PostgresError``
-        /// - Returns: How many.
+        /// Applies it to the dead letters that a statement's part `gone` deletes and returns; returns how many.
         package func run(_ connection: isolated PostgresConnection, on gone: SQL) throws(PostgresError) -> Int {
             try connection.run(DeadLetterStatements.act(self, gone)).only { row throws(PostgresError) in
                 defer { row.skipRest() }

@@ -18,7 +18,7 @@ struct HandlerRequests: Sendable {
     var categories: [String]
 }
 
-/// The handlers to count deliveries of, as ``DeliveryStatements/backlog`` takes them.
+/// The handlers whose deliveries ``DeliveryStatements/backlog`` counts.
 struct BacklogParameters: Sendable {
     var handlers: [String]
     /// Where counts stop.
@@ -122,7 +122,7 @@ enum DeliveryStatements: StatementCatalog {
         RETURNING message_key, lease_token
         """
 
-    /// Turns the blocks whose lease has ended into rows; the text is in `migrations/`.
+    /// Turns blocks with expired leases into rows; the text is in `migrations/`.
     static let unpackExpired: PreparedStatement<Void> = "SELECT upstream.unpack_expired()"
 
     // MARK: Frozen workers

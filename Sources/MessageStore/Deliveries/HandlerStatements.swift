@@ -88,12 +88,12 @@ enum HandlerStatements: StatementCatalog {
         """
     }
 
-    /// Deletes all its rows of a table.
+    /// Deletes all of a handler's rows of a table.
     static func empty(_ table: String, _ name: String) -> SQL {
         "DELETE FROM upstream.\(raw: table) WHERE handler = \(name)"
     }
 
-    /// Deletes the handler itself.
+    /// Deletes the handler.
     static func remove(_ name: String) -> SQL { "DELETE FROM upstream.handlers WHERE name = \(name)" }
 
     static var samples: [StatementSample] {

@@ -93,15 +93,9 @@ package struct HandlerStates: Sendable {
         package var until: Timestamp?
     }
 
-    /// Pauses a handler in every worker until it is resumed, or for a time by the database's clock; inside a transaction.
+    /// Pauses a handler in every worker, for `length` by the database's clock or until it is resumed; inside a transaction.
     ///
-    /// - Parameters:
-    ///   - connection: The session.
-    ///   - name: The handler.
-    ///   - length: How long; nil until it is resumed.
-    ///   - author: Who, and why, which `handlers list` shows.
-    /// - Throws: ``PostgresError``
-    /// - Returns: nil where there is no such handler.
+    /// - Returns: nil if there is no such handler.
     package static func pause(
         _ connection: isolated PostgresConnection,
         _ name: String,
@@ -114,8 +108,7 @@ package struct HandlerStates: Sendable {
         return pause
     }
 
-    /// Resumes a handler: ends its pause, and the one that it asked for itself, and closes its circuit breakers; inside a
-    /// transaction.
+    /// Resumes a handler inside a transaction: ends its pause, also one that it asked for, and closes its circuit breakers.
     ///
     /// - Returns: False if there is no such handler.
     package static func resume(

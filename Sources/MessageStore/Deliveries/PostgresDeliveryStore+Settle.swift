@@ -16,14 +16,12 @@ extension PostgresDeliveryStore {
             }
             return (held, freed)
         }
-        // The next delivery of each of these devices may be claimed now, where the handler is ordered.
+        // The next delivery of each of these devices may be claimed now, if the handler is ordered.
         if !freed.isEmpty { walks.withLock { $0.devices[handler]?.add(freed) } }
         return held
     }
 
-    /// Writes settlements of one kind.
-    ///
-    /// - Returns: How many were still ours, and their devices, where they have any.
+    /// Writes settlements of one kind; returns how many were still ours, and the devices of those that have one.
     func run(
         _ part: SettlementPart,
         _ connection: isolated PostgresConnection
@@ -39,7 +37,7 @@ extension PostgresDeliveryStore {
 }
 
 extension AttemptRecording {
-    /// Settles with history where there is any to write, and where it is not refused.
+    /// Runs the statement that also writes history, or the plain one if there is none to write or it is refused.
     func run(
         _ settling: Settling,
         _ rows: SettlementRows,
@@ -144,19 +142,22 @@ struct SettlementPart: Sendable {
             }
         }
 
-        /// Whether the next delivery of the device may be claimed.
+        /// Whether the device's next delivery may be claimed.
         var freesDevice: Bool { self == .done || self == .dead }
     }
 
     var kind: Kind
     var isRecorded: Bool
     var rows: SettlementRows
-    /// What it is to tell, in the order of the rows.
+    /// The attempts to record, in the order of the rows.
     var attempts: [AttemptRecord?] = []
 
-    /// Puts the attempts into the form of the history, and the rows into its order.
+    /// Encodes the attempts, and orders the rows as they are encoded.
     mutating func writeHistory(at now: ContinuousClock.Instant) {
-        guard kind == .done else { return attempts.forEach { rows.history.add($0, at: now) } }
+        guard kind == .done else {
+            for attempt in attempts { rows.history.add(attempt, at: now) }
+            return
+        }
         let order = rows.history.add(attempts.compactMap(\.self), ofBlock: 0, at: now)
         guard order.count == rows.keys.count else { return }
         rows.keys = order.map { rows.keys[$0] }

@@ -2,7 +2,7 @@ import Pipeline
 import Postgres
 import Vocabulary
 
-/// A statement that settles deliveries: with the history of their attempts, and without.
+/// A settling statement, with and without the history of attempts.
 struct Settling: Sendable {
     let recorded: PreparedStatement<SettlementRows>
     let plain: PreparedStatement<SettlementRows>
@@ -14,15 +14,15 @@ struct Settling: Sendable {
 
 /// The statements that settle deliveries.
 ///
-/// One statement writes settlement and history (`upstream.attempt_batches`), so an attempt is there exactly if its settlement has
-/// committed. Those of rows return how many were still ours, by device.
+/// One statement writes settlement and history, so an attempt is recorded exactly if its settlement has committed. Those of
+/// rows return how many were still ours, by device.
 enum SettleStatements: StatementCatalog {
     private typealias Part = PreparedStatement<SettlementRows>
 
     /// The row of `input` (key, token), if its lease is still ours.
     ///
-    /// Found by its key alone, which ``PostgresSettings/findsRowsByIndex`` and the `||` see to: with the handler as it is,
-    /// the planner may walk over all of the handler's deliveries, which it believes to be few.
+    /// Found by key alone, which ``PostgresSettings/findsRowsByIndex`` and the `||` enforce: otherwise the planner may
+    /// walk all of the handler's deliveries, which it believes to be few.
     static let isHeld: PreparedStatement<SettlementRows> =
         "message_key = key AND handler || '' = \(\.handler) AND lease_token = token AND lease_owner IS NOT NULL"
 
@@ -30,8 +30,8 @@ enum SettleStatements: StatementCatalog {
 
     /// Completes deliveries.
     ///
-    /// Where all were still ours and first attempts, the arrays go into the history as they came, cut by second: nothing is
-    /// put together row by row.
+    /// If all rows were still ours and first attempts, the arrays are stored as they came, cut by second, instead of
+    /// row by row.
     static let complete = settling(
         "DELETE FROM upstream.deliveries USING",
         number: "attempts + 1",
@@ -49,7 +49,7 @@ enum SettleStatements: StatementCatalog {
             """
     }
 
-    /// Gives deliveries back for another attempt.
+    /// Releases deliveries for another attempt.
     static let retry = settling(
         """
         UPDATE upstream.deliveries SET attempts = attempts + 1, crashes = 0, last_error = error, \(givenBack) FROM
@@ -59,7 +59,7 @@ enum SettleStatements: StatementCatalog {
         "retry"
     )
 
-    /// Gives deliveries back without a counted attempt.
+    /// Releases deliveries without a counted attempt.
     static let release = settling(
         "UPDATE upstream.deliveries SET \(givenBack) FROM",
         (", \(\.delays)", ", delay"),
@@ -67,7 +67,7 @@ enum SettleStatements: StatementCatalog {
         "released"
     )
 
-    /// As ``release``, with what went wrong.
+    /// As ``release``, recording what went wrong.
     static let postpone = settling(
         "UPDATE upstream.deliveries SET last_error = error, \(givenBack) FROM",
         (", \(\.delays), \(\.errors), \(\.groups)", ", delay, error, failure_group"),
@@ -98,12 +98,13 @@ enum SettleStatements: StatementCatalog {
     ///
     /// - Parameters:
     ///   - change: The statement up to its input.
-    ///   - columns: The input's columns behind key and token, and their names.
-    ///   - number: Which attempt it was.
-    ///   - outcome: How that ended; nil where the input says it.
-    ///   - isQuick: Whether it does not wait for the disk: after a crash of the server these are delivered again, which
-    ///     at-least-once allows.
-    ///   - further: Other parts, of what has `ended`.
+    ///   - columns: The input's columns after key and token, and their names.
+    ///   - number: The attempt's number.
+    ///   - outcome: The attempt's outcome; nil if it is a column of the input.
+    ///   - isQuick: Whether not to wait for the disk: after a server crash these are delivered again, which at-least-once
+    ///     allows.
+    ///   - further: More parts, over the rows that have `ended`.
+    /// - Returns: Both statements.
     private static func settling(
         _ change: Part,
         _ columns: (values: Part, names: String) = ("", ""),
@@ -113,7 +114,7 @@ enum SettleStatements: StatementCatalog {
         _ further: (_ isRecorded: Bool) -> Part = { $0 ? ", \(noted())" : "" }
     ) -> Settling {
         let group = columns.names.contains("failure_group") ? "failure_group" : "NULL::text AS failure_group"
-        // A dead letter is made of all there is.
+        // A dead letter keeps every column.
         let kept = outcome == nil ? "deliveries.*, counted, failure" : "message_key, received_at, device_key"
         let told = "\(number) AS number, \(outcome.map { "'\($0)'::text AS outcome" } ?? "outcome"), \(group)"
         return Settling { isRecorded in
@@ -132,7 +133,7 @@ enum SettleStatements: StatementCatalog {
 
     private static let quick: Part = "quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
 
-    /// Writes what has `ended`: a row for the attempts that ended alike and whose messages arrived in the same second.
+    /// Records what has `ended`: one row for attempts with the same outcome whose messages arrived in the same second.
     private static func noted(where condition: String = "true") -> Part {
         """
         noted AS (
@@ -149,7 +150,7 @@ enum SettleStatements: StatementCatalog {
         """
     }
 
-    /// Writes what is done in the form in which it came, cut by second; costs nothing for each message.
+    /// Records what is done without a cost per message: the arrays arrive in their stored form and are only cut.
     private static let notedParts: Part = """
         INSERT INTO upstream.attempt_batches (
             settled_at, handler, worker, outcome, first_received, last_received, keys, ages, durations
@@ -164,8 +165,8 @@ enum SettleStatements: StatementCatalog {
 
     // MARK: Blocks
 
-    /// Deletes blocks in which everything is done, and returns their numbers: only those that hold as many deliveries as
-    /// this worker knows of.
+    /// Deletes blocks in which everything is done, if they hold as many deliveries as this worker knows; returns their
+    /// numbers.
     static let completeBlocks = Settling { isRecorded in
         """
         WITH \(quick), gone AS (
@@ -178,7 +179,7 @@ enum SettleStatements: StatementCatalog {
         """
     }
 
-    /// Turns blocks into rows, less what is done, and returns how much that was; the texts are in `migrations/`.
+    /// Turns blocks into rows, except what is done, and returns how many were done; the texts are in `migrations/`.
     static let unpack = Settling { isRecorded in
         let history: Part = isRecorded ? ", \(\.history.worker), \(\.history.ages), \(\.history.durations)" : ""
         return "SELECT upstream.unpack_deliveries(\(\.token), \(\.handler), \(\.numbers), \(\.keys)\(history))"

@@ -2,31 +2,31 @@ import Pipeline
 import Postgres
 import Vocabulary
 
-/// Deliveries of one handler that are ours; each statement takes the members that it names.
+/// Leased deliveries of one handler; each statement takes the members that it names.
 struct SettlementRows: Sendable {
     var handler: String
     var keys: [Digest128] = []
     /// The fencing tokens.
     var tokens: [Int64] = []
-    /// When each may be tried again, from now.
+    /// The delay before each may be tried again.
     var delays: [Duration] = []
-    /// 1 where the attempt counts, else 0.
+    /// 1 if the attempt counts, else 0.
     var counted: [Int64] = []
     var errors: [String] = []
-    /// The groups of the failures.
+    /// The failures' groups.
     var groups: [String] = []
-    /// How each attempt ended.
+    /// Each attempt's outcome.
     var outcomes: [String] = []
-    /// The leases' remaining time, from now.
+    /// The leases' new duration, from now.
     var lease = Duration.zero
     var history = AttemptRows()
 
-    /// Of blocks: the one fencing token, their numbers, and how many deliveries each holds.
+    /// Of blocks: their fencing token, their numbers, and the number of deliveries in each.
     var token: Int64 = 0
     var numbers: [Int64] = []
     var counts: [Int64] = []
 
-    /// Adds what is done, cut by second where there is history to write.
+    /// Adds finished messages, cut by second if there are attempts to record.
     mutating func add(
         done: [Digest128],
         _ attempts: [AttemptRecord],
@@ -41,7 +41,7 @@ struct SettlementRows: Sendable {
     }
 }
 
-/// Attempts as the history keeps them: arrays, a row of it for those of messages that arrived within a second.
+/// Attempts in the form of the history: arrays, one row for messages that arrived within a second.
 struct AttemptRows: Sendable {
     /// Who made them.
     var worker = ""
@@ -49,28 +49,26 @@ struct AttemptRows: Sendable {
     var ages: [Seconds] = []
     /// How long each took.
     var durations: [Seconds] = []
-    /// Where each row of history begins in the arrays, from 1; none where the times of arrival are not known.
+    /// The start, from 1, of each part that is one row of history; empty if unknown.
     private(set) var lows: [Int64] = []
-    /// Where it ends.
+    /// The end of each part.
     private(set) var highs: [Int64] = []
-    /// When the first of its messages was received, and the last.
+    /// When the first and last of its messages were received.
     private(set) var firsts: [Timestamp] = []
     private(set) var lasts: [Timestamp] = []
-    /// The block that it is of.
+    /// The block of each part.
     private(set) var blocks: [Int64] = []
 
-    /// What one row may span, in microseconds: less than a second.
+    /// The most microseconds that one row of history may span: less than a second.
     private static let span: Int64 = 999_999
 
-    /// Adds one that has a row found for it by the statement; nil where nothing was tried.
+    /// Adds an attempt whose row the statement finds; nil if nothing was tried.
     mutating func add(_ attempt: AttemptRecord?, at now: ContinuousClock.Instant) {
         ages.append(Seconds(attempt.map { $0.started.duration(to: now) } ?? .zero))
         durations.append(attempt.map { Seconds($0.took) } ?? .none)
     }
 
-    /// Adds attempts that are a row, or as many as they need: almost always one.
-    ///
-    /// - Returns: The order in which they stand in the arrays.
+    /// Adds finished attempts, in parts received within a second: almost always one; returns their order in the arrays.
     mutating func add(
         _ attempts: [AttemptRecord],
         ofBlock block: Int64,

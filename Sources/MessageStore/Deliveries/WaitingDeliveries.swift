@@ -35,7 +35,7 @@ extension WaitingFilter: CustomStringConvertible {
 ///
 /// Those held by a worker, by a lease or in a block, are left alone.
 package struct WaitingDeliveries: Sendable {
-    /// The error group of dead letters that cancelling makes.
+    /// The error group of dead letters made by ``Act/cancel``.
     package static let cancelledGroup = "cancelled by operator"
 
     package struct Counts: Sendable, Equatable {
@@ -60,7 +60,7 @@ package struct WaitingDeliveries: Sendable {
             }
         }
 
-        /// Acts on some deliveries of a filter, inside a transaction; records nothing.
+        /// Acts on some of a filter's deliveries inside a transaction, without an audit entry; returns how many.
         func run(
             _ connection: isolated PostgresConnection,
             _ filter: WaitingFilter,
@@ -89,9 +89,7 @@ package struct WaitingDeliveries: Sendable {
         self.connection = connection
     }
 
-    /// Counts what a filter lets through.
-    ///
-    /// - Throws: ``PostgresError``
+    /// Counts a filter's deliveries.
     package func count(_ filter: WaitingFilter) async throws(PostgresError) -> Counts {
         try await connection.run { connection throws(PostgresError) in
             try connection.run(WaitingStatements.count(filter)).only { row throws(PostgresError) in

@@ -37,7 +37,7 @@ enum WaitingStatements: StatementCatalog {
             """
     }
 
-    /// Deliveries in rows and in blocks, in one form: what is in a block was never tried, and is due when its lease ends.
+    /// Deliveries in rows and in blocks, in one form: a block's are untried and due when its lease ends.
     private static let everywhere = """
         (
             SELECT
@@ -62,7 +62,7 @@ enum WaitingStatements: StatementCatalog {
 
     /// A filter's condition; `true` if nothing narrows.
     ///
-    /// What has to be looked up elsewhere comes last.
+    /// Conditions that need a lookup come last.
     private static func condition(_ filter: WaitingFilter) -> SQL {
         var conditions: [SQL] = []
         if let handler = filter.handler { conditions.append("d.handler = \(handler)") }
@@ -89,7 +89,7 @@ enum WaitingStatements: StatementCatalog {
 
     // MARK: Acting
 
-    /// How many deliveries of a filter no worker holds, how many of these are not due yet, and how many workers hold.
+    /// Counts a filter's deliveries: held by no worker, those of them not due yet, and held by workers.
     static func count(_ filter: WaitingFilter) -> SQL {
         """
         SELECT

@@ -41,15 +41,15 @@ package final class AttemptRecording: Sendable {
         }
     }
 
-    /// Settles with history; or without, where there is none to write or it is refused.
+    /// Settles with history, or without if there is none to write or it is refused.
     ///
     /// - Parameters:
-    ///   - isWanted: Whether there is any to write.
+    ///   - isWanted: Whether there is history to write.
     ///   - recorded: The settlement with its history.
     ///   - plain: The settlement alone.
-    ///   - refusal: What the pipeline is told of an error that may be the history's fault; nil of any other.
+    ///   - refusal: The error to report if the history may be at fault, else nil.
     /// - Throws: What the settlement throws.
-    /// - Returns: What it returns.
+    /// - Returns: What the settlement returns.
     package func write<T, Failure: Error>(
         isWanted: Bool,
         _ recorded: () throws(Failure) -> T,
@@ -61,14 +61,14 @@ package final class AttemptRecording: Sendable {
             return try recorded()
         } catch {
             guard let refused = try refusal(error) else { throw error }
-            // First the settlement: should that fail as well, the history was not to blame.
+            // The settlement first: if it fails too, the history was not to blame.
             let value = try plain()
             suspend(after: refused)
             return value
         }
     }
 
-    /// A statement with history was refused: settlements go without for a while.
+    /// Suspends the history after a refused statement.
     private func suspend(after error: StoreError) {
         let isNew = suspended.withLock { until in
             defer { until = ContinuousClock.now + Self.pause }

@@ -2,17 +2,9 @@ package import MessageStore
 package import Postgres
 
 extension ReplayTable {
-    /// Does what a person decided, if the replay's state allows it; inside a transaction: nothing was written where it fails with a
-    /// ``ReplayError``.
+    /// Applies a person's decision inside a transaction, if the replay's state allows it; `pace` applies from now on.
     ///
-    /// - Parameters:
-    ///   - connection: The session.
-    ///   - event: What was decided.
-    ///   - nameOrID: The replay's name or id.
-    ///   - author: Who, and why.
-    ///   - pace: A new pace, from now on.
-    /// - Throws: ``PostgresError``
-    /// - Returns: The replay as it is now, and its transition.
+    /// - Returns: The replay as it is now, and its transition; a ``ReplayError`` means that nothing was written.
     package static func apply(
         _ connection: isolated PostgresConnection,
         _ event: ReplayEvent,

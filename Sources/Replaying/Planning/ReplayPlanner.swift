@@ -5,20 +5,14 @@ import Vocabulary
 
 /// Plans replays: freezes what a filter selects.
 ///
-/// The filter is evaluated once: nothing that commits later joins, and the counts that people see are those of the
-/// frozen rows.
+/// The filter is evaluated once: later commits don't join, and the counts shown are those of the frozen rows.
 package enum ReplayPlanner {
-    /// How many messages a row of `replay_messages` holds.
+    /// The number of messages in a row of `replay_messages`.
     static let chunkSize: Int64 = 1_000
 
-    /// Plans a replay, inside a transaction: nothing is kept where this fails.
+    /// Plans a replay inside a transaction, bounded by the session's statement timeout; a failed plan keeps nothing.
     ///
-    /// - Parameters:
-    ///   - connection: The session, whose statement timeout bounds planning.
-    ///   - request: The request.
-    ///   - isDryRun: Whether only to count, and keep nothing.
-    /// - Throws: ``PostgresError``
-    /// - Returns: What the plan holds; without an id where nothing is kept.
+    /// - Returns: The plan; without an id for a dry run, or if there is nothing to send.
     package static func plan(
         _ connection: isolated PostgresConnection,
         _ request: ReplayRequest,

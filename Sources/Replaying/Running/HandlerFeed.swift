@@ -27,18 +27,13 @@ enum HandlerFeed {
         try connection.run(FeedStatements.pending, .init(replay: replay, limit: limit)).value()
     }
 
-    /// Queues the messages from a position on: in rows, or in blocks of a worker that gets their messages, as many as fit into
-    /// the bytes of its offer, and one at least.
+    /// Queues `count` messages (above 0) from a position on: in rows, or in blocks of a worker that also gets their bodies,
+    /// as many as fit its offer's bytes, at least one.
     ///
-    /// - Parameters:
-    ///   - connection: The way to the database.
-    ///   - lease: Fences the step: without it nothing is done.
-    ///   - position: Where the run is; a step from anywhere else does nothing.
-    ///   - count: How many messages; above 0.
-    ///   - offer: The worker's; nil for rows.
-    /// - Throws: ``PostgresError``
-    /// - Returns: How far the run is now, or that the lease is not valid; and what the blocks hold: nil where nothing, or nobody
-    ///   knows what, was put into them by this call.
+    /// The lease fences the step, and a step from anywhere but the run's position does nothing.
+    ///
+    /// - Returns: How far the run is now, or that the lease is not valid; and the blocks' messages: nil if this call put
+    ///   nothing, or nobody knows what, into blocks.
     static func step(
         _ connection: isolated PostgresConnection,
         _ lease: ReplayLease,

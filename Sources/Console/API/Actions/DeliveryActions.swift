@@ -9,7 +9,7 @@ import Vocabulary
 struct DeliveryActions: ConsoleRoutes {
     let services: ConsoleServices
 
-    /// The most deliveries of one request, which is one transaction.
+    /// The most deliveries per request, which is one transaction.
     private static let most = BulkAction.Act.waiting(.retryNow, WaitingFilter()).batch
 
     private struct Body: ActionBody {

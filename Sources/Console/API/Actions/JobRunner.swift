@@ -132,9 +132,9 @@ extension PostgresError {
     }
 }
 
-/// Wakes the runner when a job is started; what rings while it works wakes it once more.
+/// Wakes the runner when a job is started; a ring while it works wakes it once more.
 struct JobBell: Sendable {
-    /// An element for each time it has rung, or for several together.
+    /// An element for one ring or several.
     let rings: AsyncStream<Void>
     private let bell: AsyncStream<Void>.Continuation
 

@@ -111,12 +111,12 @@ enum JobStatements: StatementCatalog {
         """
     }
 
-    /// Deletes a chunk's dead letters: the part `gone` of ``DeadLetters/Fate/run(_:on:)``.
+    /// The part `gone` of ``DeadLetters/Fate/run(_:on:)``: deletes a chunk's dead letters that still exist; waits for rows
+    /// that are locked.
     ///
-    /// A letter that somebody else holds is waited for, and then judged again: it is exactly the frozen set, less what is gone.
-    ///
-    /// `died_at` is compared in a form that no index serves: many letters die at the same time, and the index by handler and
-    /// died_at would read all of them for each one (measured: 15 s for 1,000 of 100,000; by the primary key 30 ms).
+    /// `died_at` is compared in a form that no index supports: many letters die at the same time, and the index by
+    /// handler and died_at would read all of them for each one (measured: 15 s for 1,000 of 100,000; by the primary key
+    /// 30 ms).
     static func gone(_ job: Digest128, _ chunk: Int) -> SQL {
         """
         item AS MATERIALIZED (
