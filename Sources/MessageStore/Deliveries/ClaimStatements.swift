@@ -281,17 +281,9 @@ enum ClaimStatements: StatementCatalog {
 
     static var samples: [StatementSample] {
         [
-            StatementSample("ahead", ahead),
-            StatementSample("behind", behind),
-            StatementSample("suspects", suspects),
-            StatementSample("untried", untried),
-            StatementSample("untriedPiece", untriedPiece),
-            StatementSample("lockOrdered", lockOrdered),
-            StatementSample("due", due),
-            StatementSample("devices", devices),
-            StatementSample("deviceRange", deviceRange),
-            StatementSample("deviceUntried", deviceUntried),
-            StatementSample("deviceSuspects", deviceSuspects),
-        ]
+            ("ahead", ahead), ("behind", behind), ("suspects", suspects), ("untried", untried),
+            ("untriedPiece", untriedPiece), ("lockOrdered", lockOrdered), ("due", due), ("devices", devices),
+            ("deviceRange", deviceRange), ("deviceUntried", deviceUntried), ("deviceSuspects", deviceSuspects),
+        ].map { StatementSample($0.0, $0.1) }
     }
 }

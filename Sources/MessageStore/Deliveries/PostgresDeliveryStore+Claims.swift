@@ -19,9 +19,7 @@ extension PostgresDeliveryStore {
     }
 
     /// Claims by device for an ordered handler, then what has no device.
-    private func claimSuspects(
-        _ request: ClaimRequest
-    ) async throws(StoreError) -> [Delivery] {
+    private func claimSuspects(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
         var found: [Delivery] = []
         if request.isOrdered {
             found = try await claimLocked(ClaimStatements.deviceSuspects, request)?.deliveries ?? []
@@ -33,19 +31,17 @@ extension PostgresDeliveryStore {
             }.deliveries
     }
 
-    private func claimDue(
-        _ request: ClaimRequest
-    ) async throws(StoreError) -> [Delivery] {
+    private func claimDue(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
         let name = request.handler
         let look = walks.withLock { walks in
             let front = walks.due[name, default: ClaimWalk()].front
             // The first claim starts at the front: nothing is behind it.
-            guard front != .start, let keys = walks.due[name]?.look(at: .now) else { return nil as Look? }
-            return Look(keys: keys, end: front, isWithoutDevice: false)
+            guard front != .start else { return nil as (keys: ClosedRange<Digest128>, end: ClaimPlace)? }
+            return walks.due[name]?.look(at: .now).map { ($0, front) }
         }
         var found: [Delivery] = []
         if let look {
-            let part = try await claimBehind(request, look)
+            let part = try await claim(ClaimStatements.behind, request) { ($0.keys, $0.place) = look }
             found = part.deliveries
             let isExhausted = request.rest(after: found) != nil
             walks.withLock { $0.due[name]?.looked(isExhausted: isExhausted, part.surroundings) }
@@ -60,32 +56,12 @@ extension PostgresDeliveryStore {
         return found + part.deliveries
     }
 
-    /// A piece of the whole table to examine.
-    private struct Look: Sendable {
-        var keys: ClosedRange<Digest128>
-        var end: ClaimPlace
-        var isWithoutDevice: Bool
-    }
-
-    private func claimBehind(
-        _ request: ClaimRequest,
-        _ look: Look
-    ) async throws(StoreError) -> Claimed {
-        try await claim(ClaimStatements.behind, request) {
-            $0.place = look.end
-            $0.keys = look.keys
-            $0.isWithoutDevice = look.isWithoutDevice
-        }
-    }
-
     // MARK: By device
 
     /// How often a claim searches for devices, 1,000 deliveries each time.
     private static let rounds = 20
 
-    private func claimByDevice(
-        _ request: ClaimRequest
-    ) async throws(StoreError) -> [Delivery] {
+    private func claimByDevice(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
         let name = request.handler
         guard var found = try await claimPieces(request) else { return [] }
         var isAllKnown = false
@@ -141,7 +117,9 @@ extension PostgresDeliveryStore {
             walks.withLock { $0.devices[name]?.due.looked(isExhausted: isExhausted, part.surroundings) }
         }
         guard let keys = pieces.old, let rest = request.rest(after: found) else { return found }
-        let part = try await claimBehind(rest, Look(keys: keys, end: .end, isWithoutDevice: true))
+        let part = try await claim(ClaimStatements.behind, rest) {
+            ($0.keys, $0.place, $0.isWithoutDevice) = (keys, .end, true)
+        }
         let isExhausted = rest.rest(after: part.deliveries) != nil
         walks.withLock { $0.devices[name]?.old.looked(isExhausted: isExhausted, part.surroundings) }
         return found + part.deliveries
