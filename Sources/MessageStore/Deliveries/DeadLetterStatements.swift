@@ -142,8 +142,9 @@ enum DeadLetterStatements: StatementCatalog {
             StatementSample("summary, of a handler", summary(handler: "orders", groups: 1, counted: 1)),
             StatementSample("groups", groups(narrow)),
             StatementSample("count", count(narrow)),
-            StatementSample("retry", act(.retry, gone(narrow, limit: 1))),
-            StatementSample("discard", act(.discard, gone(narrow, limit: 1))),
+            StatementSample("act", act(.retry, gone(narrow, limit: 1))),
+            StatementSample("act, discard", act(.discard, gone(narrow, limit: 1))),
+            StatementSample("gone", "WITH \(gone(narrow, limit: 1)) SELECT FROM gone"),
         ]
     }
 }

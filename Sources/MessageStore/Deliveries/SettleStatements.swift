@@ -17,13 +17,14 @@ struct Settling: Sendable {
 /// One statement writes settlement and history, so an attempt is recorded exactly if its settlement has committed. Those of
 /// rows return how many were still ours, by device.
 enum SettleStatements: StatementCatalog {
-    private typealias Part = PreparedStatement<SettlementRows>
+    /// A part of a statement.
+    typealias Part = PreparedStatement<SettlementRows>
 
     /// The row of `input` (key, token), if its lease is still ours.
     ///
     /// Found by key alone, which ``PostgresSettings/findsRowsByIndex`` and the `||` enforce: otherwise the planner may
     /// walk all of the handler's deliveries, which it believes to be few.
-    static let isHeld: PreparedStatement<SettlementRows> =
+    static let isHeld: Part =
         "message_key = key AND handler || '' = \(\.handler) AND lease_token = token AND lease_owner IS NOT NULL"
 
     // MARK: Rows
