@@ -17,7 +17,7 @@ extension StreamHandler where Delegate == MessageReceiver {
         var acked = 0
         copies.visit { batch, index in
             bytes += batch[index].bytes.count
-            guard batch[index].isAcked else {
+            guard batch[index].answer.isSent else {
                 if batch[index].answer == .tooLarge { metrics.acks[.tooLarge].increment() }
                 return
             }

@@ -63,7 +63,9 @@ extension AckEncoder {
     func isAck(of message: IncomingMessage, over limit: Int) -> Bool {
         var encoder = self
         encoder.limit = limit
-        return encoder.isTooLarge(message)
+        return message.bytes.withUnsafeBufferPointer {
+            encoder.isTooLarge(message.answer, from: message.stanzaFrom, to: message.stanzaTo, in: $0)
+        }
     }
 }
 

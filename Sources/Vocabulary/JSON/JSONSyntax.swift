@@ -27,6 +27,21 @@ package struct JSONTraits: OptionSet, Sendable {
     /// Nested deeper than ``JSONScanner/maximumCastableDepth``.
     @inlinable package static var tooDeep: JSONTraits { JSONTraits(rawValue: 16) }
 
+    // Plain bits: other modules would call the set's generic functions without specialisation.
+
+    /// Whether the bytes are not the text.
+    @inlinable package var isEscaped: Bool {
+        @inline(__always) get { rawValue & 1 != 0 }
+    }
+    /// Whether `text` can hold it.
+    @inlinable package var isStorable: Bool {
+        @inline(__always) get { rawValue & 6 == 0 }
+    }
+    /// Whether `jsonb` accepts it.
+    @inlinable package var isCastable: Bool {
+        @inline(__always) get { rawValue & 30 == 0 }
+    }
+
     /// Traits that `text` can't hold.
     @inlinable package static var unstorable: JSONTraits { [.null, .loneSurrogate] }
     /// Traits that `jsonb` refuses.
@@ -47,7 +62,17 @@ package struct JSONMember: Sendable, Equatable {
     /// A string value's literal without its quotes.
     ///
     /// - Precondition: The value is a string.
-    @inlinable package var body: ByteSpan { ByteSpan(start: Int(value.start) + 1, count: Int(value.count) - 2) }
+    @inlinable package var body: ByteSpan {
+        @inline(__always) get { ByteSpan(start: Int(value.start) + 1, count: Int(value.count) - 2) }
+    }
+
+    /// Whether the value is a string.
+    @inlinable package var isString: Bool {
+        @inline(__always)
+        get {
+            if case .string = kind { true } else { false }
+        }
+    }
 }
 
 /// Why a text is not JSON (RFC 8259).

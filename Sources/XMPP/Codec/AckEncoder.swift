@@ -42,25 +42,28 @@ package struct AckEncoder: Sendable {
         let from: ByteSpan?
         let to: ByteSpan?
         let bytes: UnsafeBufferPointer<UInt8>
+    }
 
-        @inline(__always)
-        init(_ message: borrowing IncomingMessage) {
-            answer = message.answer
-            from = message.stanzaFrom
-            to = message.stanzaTo
-            bytes = message.bytes.unsafeBytes
-        }
+    /// Reads field by field: a message that is passed, even borrowed, is copied.
+    @inline(__always)
+    private func source(_ batch: Span<IncomingMessage>, _ index: Int) -> Source {
+        Source(
+            answer: batch[index].answer,
+            from: batch[index].stanzaFrom,
+            to: batch[index].stanzaTo,
+            bytes: batch[index].bytes.unsafeBytes
+        )
     }
 
     /// The size in bytes of a message's ack if nothing in it needs an escape, as is usual; 0 for a message that is not
     /// acked.
     package func usualSize(of batch: Span<IncomingMessage>, _ index: Int) -> Int {
-        size(of: Source(batch[index]), escape: 1)
+        size(of: source(batch, index), escape: 1)
     }
 
     /// The most bytes that a message's ack can take; 0 for one that is not acked.
     package func sizeLimit(of batch: Span<IncomingMessage>, _ index: Int) -> Int {
-        let source = Source(batch[index])
+        let source = source(batch, index)
         // One byte becomes at most `\uXXXX` or `&quot;`; a longer UTF-8 sequence takes no more than 6 per byte
         // either.
         let limit = size(of: source, escape: 6)
@@ -69,8 +72,13 @@ package struct AckEncoder: Sendable {
     }
 
     /// Whether a message's ack takes more bytes than ``limit``.
-    func isTooLarge(_ message: borrowing IncomingMessage) -> Bool {
-        let source = Source(message)
+    func isTooLarge(
+        _ answer: AckAnswer,
+        from: ByteSpan?,
+        to: ByteSpan?,
+        in bytes: UnsafeBufferPointer<UInt8>
+    ) -> Bool {
+        let source = Source(answer: answer, from: from, to: to, bytes: bytes)
         return size(of: source, escape: 6) > limit && write(source, into: nil) > limit
     }
 
@@ -101,7 +109,7 @@ package struct AckEncoder: Sendable {
         _ index: Int,
         into buffer: UnsafeMutableRawBufferPointer
     ) -> Int {
-        write(Source(batch[index]), into: buffer)
+        write(source(batch, index), into: buffer)
     }
 
     private func write(_ source: Source, into buffer: UnsafeMutableRawBufferPointer?) -> Int {

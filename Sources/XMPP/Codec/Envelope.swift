@@ -59,7 +59,7 @@ struct EnvelopeReader: Sendable {
     ///
     /// - Returns: The envelope; nil if the payload is JSON but not an object.
     mutating func read(_ text: UnsafeBufferPointer<UInt8>) throws(JSONSyntaxError) -> Envelope? {
-        guard try scanner.scan(text) == .object else { return nil }
+        guard case .object = try scanner.scan(text) else { return nil }
         var envelope = Envelope()
         var others = 0
         for member in scanner.members {
@@ -95,7 +95,7 @@ struct EnvelopeReader: Sendable {
 
     /// The field that a member's key names, escapes decoded.
     mutating func field(of member: JSONMember, in text: UnsafeBufferPointer<UInt8>) -> Field {
-        guard member.keyTraits.contains(.escaped) else {
+        guard member.keyTraits.isEscaped else {
             return EnvelopeReader.field(UnsafeBufferPointer(rebasing: text[member.key.range]))
         }
         return withUnescaped(member.key, in: text) { EnvelopeReader.field($0) }
@@ -115,7 +115,10 @@ struct EnvelopeReader: Sendable {
         of member: JSONMember,
         in text: UnsafeBufferPointer<UInt8>
     ) -> Envelope.MessageType {
-        guard member.kind == .string else { return member.kind == .null ? .absent : .unknown }
+        guard member.isString else {
+            if case .null = member.kind { return .absent }
+            return .unknown
+        }
         return withText(of: member, in: text) { type in
             if type.spells("receipt") { return .receipt }
             if type.spells("ack") { return .ack }
@@ -128,7 +131,7 @@ struct EnvelopeReader: Sendable {
     ///
     /// - Returns: The first such member's text; nil if it is absent or not a string.
     mutating func string(_ key: StaticString, in text: UnsafeBufferPointer<UInt8>) -> String? {
-        for member in scanner.members where member.kind == .string {
+        for member in scanner.members where member.isString {
             let found = withUnescaped(member.key, in: text) { $0.spells(key) }
             if found { return withText(of: member, in: text) { String(decoding: $0, as: UTF8.self) } }
         }
@@ -140,7 +143,7 @@ struct EnvelopeReader: Sendable {
         in text: UnsafeBufferPointer<UInt8>,
         _ body: (UnsafeBufferPointer<UInt8>) -> Result
     ) -> Result {
-        guard member.traits.contains(.escaped) else {
+        guard member.traits.isEscaped else {
             return body(UnsafeBufferPointer(rebasing: text[member.body.range]))
         }
         return withUnescaped(member.body, in: text, body)

@@ -87,7 +87,7 @@ extension UpstreamCodec {
         message.bytes.truncate(to: writer.count)
         if let data = envelope.data {
             message.data = data.value
-            message.dataForm = data.traits.isDisjoint(with: .uncastable) ? .json : .raw
+            message.dataForm = data.traits.isCastable ? .json : .raw
         }
         if let (reason, detail) = UpstreamCodec.identityFault(envelope) {
             message.kind = .malformed
@@ -108,7 +108,10 @@ extension UpstreamCodec {
             } else if let id = envelope.messageID?.body, let to = envelope.from?.body {
                 message.answer = json == nil ? .gcm(id: id, to: to) : .json(id: id, to: to)
             }
-            if acks.isTooLarge(message) { message.refuseAck() }
+            let bytes = message.bytes.unsafeBytes
+            if acks.isTooLarge(message.answer, from: message.stanzaFrom, to: message.stanzaTo, in: bytes) {
+                message.refuseAck()
+            }
         }
         UpstreamCodec.dropUnstorable(envelope, &message)
         return message
@@ -116,7 +119,7 @@ extension UpstreamCodec {
 
     /// The bytes that a member's unescaped copy may take.
     private static func room(_ member: JSONMember?) -> Int {
-        guard let member, member.kind == .string, member.traits.contains(.escaped) else { return 0 }
+        guard let member, member.isString, member.traits.isEscaped else { return 0 }
         return Int(member.value.count)
     }
 
@@ -126,8 +129,8 @@ extension UpstreamCodec {
         of text: UnsafeBufferPointer<UInt8>,
         in writer: inout SpanWriter
     ) -> ByteSpan? {
-        guard let member, member.kind == .string else { return nil }
-        guard member.traits.contains(.escaped) else { return member.body }
+        guard let member, member.isString else { return nil }
+        guard member.traits.isEscaped else { return member.body }
         return writer.append(unescaping: UnsafeBufferPointer(rebasing: text[member.body.range]))
     }
 
@@ -142,7 +145,7 @@ extension UpstreamCodec {
     /// Why a member is not a usable text; nil if it is one.
     private static func unusable(_ member: JSONMember?) -> StaticString? {
         guard let member else { return "missing" }
-        guard member.kind == .string else { return "not a string" }
+        guard member.isString else { return "not a string" }
         return member.body.count == 0 ? "empty" : nil
     }
 
@@ -160,7 +163,7 @@ extension UpstreamCodec {
         if envelope.otherRepeats { return (.duplicateKey, "a top-level key stands more than once") }
         if envelope.type == .unknown {
             return (
-                .messageTypeUnknown, envelope.typeMember?.kind == .string ? "not a type we know" : "not a string"
+                .messageTypeUnknown, envelope.typeMember?.isString == true ? "not a type we know" : "not a string"
             )
         }
         if let detail = unusable(envelope.category) { return (.categoryUnusable, detail) }
@@ -172,8 +175,8 @@ extension UpstreamCodec {
     }
 
     private static func isUnstorable(_ member: JSONMember?) -> Bool {
-        guard let member, member.kind == .string else { return false }
-        return !member.traits.isDisjoint(with: .unstorable)
+        guard let member, member.isString else { return false }
+        return !member.traits.isStorable
     }
 
     /// Removes the spans of texts that no `text` column can hold.
