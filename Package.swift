@@ -95,7 +95,7 @@ let package = Package(
         // The vocabulary, and what everything reports with.
         .target(name: "Vocabulary", dependencies: ["CBytes"], swiftSettings: strict + transparent),
         module("UpstreamKit", ["Vocabulary"]),
-        module("Telemetry", ["Vocabulary", logging, tracing]),
+        module("Telemetry", ["Vocabulary", "CGlibc", logging, tracing]),
         module("Digests", ["Vocabulary", "COpenSSL"]),
 
         // Service records: the resolver's call, and a reader of its answers.
@@ -108,7 +108,7 @@ let package = Package(
         module(
             "XMPPSession",
             [
-                "Vocabulary", "Telemetry", "DNS", "TLSWire", "XMLWire", "XMPP", "Pipeline", nio, nioPosix,
+                "Vocabulary", "Telemetry", "DNS", "TLSWire", "XMLWire", "XMPP", "Ingest", nio, nioPosix,
                 logging,
             ]
         ),
@@ -124,7 +124,7 @@ let package = Package(
         module("LocalDatabase", ["Processes"]),
         module(
             "MessageStore",
-            ["Vocabulary", "UpstreamKit", "Postgres", "Pipeline", "Digests"],
+            ["Vocabulary", "UpstreamKit", "Postgres", "Ingest", "Dispatcher", "Digests"],
             plugins: ["EmbedFiles"]
         ),
 
@@ -136,10 +136,18 @@ let package = Package(
         module(
             "Replaying",
             [
-                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "XMLWire", "XMPP",
-                "XMPPSession",
-                "Postgres",
-                "MessageStore", "Querying", "Pipeline", nio, nioPosix, logging,
+                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "XMLWire", "XMPP", "Postgres", "MessageStore",
+                "Querying",
+                "Dispatcher", logging,
+            ]
+        ),
+        // An XMPP server as a replay's target.
+        module(
+            "XMPPEndpoint",
+            [
+                "Vocabulary", "UpstreamKit", "Telemetry", "XMLWire", "XMPP", "XMPPSession", "Querying", "Replaying",
+                nio,
+                nioPosix, logging,
             ]
         ),
 
@@ -163,12 +171,14 @@ let package = Package(
             ]
         ),
 
-        // The core: batches, dispatch, and the ports the other two sides meet at.
-        module("Pipeline", ["Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", logging, tracing]),
+        // The core: batches, deliveries to handlers, and the ports the other two sides meet at.
+        module("Dispatcher", ["Vocabulary", "UpstreamKit", "Telemetry", logging, tracing]),
+        module("Ingest", ["Vocabulary", "UpstreamKit", "Telemetry", "Dispatcher", logging, tracing]),
         module(
             "Handlers",
             [
-                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "Pipeline", "Processes", "Postgres", nio,
+                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "Dispatcher", "Processes", "Postgres",
+                nio,
                 nioPosix,
                 logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
@@ -178,17 +188,25 @@ let package = Package(
             ]
         ),
 
+        // Keys, their types, the file, its template and its schema.
+        module(
+            "UpstreamConfiguration",
+            [
+                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "DNS", "XMPP", "MessageStore", "Handlers", logging,
+                .product(name: "Yams", package: "Yams"),
+            ]
+        ),
+
         // The programs.
         module("CCSEmulator", ["Vocabulary", "Digests", "TLSWire", "XMLWire", nio, nioPosix]),
         module(
             "Worker",
             [
-                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "DNS", "TLSWire", "XMLWire", "XMPP",
-                "XMPPSession",
-                "Postgres",
-                "MessageStore", "Replaying", "Pipeline", "Handlers", "TraceExport", nio, nioPosix, logging, lifecycle,
-                tracing,
-                .product(name: "Yams", package: "Yams"),
+                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "DNS", "TLSWire", "XMLWire", "XMPP", "XMPPSession",
+                "UpstreamConfiguration", "Postgres", "MessageStore", "Replaying", "XMPPEndpoint", "Ingest",
+                "Dispatcher",
+                "Handlers",
+                "TraceExport", nio, nioPosix, logging, lifecycle, tracing,
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
@@ -199,7 +217,7 @@ let package = Package(
             "Console",
             [
                 "Vocabulary", "UpstreamKit", "Telemetry", "Digests", "Postgres", "MessageStore", "Querying",
-                "Replaying", "Resources", "Worker", nio, logging, lifecycle,
+                "Replaying", "Resources", "UpstreamConfiguration", nio, logging, lifecycle,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
                 .product(name: "Hummingbird", package: "hummingbird"),
@@ -213,14 +231,10 @@ let package = Package(
         module(
             "CLI",
             [
-                "BuildInfo", "Vocabulary", "CGlibc", "Worker", "Console", "CCSEmulator", "Telemetry", "Postgres",
-                "LocalDatabase",
-                "MessageStore",
-                "Diagnosis",
-                "Querying",
-                "Replaying", "Resources",
-                "Pipeline",
-                "XMLWire", "XMPP", "UpstreamKit", nio, nioPosix, logging,
+                "BuildInfo", "Vocabulary", "CGlibc", "UpstreamConfiguration", "Worker", "Console", "CCSEmulator",
+                "Telemetry",
+                "Postgres", "LocalDatabase", "MessageStore", "Diagnosis", "Querying", "Replaying", "XMPPEndpoint",
+                "Resources", "Ingest", "XMLWire", "XMPP", "UpstreamKit", nio, nioPosix, logging,
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ]
@@ -245,7 +259,7 @@ let package = Package(
         // What the suites with real processes share.
         .target(
             name: "IntegrationSupport",
-            dependencies: [nio, nioPosix],
+            dependencies: ["Vocabulary", nio, nioPosix],
             path: "Tests/IntegrationSupport",
             swiftSettings: strict
         ),
@@ -268,7 +282,8 @@ let package = Package(
         .target(
             name: "ConsoleSupport",
             dependencies: [
-                "Console", "Postgres", "QuerySupport", "Worker", nio, logging, lifecycle,
+                "UpstreamConfiguration",
+                "Console", "Postgres", "QuerySupport", nio, logging, lifecycle,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
             ],
@@ -288,8 +303,7 @@ let package = Package(
             "XMPPSessionTests",
             [
                 "Vocabulary", "IntegrationSupport", "CCSEmulator", "XMPPSession", "XMPP", "XMLWire", "DNS", "TLSWire",
-                "Pipeline",
-                "Telemetry",
+                "Ingest", "Telemetry",
                 "Digests", nio,
                 nioPosix, nioEmbedded, logging,
             ]
@@ -300,7 +314,7 @@ let package = Package(
             [
                 "Vocabulary", "DatabaseSupport", "IntegrationSupport", "MessageStore", "Postgres", "LocalDatabase",
                 "Handlers",
-                "Pipeline", "UpstreamKit",
+                "Ingest", "Dispatcher", "UpstreamKit",
                 "Digests", "Telemetry", logging,
             ]
         ),
@@ -320,6 +334,7 @@ let package = Package(
         suite(
             "CLITests",
             [
+                "UpstreamConfiguration",
                 "BuildInfo", "Vocabulary", "CLI", "ConsoleSupport", "Worker", "DatabaseSupport", "LocalDatabase",
                 "Postgres",
                 "IntegrationSupport", "QuerySupport", "Querying", "Resources", "MessageStore",
@@ -328,8 +343,9 @@ let package = Package(
         suite(
             "ReplayingTests",
             [
+                "XMPPEndpoint",
                 "Vocabulary", "DatabaseSupport", "Replaying", "Querying", "Postgres", "LocalDatabase", "MessageStore",
-                "Pipeline",
+                "Dispatcher",
                 "UpstreamKit",
                 "XMPP",
                 "XMLWire",
@@ -339,15 +355,24 @@ let package = Package(
         suite(
             "TraceExportTests",
             [
-                "Vocabulary", "UpstreamKit", "Telemetry", "Pipeline", "TraceExport", "IntegrationSupport", "TLSWire",
+                "Vocabulary", "UpstreamKit", "Telemetry", "Ingest", "Dispatcher", "TraceExport", "IntegrationSupport",
+                "TLSWire",
                 tracing, logging,
             ]
         ),
-        suite("PipelineTests", ["Vocabulary", "Pipeline", "Telemetry", "UpstreamKit", tracing, logging]),
+        suite(
+            "IngestTests",
+            ["Vocabulary", "IntegrationSupport", "Ingest", "Dispatcher", "Telemetry", "UpstreamKit", logging]
+        ),
+        suite(
+            "DispatcherTests",
+            ["Vocabulary", "IntegrationSupport", "Dispatcher", "Telemetry", "UpstreamKit", tracing, logging]
+        ),
         suite(
             "HandlersTests",
             [
-                "Vocabulary", "Handlers", "UpstreamKit", "Pipeline", "Digests", "IntegrationSupport", "TLSWire",
+                "Vocabulary", "Handlers", "UpstreamKit", "Ingest", "Dispatcher", "Digests", "IntegrationSupport",
+                "TLSWire",
                 nioPosix,
                 logging,
             ]
@@ -355,7 +380,9 @@ let package = Package(
         suite(
             "WorkerTests",
             [
-                "UpstreamKit", "Pipeline", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore", "Telemetry",
+                "UpstreamConfiguration",
+                "UpstreamKit", "Ingest", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore",
+                "Telemetry",
                 "DNS", "Postgres",
                 "TLSWire", "XMLWire", "XMPP", "XMPPSession", nio, nioPosix, logging, lifecycle,
             ]
@@ -363,10 +390,11 @@ let package = Package(
         suite(
             "ConsoleTests",
             [
+                "UpstreamConfiguration",
                 "Vocabulary", "UpstreamKit", "CCSEmulator", "QuerySupport", "Postgres", "MessageStore", "Querying",
                 "Console", "Resources",
                 "ConsoleSupport",
-                "IntegrationSupport", "TLSWire", "Worker", nio, logging,
+                "IntegrationSupport", "TLSWire", nio, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
@@ -378,6 +406,7 @@ let package = Package(
         suite(
             "IntegrationTests",
             [
+                "UpstreamConfiguration",
                 "Vocabulary", "IntegrationSupport",
                 "DatabaseSupport", "CLI", "Console", "Diagnosis", "Worker", "CCSEmulator", "Postgres", "LocalDatabase",
                 "Handlers",

@@ -1,4 +1,4 @@
-package import Pipeline
+import Dispatcher
 import UpstreamKit
 package import Vocabulary
 

@@ -1,4 +1,4 @@
-package import Pipeline
+import Dispatcher
 import Postgres
 import UpstreamKit
 package import Vocabulary

@@ -1,4 +1,5 @@
-package import Pipeline
+package import Dispatcher
+package import Ingest
 package import Postgres
 import Synchronization
 import UpstreamKit

@@ -1,4 +1,3 @@
-import Pipeline
 import Postgres
 import UpstreamKit
 import Vocabulary

@@ -1,6 +1,6 @@
+package import Ingest
 import Logging
 import NIOCore
-package import Pipeline
 import Synchronization
 package import Telemetry
 import XMPP

@@ -1,6 +1,6 @@
+import Ingest
 import Logging
 import NIOCore
-import Pipeline
 import Telemetry
 import Vocabulary
 import XMLWire

@@ -2,7 +2,7 @@ package import NIOCore
 package import NIOPosix
 import Synchronization
 package import TLSWire
-import Vocabulary
+package import Vocabulary
 package import XMLWire
 package import XMPP
 

@@ -1,5 +1,5 @@
+import Ingest
 import NIOCore
-import Pipeline
 import Telemetry
 import Vocabulary
 import XMPP

@@ -2,7 +2,7 @@ import CLI
 import Foundation
 import IntegrationSupport
 import Testing
-import Worker
+import UpstreamConfiguration
 
 @Suite("the configuration's commands")
 struct ConfigCommandTests {

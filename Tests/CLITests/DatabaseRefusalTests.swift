@@ -4,6 +4,7 @@ import IntegrationSupport
 import LocalDatabase
 import Postgres
 import Testing
+import UpstreamConfiguration
 import Vocabulary
 import Worker
 

@@ -1,6 +1,6 @@
 import Foundation
 import Testing
-import Worker
+import Vocabulary
 
 @testable import CLI
 @testable import Querying

@@ -42,9 +42,9 @@ struct FakeTerminal {
         let paths = try ["in", "out", "err"].map { try folder.write($0 == "in" ? Array(input.utf8) : [], as: $0) }
         let descriptors = paths.map { open($0, O_RDWR | O_APPEND | O_CLOEXEC) }
         defer { for descriptor in descriptors { close(descriptor) } }
-        let streams = descriptors.map { Console.Stream($0, isTerminal: columns != nil) }
+        let streams = descriptors.map { Terminal.Stream($0, isTerminal: columns != nil) }
         let context = CommandContext(
-            console: Console(
+            console: Terminal(
                 input: streams[0],
                 output: streams[1],
                 errors: streams[2],

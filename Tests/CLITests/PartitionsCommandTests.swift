@@ -1,6 +1,5 @@
 import Testing
 import Vocabulary
-import Worker
 
 @testable import CLI
 @testable import MessageStore

@@ -7,7 +7,7 @@ package import NIOHTTP1
 import Postgres
 package import QuerySupport
 import ServiceLifecycle
-package import Worker
+package import UpstreamConfiguration
 
 /// The real console over a migrated database, for one test.
 package struct ConsoleHarness: Sendable {

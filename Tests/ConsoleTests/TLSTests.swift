@@ -7,7 +7,7 @@ import NIOHTTP1
 import NIOSSL
 import TLSWire
 import Testing
-import Worker
+import UpstreamConfiguration
 
 @testable import Console
 

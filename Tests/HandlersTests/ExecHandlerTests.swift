@@ -1,6 +1,6 @@
+import Dispatcher
 import Foundation
 import Logging
-import Pipeline
 import Testing
 import UpstreamKit
 import Vocabulary

@@ -1,6 +1,7 @@
+import Dispatcher
 import Glibc
+import Ingest
 import Logging
-import Pipeline
 import Testing
 import UpstreamKit
 

@@ -1,6 +1,6 @@
+import Dispatcher
 import Foundation
 import Glibc
-import Pipeline
 import Testing
 import UpstreamKit
 import Vocabulary

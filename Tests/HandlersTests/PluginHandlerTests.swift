@@ -1,7 +1,7 @@
+import Dispatcher
 import Foundation
 import Glibc
 import Logging
-import Pipeline
 import Testing
 import UpstreamKit
 import Vocabulary

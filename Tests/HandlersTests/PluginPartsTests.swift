@@ -1,4 +1,4 @@
-import Pipeline
+import Dispatcher
 import Testing
 import UpstreamKit
 import Vocabulary

@@ -1,5 +1,5 @@
+import Dispatcher
 import Foundation
-import Pipeline
 import Testing
 
 @testable import Handlers

@@ -1,5 +1,5 @@
+import Dispatcher
 import NIOPosix
-import Pipeline
 import Synchronization
 import Testing
 import UpstreamKit

@@ -6,7 +6,7 @@ import MessageStore
 import Postgres
 import Telemetry
 import Testing
-import Worker
+import UpstreamConfiguration
 
 extension Integration {
     /// Retention, erasure and figures, as an operator meets them: the commands, and the worker's daily run.

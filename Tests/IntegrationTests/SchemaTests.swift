@@ -6,6 +6,7 @@ import MessageStore
 import Postgres
 import Telemetry
 import Testing
+import UpstreamConfiguration
 import Worker
 
 extension Integration {

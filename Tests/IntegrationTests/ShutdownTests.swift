@@ -5,6 +5,7 @@ import LocalDatabase
 import Postgres
 import Telemetry
 import Testing
+import UpstreamConfiguration
 import Worker
 
 extension Integration {

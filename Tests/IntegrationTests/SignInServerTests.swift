@@ -3,6 +3,8 @@ import IntegrationSupport
 import TLSWire
 import Telemetry
 import Testing
+import UpstreamConfiguration
+import Vocabulary
 import Worker
 
 extension Integration {

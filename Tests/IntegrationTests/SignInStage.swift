@@ -2,6 +2,7 @@ import Foundation
 import IntegrationSupport
 import TLSWire
 import Testing
+import UpstreamConfiguration
 import Worker
 
 /// An authority, certificates of it, and what runs with them.

@@ -1,6 +1,8 @@
 import Foundation
 import IntegrationSupport
 import Testing
+import UpstreamConfiguration
+import Vocabulary
 import Worker
 
 extension Integration {
@@ -14,7 +16,7 @@ extension Integration {
             return detail
         }
 
-        static func failed(_ result: Probe.Result) throws -> (cause: String, status: Worker.ExitStatus) {
+        static func failed(_ result: Probe.Result) throws -> (cause: String, status: Vocabulary.ExitStatus) {
             guard case .failed(let cause, _, let status) = result else { throw SignInStage.Unexpected(result: result) }
             #expect(!cause.contains(ScramTool.secret))
             return (cause, status)

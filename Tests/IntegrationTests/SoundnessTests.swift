@@ -6,6 +6,7 @@ import Postgres
 import TLSWire
 import Telemetry
 import Testing
+import UpstreamConfiguration
 import Vocabulary
 import Worker
 

@@ -6,6 +6,7 @@ import Logging
 import NIOCore
 import TLSWire
 import Telemetry
+import UpstreamConfiguration
 import Worker
 
 /// What a worker is told, beyond where its peers are.

@@ -2,6 +2,8 @@ import Foundation
 import IntegrationSupport
 import Telemetry
 import Testing
+import UpstreamConfiguration
+import Vocabulary
 import Worker
 
 extension Integration {

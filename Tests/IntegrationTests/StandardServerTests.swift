@@ -2,6 +2,7 @@ import Foundation
 import IntegrationSupport
 import Telemetry
 import Testing
+import UpstreamConfiguration
 import Worker
 
 extension Integration {

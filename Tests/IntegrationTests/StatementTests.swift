@@ -70,7 +70,8 @@ struct StatementTests {
     private let exceptions = [
         "Postgres/": "the driver's own: sessions, transactions, and what a backend waits for; no table of ours",
         "LocalDatabase/": "runs PostgreSQL's programs, not statements",
-        "MessageStore/Checks/WorkerRight.swift": "privileges by their names, as roles.sql grants them; no statement",
+        "MessageStore/Inspection/WorkerRight.swift":
+            "privileges by their names, as roles.sql grants them; no statement",
         "Console/Pages/": "builds the queries of addresses, not of the database",
     ]
 

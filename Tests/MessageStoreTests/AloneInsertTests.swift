@@ -1,6 +1,7 @@
 import Digests
+import Dispatcher
+import Ingest
 import MessageStore
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

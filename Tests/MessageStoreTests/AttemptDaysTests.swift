@@ -1,5 +1,5 @@
+import Dispatcher
 import Handlers
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

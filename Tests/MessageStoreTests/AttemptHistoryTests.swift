@@ -1,6 +1,7 @@
+import Dispatcher
 import Foundation
+import Ingest
 import IntegrationSupport
-import Pipeline
 import Postgres
 import Synchronization
 import Testing

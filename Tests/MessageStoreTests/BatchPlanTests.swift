@@ -1,5 +1,4 @@
 import MessageStore
-import Pipeline
 import Testing
 import UpstreamKit
 import Vocabulary

@@ -1,6 +1,6 @@
+import Dispatcher
 import Foundation
 import MessageStore
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

@@ -1,8 +1,9 @@
+import Dispatcher
 import Foundation
 import Glibc
+import Ingest
 import Logging
 import MessageStore
-import Pipeline
 import Postgres
 import Telemetry
 import Testing

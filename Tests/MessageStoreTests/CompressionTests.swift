@@ -1,6 +1,6 @@
 import Foundation
+import Ingest
 import MessageStore
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

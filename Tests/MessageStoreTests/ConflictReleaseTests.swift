@@ -1,6 +1,7 @@
+import Dispatcher
 import Handlers
+import Ingest
 import MessageStore
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

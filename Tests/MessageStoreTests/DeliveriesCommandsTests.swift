@@ -1,5 +1,5 @@
+import Dispatcher
 import MessageStore
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

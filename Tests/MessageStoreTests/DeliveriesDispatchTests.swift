@@ -1,7 +1,8 @@
+import Dispatcher
+import Ingest
 import IntegrationSupport
 import Logging
 import MessageStore
-import Pipeline
 import Postgres
 import Synchronization
 import Telemetry

@@ -1,5 +1,6 @@
+import Dispatcher
+import Ingest
 import MessageStore
-import Pipeline
 import Postgres
 import UpstreamKit
 import Vocabulary

@@ -1,6 +1,7 @@
+import Dispatcher
+import Ingest
 import Logging
 import MessageStore
-import Pipeline
 import Postgres
 import Synchronization
 import Telemetry

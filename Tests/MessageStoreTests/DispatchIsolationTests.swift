@@ -1,6 +1,6 @@
 import Dispatch
+import Dispatcher
 import IntegrationSupport
-import Pipeline
 import Postgres
 import Synchronization
 import Testing

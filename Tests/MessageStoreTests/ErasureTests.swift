@@ -1,7 +1,8 @@
 import Digests
+import Dispatcher
 import Foundation
+import Ingest
 import MessageStore
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

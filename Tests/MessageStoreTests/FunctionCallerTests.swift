@@ -1,6 +1,6 @@
+import Dispatcher
 import Foundation
 import Handlers
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

@@ -1,7 +1,8 @@
+import Dispatcher
 import Handlers
+import Ingest
 import Logging
 import MessageStore
-import Pipeline
 import Postgres
 import Telemetry
 import Testing

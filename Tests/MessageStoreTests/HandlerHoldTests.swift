@@ -1,5 +1,5 @@
+import Dispatcher
 import IntegrationSupport
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

@@ -1,6 +1,7 @@
+import Dispatcher
+import Ingest
 import IntegrationSupport
 import MessageStore
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

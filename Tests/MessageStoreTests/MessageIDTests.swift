@@ -1,6 +1,6 @@
 import Digests
+import Ingest
 import MessageStore
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

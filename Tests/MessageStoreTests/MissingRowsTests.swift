@@ -1,6 +1,7 @@
 import DatabaseSupport
+import Dispatcher
+import Ingest
 import MessageStore
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

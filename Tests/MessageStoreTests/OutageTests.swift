@@ -1,7 +1,7 @@
 import Foundation
+import Ingest
 import LocalDatabase
 import MessageStore
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

@@ -1,9 +1,10 @@
+import Dispatcher
 import Foundation
+import Ingest
 import IntegrationSupport
 import LocalDatabase
 import Logging
 import MessageStore
-import Pipeline
 import Postgres
 import Synchronization
 import Telemetry

@@ -1,9 +1,10 @@
 import DatabaseSupport
+import Dispatcher
+import Ingest
 import IntegrationSupport
 import LocalDatabase
 import Logging
 import MessageStore
-import Pipeline
 import Postgres
 import Telemetry
 import Testing

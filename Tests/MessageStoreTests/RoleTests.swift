@@ -1,8 +1,9 @@
 import DatabaseSupport
+import Dispatcher
 import Foundation
+import Ingest
 import LocalDatabase
 import MessageStore
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

@@ -1,11 +1,11 @@
 import DatabaseSupport
 import Foundation
 import Glibc
+import Ingest
 import IntegrationSupport
 import LocalDatabase
 import Logging
 import MessageStore
-import Pipeline
 import Postgres
 import Telemetry
 import Testing

@@ -2,7 +2,6 @@ import DatabaseSupport
 import Foundation
 import LocalDatabase
 import MessageStore
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

@@ -1,7 +1,7 @@
 import DatabaseSupport
 import Digests
+import Ingest
 import MessageStore
-import Pipeline
 import Postgres
 import Vocabulary
 

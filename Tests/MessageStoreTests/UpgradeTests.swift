@@ -1,7 +1,7 @@
 import Digests
 import Foundation
+import Ingest
 import MessageStore
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

@@ -1,7 +1,7 @@
 import Foundation
 import Glibc
+import Ingest
 import LocalDatabase
-import Pipeline
 import Postgres
 import Testing
 import UpstreamKit

@@ -1,4 +1,5 @@
 import Testing
+import XMPPEndpoint
 
 @testable import Replaying
 

@@ -1,9 +1,9 @@
 import DatabaseSupport
+import Dispatcher
 import Foundation
 import LocalDatabase
 import Logging
 import MessageStore
-import Pipeline
 import Postgres
 import Querying
 import Testing

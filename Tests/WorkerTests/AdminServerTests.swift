@@ -5,6 +5,7 @@ import Synchronization
 import Telemetry
 import Testing
 
+@testable import UpstreamConfiguration
 @testable import Worker
 
 #if canImport(FoundationNetworking)

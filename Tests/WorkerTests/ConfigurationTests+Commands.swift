@@ -2,7 +2,7 @@ import Foundation
 import Logging
 import Testing
 
-@testable import Worker
+@testable import UpstreamConfiguration
 
 /// What commands read of a configuration that is not theirs, and what they say about one that is wrong.
 extension ConfigurationTests {

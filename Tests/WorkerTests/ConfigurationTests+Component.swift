@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@testable import Worker
+@testable import UpstreamConfiguration
 
 /// External components.
 extension ConfigurationTests {

@@ -1,7 +1,7 @@
 import Testing
 import Vocabulary
 
-@testable import Worker
+@testable import UpstreamConfiguration
 
 /// The section `console`.
 @Suite struct ConsoleConfigurationTests {

@@ -1,11 +1,12 @@
 import DNS
 import TLSWire
 import Testing
+import Worker
 import XMLWire
 import XMPP
 import XMPPSession
 
-@testable import Worker
+@testable import UpstreamConfiguration
 
 /// Hosts, domains and accounts: what is found, and in which spelling.
 extension ConfigurationTests {

@@ -1,7 +1,7 @@
 import Foundation
 import Testing
 
-@testable import Worker
+@testable import UpstreamConfiguration
 
 /// Names and addresses of senders.
 extension ConfigurationTests {

@@ -1,7 +1,6 @@
 import Foundation
 import Testing
-
-@testable import Worker
+import UpstreamConfiguration
 
 /// What Kubernetes puts into the environment.
 extension ConfigurationTests {

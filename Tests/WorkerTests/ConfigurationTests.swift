@@ -3,7 +3,7 @@ import Logging
 import MessageStore
 import Testing
 
-@testable import Worker
+@testable import UpstreamConfiguration
 
 struct ConfigurationTests {
     /// A folder with a secret in it, gone with the test.

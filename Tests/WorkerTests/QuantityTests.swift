@@ -1,6 +1,7 @@
 import Testing
+import Vocabulary
 
-@testable import Worker
+@testable import UpstreamConfiguration
 
 struct QuantityTests {
     @Test(
@@ -37,13 +38,5 @@ struct QuantityTests {
     )
     func notSizes(text: String) {
         #expect(Quantity.bytes(text) == nil)
-    }
-
-    @Test(
-        "The edit distance counts insertions, deletions, replacements and swaps",
-        arguments: [("connections", "conections", 1), ("ab", "ba", 1), ("", "abc", 3), ("kitten", "sitting", 3)]
-    )
-    func edits(left: String, right: String, count: Int) {
-        #expect(Suggestion.edits(left, right) == count)
     }
 }

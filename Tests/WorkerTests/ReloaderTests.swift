@@ -5,6 +5,7 @@ import Synchronization
 import Telemetry
 import Testing
 
+@testable import UpstreamConfiguration
 @testable import Worker
 
 /// What SIGHUP does: what takes effect at once, what waits for a restart, and what a mistake leaves as it is.

@@ -2,6 +2,7 @@ import Testing
 import Vocabulary
 
 @testable import MessageStore
+@testable import UpstreamConfiguration
 @testable import Worker
 
 struct SessionBudgetTests {

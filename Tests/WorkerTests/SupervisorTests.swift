@@ -1,9 +1,9 @@
 import Foundation
+import Ingest
 import IntegrationSupport
 import Logging
 import NIOCore
 import NIOPosix
-import Pipeline
 import Postgres
 import Synchronization
 import Telemetry
@@ -12,6 +12,7 @@ import UpstreamKit
 import Vocabulary
 import XMPPSession
 
+@testable import UpstreamConfiguration
 @testable import Worker
 
 /// What the service manager and the log hear of a process: systemd's protocol over a real datagram socket.

@@ -1,6 +1,6 @@
 import Testing
 
-@testable import Worker
+@testable import UpstreamConfiguration
 
 struct TracingConfigurationTests {
     private let folder: ConfigurationTests.Folder

@@ -2,6 +2,7 @@ import Foundation
 import Logging
 import Testing
 
+@testable import UpstreamConfiguration
 @testable import Worker
 
 struct WebhookConfigurationTests {

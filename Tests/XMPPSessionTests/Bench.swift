@@ -1,7 +1,7 @@
+import Ingest
 import Logging
 import NIOCore
 import NIOEmbedded
-import Pipeline
 import TLSWire
 import Telemetry
 import Testing

@@ -1,9 +1,9 @@
 import CCSEmulator
+import Ingest
 import IntegrationSupport
 import Logging
 import NIOCore
 import NIOPosix
-import Pipeline
 import Synchronization
 import TLSWire
 import Telemetry

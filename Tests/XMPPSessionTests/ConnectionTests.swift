@@ -1,7 +1,7 @@
+import Ingest
 import Logging
 import NIOCore
 import NIOPosix
-import Pipeline
 import Synchronization
 import Telemetry
 import Testing

@@ -1,6 +1,5 @@
 import NIOCore
 import NIOEmbedded
-import Pipeline
 import Telemetry
 import Testing
 import Vocabulary

@@ -1,10 +1,10 @@
 import DNS
 import Dispatch
+import Ingest
 import IntegrationSupport
 import Logging
 import NIOCore
 import NIOPosix
-import Pipeline
 import Synchronization
 import TLSWire
 import Telemetry

@@ -1,7 +1,6 @@
 import Logging
 import NIOCore
 import NIOEmbedded
-import Pipeline
 import Telemetry
 import Testing
 import XMPP

@@ -1,6 +1,6 @@
+import Ingest
 import NIOCore
 import NIOEmbedded
-import Pipeline
 import Telemetry
 import Testing
 import Vocabulary

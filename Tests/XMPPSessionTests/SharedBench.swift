@@ -1,8 +1,8 @@
 import Foundation
+import Ingest
 import Logging
 import NIOCore
 import NIOEmbedded
-import Pipeline
 import TLSWire
 import Telemetry
 import Testing

@@ -106,7 +106,7 @@ struct AuditCommand: ProgramCommand {
         if !report.isSound { throw CommandFailure(.negative) }
     }
 
-    private func audit(_ connection: PostgresConnection, _ console: Console) async throws -> ConservationReport {
+    private func audit(_ connection: PostgresConnection, _ console: Terminal) async throws -> ConservationReport {
         let now = try await MessageTail.now(connection)
         let (since, until) = try times(now: now)
         let conservation = Conservation(connection, since: since, until: until)
@@ -139,7 +139,7 @@ struct AuditCommand: ProgramCommand {
         return (since, until)
     }
 
-    private func show(_ report: ConservationReport, _ console: Console) {
+    private func show(_ report: ConservationReport, _ console: Terminal) {
         let cells = report.results.map {
             [$0.check.rawValue, Amount.count($0.looked), $0.wrong == 0 ? "ok" : "\(Amount.count($0.wrong)) WRONG"]
         }

@@ -30,7 +30,7 @@ struct BenchBaseline {
     let plan: BenchPlan
     let site: BenchSite
     let program: String
-    let console: Console
+    let console: Terminal
 
     /// Measures everything the plan asks for.
     func run(_ problems: inout [String]) async throws -> [Comparison] {

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Vocabulary
 import Worker
 
 /// `bench`: measures the whole path from an emulated server to PostgreSQL and back, from outside the worker.

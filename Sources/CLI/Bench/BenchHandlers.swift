@@ -3,13 +3,13 @@ import Foundation
 import LocalDatabase
 import NIOCore
 import Postgres
-import Worker
+import UpstreamConfiguration
 
 /// Measures the handlers' cost to the receive path, delivery of a backlog, and the effect of a failing handler on acks.
 struct BenchHandlers: Sendable {
     let plan: BenchPlan
     let site: BenchSite
-    let console: Console
+    let console: Terminal
 
     private var delivery: BenchDelivery { BenchDelivery(plan: plan, site: site) }
     private var handler: String { #"  - {name: everything, categories: ["*"], \#(plan.handler)}"# }

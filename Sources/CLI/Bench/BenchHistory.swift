@@ -1,7 +1,7 @@
 import CCSEmulator
 import LocalDatabase
 import Postgres
-import Worker
+import UpstreamConfiguration
 
 /// Measures the cost of the history of attempts: the same work with the default `retention.attempts` and with 0, in
 /// turns.
@@ -33,7 +33,7 @@ struct BenchHistory: Sendable {
 
     let plan: BenchPlan
     let site: BenchSite
-    let console: Console
+    let console: Terminal
 
     private static let handler = BenchDelivery.handler
     /// A top-level key after the list of handlers.

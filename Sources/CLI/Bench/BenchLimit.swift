@@ -1,6 +1,6 @@
 import Glibc
+import Ingest
 import MessageStore
-import Pipeline
 import Postgres
 import Synchronization
 import UpstreamKit

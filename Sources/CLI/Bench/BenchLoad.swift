@@ -1,9 +1,9 @@
 import CCSEmulator
 import Foundation
 import NIOCore
+import UpstreamConfiguration
 import UpstreamKit
 import Vocabulary
-import Worker
 import XMLWire
 import XMPP
 

@@ -4,7 +4,7 @@ import LocalDatabase
 import NIOCore
 import Postgres
 import Synchronization
-import Worker
+import Vocabulary
 
 /// An emulated server in this process with a worker in another process connected to it.
 final class BenchPair: Sendable {

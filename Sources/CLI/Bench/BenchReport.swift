@@ -91,7 +91,7 @@ struct BenchReport: Codable, Sendable {
     }
 
     /// Prints the figures with their goals.
-    func show(_ console: Console) {
+    func show(_ console: Terminal) {
         var tables: [TextTable] = []
         if !throughput.isEmpty { tables.append(throughputTable) }
         if !baseline.isEmpty { tables.append(BenchBaseline.table(baseline)) }

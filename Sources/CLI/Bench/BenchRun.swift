@@ -8,7 +8,7 @@ import Postgres
 /// Runs the plan's parts one after the other.
 struct BenchRun: Sendable {
     let plan: BenchPlan
-    let console: Console
+    let console: Terminal
 
     /// Runs all parts; stops everything it started, even on an error.
     func run() async throws -> BenchReport {

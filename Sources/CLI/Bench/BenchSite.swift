@@ -4,7 +4,8 @@ import Glibc
 import LocalDatabase
 import MessageStore
 import Postgres
-import Worker
+import UpstreamConfiguration
+import Vocabulary
 
 /// The environment of a run: a temporary folder with a PostgreSQL server.
 ///

@@ -1,6 +1,6 @@
 import CCSEmulator
 import LocalDatabase
-import Worker
+import UpstreamConfiguration
 
 /// Measures the cost of tracing: received messages with a handler, with tracing off, for one message in a hundred, and
 /// for all.
@@ -26,7 +26,7 @@ struct BenchTracing: Sendable {
 
     let plan: BenchPlan
     let site: BenchSite
-    let console: Console
+    let console: Terminal
 
     private static let ratios: [Double?] = [nil, 0.01, 1]
 

@@ -1,6 +1,6 @@
 import Foundation
 import Glibc
-import Worker
+import Vocabulary
 
 final class WorkerProcess: Sendable {
     private let process = Process()

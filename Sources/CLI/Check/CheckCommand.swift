@@ -1,6 +1,7 @@
 import ArgumentParser
 import Logging
 import Querying
+import UpstreamConfiguration
 import UpstreamKit
 import Vocabulary
 import Worker
@@ -91,7 +92,7 @@ struct CheckCommand: ProgramCommand {
         return Document.Step(subject: subject, step: outcome.step, result: result, detail: detail, fix: fix)
     }
 
-    private static func show(_ lines: [String], _ console: Console) {
+    private static func show(_ lines: [String], _ console: Terminal) {
         for (place, line) in lines.enumerated() {
             let mark = line.prefix(place == 0 && console.isColoured ? 8 : 0)
             console.data((Tone(state: String(mark))?.painted(mark) ?? String(mark)) + line.dropFirst(mark.count))

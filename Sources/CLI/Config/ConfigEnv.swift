@@ -1,7 +1,7 @@
 import ArgumentParser
 import Resources
+import UpstreamConfiguration
 import Vocabulary
-import Worker
 
 struct ConfigEnv: ProgramCommand {
     static let configuration = CommandConfiguration(

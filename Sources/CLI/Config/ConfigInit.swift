@@ -1,5 +1,6 @@
 import ArgumentParser
-import Worker
+import UpstreamConfiguration
+import Vocabulary
 
 struct ConfigInit: ProgramCommand {
     static let configuration = CommandConfiguration(

@@ -1,5 +1,5 @@
 import ArgumentParser
-import Worker
+import UpstreamConfiguration
 
 struct ConfigReference: ProgramCommand {
     static let configuration = CommandConfiguration(

@@ -1,6 +1,6 @@
 import CGlibc
 import Glibc
-import Worker
+import Vocabulary
 
 /// The file that `config init` writes: atomically, and never over another unless told.
 struct ConfigurationTarget {

@@ -4,7 +4,6 @@ import Postgres
 import Querying
 import UpstreamKit
 import Vocabulary
-import Worker
 
 struct ConflictsRelease: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -70,7 +69,7 @@ struct ConflictsRelease: ProgramCommand {
         try report(chosen, outcome, context.console)
     }
 
-    private func report(_ conflict: ConflictRow, _ outcome: ConflictRelease.Outcome, _ console: Console) throws {
+    private func report(_ conflict: ConflictRow, _ outcome: ConflictRelease.Outcome, _ console: Terminal) throws {
         var row = Row(
             messageKey: conflict.copy.message.messageKey.description,
             fingerprint: conflict.fingerprint.description,

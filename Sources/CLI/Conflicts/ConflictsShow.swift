@@ -2,7 +2,6 @@ import ArgumentParser
 import Querying
 import UpstreamKit
 import Vocabulary
-import Worker
 
 struct ConflictsShow: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -55,7 +54,7 @@ struct ConflictsShow: ProgramCommand {
         }
     }
 
-    private func show(_ title: String, _ stored: StoredMessage, _ more: [(String, String)], _ console: Console) {
+    private func show(_ title: String, _ stored: StoredMessage, _ more: [(String, String)], _ console: Terminal) {
         var facts = MessageText.facts()
         facts.add(title, stored.message.messageKey.description)
         MessageText.add(stored, to: &facts, tokens: tokens.reveal)

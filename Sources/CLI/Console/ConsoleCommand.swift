@@ -1,6 +1,7 @@
 import ArgumentParser
 import Console
 import Foundation
+import UpstreamConfiguration
 import Worker
 
 struct ConsoleCommand: ProgramCommand {
@@ -62,7 +63,7 @@ struct ConsoleCommand: ProgramCommand {
     }
 
     /// Prints the addresses; the sign-in link only on a terminal: in a log, others would find it.
-    private static func announce(_ runtime: ConsoleRuntime, port: Int, _ console: Console) {
+    private static func announce(_ runtime: ConsoleRuntime, port: Int, _ console: Terminal) {
         console.message("console     \(runtime.address(port: port))")
         guard runtime.isOpen, console.errors.isTerminal else { return }
         let you = Principal(name: "local:" + NSUserName(), role: .operator_)

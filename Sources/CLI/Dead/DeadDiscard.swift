@@ -1,6 +1,5 @@
 import ArgumentParser
 import MessageStore
-import Worker
 
 struct DeadDiscard: ProgramCommand {
     static let configuration = CommandConfiguration(

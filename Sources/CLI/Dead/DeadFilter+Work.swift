@@ -1,6 +1,7 @@
 import MessageStore
 import Postgres
-import Worker
+import UpstreamConfiguration
+import Vocabulary
 
 extension DeadFilter {
     /// Works through the matching dead letters in batches, with a progress bar.
@@ -42,8 +43,11 @@ extension DeadFilter {
 
 extension BulkAction {
     /// Runs the action with a progress bar.
-    func run(over connection: PostgresConnection, _ verb: String, _ console: Console) async throws(PostgresError) -> Int
-    {
+    func run(
+        over connection: PostgresConnection,
+        _ verb: String,
+        _ console: Terminal
+    ) async throws(PostgresError) -> Int {
         let bar = ProgressBar(verb, on: console)
         defer { bar.clear() }
         return try await run(over: connection) { bar.show(Int64($0), of: Int64(total)) }

@@ -1,7 +1,6 @@
 import ArgumentParser
 import MessageStore
 import Resources
-import Worker
 
 struct DeadGroups: ProgramCommand {
     static let configuration = CommandConfiguration(

@@ -2,7 +2,7 @@ import ArgumentParser
 import MessageStore
 import Resources
 import UpstreamKit
-import Worker
+import Vocabulary
 
 struct DeadList: ProgramCommand {
     static let configuration = CommandConfiguration(

@@ -2,7 +2,7 @@ import ArgumentParser
 import MessageStore
 import Resources
 import UpstreamKit
-import Worker
+import Vocabulary
 
 struct DeadShow: ProgramCommand {
     static let configuration = CommandConfiguration(

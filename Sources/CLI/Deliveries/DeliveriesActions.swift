@@ -1,6 +1,5 @@
 import ArgumentParser
 import MessageStore
-import Worker
 
 struct DeliveriesRetryNow: ProgramCommand {
     static let configuration = CommandConfiguration(

@@ -4,7 +4,6 @@ import Postgres
 import Querying
 import UpstreamKit
 import Vocabulary
-import Worker
 
 /// The options that select waiting deliveries.
 struct DeliveriesFilter: ParsableArguments {

@@ -4,7 +4,6 @@ import Querying
 import Resources
 import UpstreamKit
 import Vocabulary
-import Worker
 
 struct DeliveriesList: ProgramCommand {
     static let configuration = CommandConfiguration(

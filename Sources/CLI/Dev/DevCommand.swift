@@ -5,6 +5,7 @@ import LocalDatabase
 import MessageStore
 import Postgres
 import Telemetry
+import Vocabulary
 import Worker
 
 struct DevCommand: ProgramCommand {
@@ -110,7 +111,7 @@ struct DevCommand: ProgramCommand {
         _ cluster: LocalCluster,
         isComplete: Bool,
         _ elapsed: Duration,
-        _ console: Console
+        _ console: Terminal
     ) async throws {
         let tally = await run.emulator.stop()
         let connection = try await PostgresConnection.open(PostgresSettings(url: cluster.url))

@@ -1,7 +1,7 @@
 import CGlibc
 import Foundation
 import Glibc
-import Worker
+import Vocabulary
 
 /// The folder of `dev`'s database and of the files that the worker's configuration names.
 struct DevFolder {

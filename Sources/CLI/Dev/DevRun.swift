@@ -5,6 +5,7 @@ import LocalDatabase
 import Logging
 import Postgres
 import Telemetry
+import UpstreamConfiguration
 import Worker
 
 /// The parts of `dev` that run together: emulated server, worker, screen.
@@ -15,7 +16,7 @@ struct DevRun {
     let adminPort: Int
     /// The console's address, with a one-time sign-in link.
     let consoleAddress: String
-    private let console: Console
+    private let console: Terminal
     private let pages: ConsoleRuntime
 
     private static let senderID = "1234567890"

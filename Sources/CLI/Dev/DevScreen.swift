@@ -2,10 +2,10 @@ import Synchronization
 
 /// The live status of `dev`, until the run stops.
 final class DevScreen: Sendable {
-    private let console: Console
+    private let console: Terminal
     private let block: Mutex<LiveBlock?>
 
-    init(_ console: Console) {
+    init(_ console: Terminal) {
         self.console = console
         block = Mutex(LiveBlock(console, on: console.errors))
     }

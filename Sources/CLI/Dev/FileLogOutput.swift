@@ -2,7 +2,7 @@ import Foundation
 import Glibc
 import Synchronization
 import Telemetry
-import Worker
+import Vocabulary
 
 /// A log in a file, for programs that use the terminal for other output.
 final class FileLogOutput: LogOutput {

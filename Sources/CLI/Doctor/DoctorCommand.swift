@@ -2,7 +2,7 @@ import ArgumentParser
 import Diagnosis
 import Postgres
 import Querying
-import Worker
+import Vocabulary
 
 struct DoctorCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -73,7 +73,7 @@ struct DoctorCommand: ProgramCommand {
         if !diagnosis.isHealthy { throw CommandFailure(.negative) }
     }
 
-    private func show(_ diagnosis: Diagnosis, _ console: Console) {
+    private func show(_ diagnosis: Diagnosis, _ console: Terminal) {
         var facts = FactList()
         for fact in diagnosis.facts { facts.add(fact.name, fact.value) }
         console.facts(facts)

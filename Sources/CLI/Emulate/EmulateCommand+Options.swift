@@ -1,6 +1,7 @@
 import CCSEmulator
 import Foundation
-import Worker
+import UpstreamConfiguration
+import Vocabulary
 
 extension EmulateCommand {
     /// The emulator's configuration from the options; throws at the first mistake.

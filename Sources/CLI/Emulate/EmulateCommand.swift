@@ -2,7 +2,8 @@ import ArgumentParser
 import CCSEmulator
 import Foundation
 import LocalDatabase
-import Worker
+import UpstreamConfiguration
+import Vocabulary
 
 struct EmulateCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -127,7 +128,7 @@ struct EmulateCommand: ProgramCommand {
         }
     }
 
-    private static func showProgress(_ emulator: Emulator, _ console: Console) async {
+    private static func showProgress(_ emulator: Emulator, _ console: Terminal) async {
         var last = 0
         while !Task.isCancelled {
             let tally = await emulator.tally()

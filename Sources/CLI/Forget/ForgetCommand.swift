@@ -2,9 +2,9 @@ import ArgumentParser
 import MessageStore
 import Postgres
 import Resources
+import UpstreamConfiguration
 import UpstreamKit
 import Vocabulary
-import Worker
 
 struct ForgetCommand: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -113,7 +113,7 @@ struct ForgetCommand: ProgramCommand {
         }
     }
 
-    private func print(_ counts: ErasureCounts, _ erasure: Erasure, _ console: Console) throws {
+    private func print(_ counts: ErasureCounts, _ erasure: Erasure, _ console: Terminal) throws {
         if json {
             return try console.json(
                 Summary(

@@ -1,5 +1,5 @@
 import ArgumentParser
-import Worker
+import Vocabulary
 
 struct HandlersCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

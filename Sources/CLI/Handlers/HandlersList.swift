@@ -2,7 +2,6 @@ import ArgumentParser
 import MessageStore
 import Resources
 import Vocabulary
-import Worker
 
 struct HandlersList: ProgramCommand {
     static let configuration = CommandConfiguration(

@@ -1,7 +1,8 @@
 import ArgumentParser
 import MessageStore
 import Postgres
-import Worker
+import UpstreamConfiguration
+import Vocabulary
 
 struct HandlersPause: ProgramCommand {
     static let configuration = CommandConfiguration(

@@ -2,7 +2,6 @@ import ArgumentParser
 import MessageStore
 import Postgres
 import Vocabulary
-import Worker
 
 struct HandlersRemove: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -57,7 +56,7 @@ struct HandlersRemove: ProgramCommand {
         }
     }
 
-    private func sweep(_ states: HandlerStates, expecting total: Int, _ console: Console) async throws -> Int {
+    private func sweep(_ states: HandlerStates, expecting total: Int, _ console: Terminal) async throws -> Int {
         let bar = ProgressBar("removing \(handler)", on: console)
         var deleted = 0
         while case let count = try await states.sweep(handler), count > 0 {
@@ -69,7 +68,7 @@ struct HandlersRemove: ProgramCommand {
         return deleted
     }
 
-    private func confirm(_ state: HandlerState, _ console: Console) throws {
+    private func confirm(_ state: HandlerState, _ console: Terminal) throws {
         let limit = 100_000
         func amount(_ count: Int) -> String { Amount.count(Int64(count)) + (count == limit ? " or more" : "") }
         let what = "\(amount(state.depth)) waiting deliveries and \(amount(state.deadLetters)) dead letters"

@@ -1,7 +1,8 @@
 import ArgumentParser
 import MessageStore
 import Postgres
-import Worker
+import UpstreamConfiguration
+import Vocabulary
 
 struct HandlersResume: ProgramCommand {
     static let configuration = CommandConfiguration(

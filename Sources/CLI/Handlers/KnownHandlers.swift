@@ -1,6 +1,5 @@
 import MessageStore
 import Postgres
-import Worker
 
 /// Checks handler names on the command line.
 enum KnownHandlers {

@@ -7,9 +7,9 @@ import Vocabulary
 struct MessageText {
     private let detail: MessageDetail
     private let tokens: Bool
-    private let console: Console
+    private let console: Terminal
 
-    init(_ detail: MessageDetail, tokens: Bool, _ console: Console) {
+    init(_ detail: MessageDetail, tokens: Bool, _ console: Terminal) {
         (self.detail, self.tokens, self.console) = (detail, tokens, console)
     }
 
@@ -66,7 +66,7 @@ struct MessageText {
     /// An empty list whose values align with those of other lists about messages.
     static func facts() -> FactList { FactList(nameWidth: 14) }
 
-    static func show(_ name: String, _ value: String, _ console: Console) {
+    static func show(_ name: String, _ value: String, _ console: Terminal) {
         var facts = facts()
         facts.add(name, value)
         console.facts(facts)
@@ -85,7 +85,7 @@ struct MessageText {
     }
 
     /// Prints `data` and `extra`, indented.
-    static func showBody(_ stored: StoredMessage, tokens: Bool, _ console: Console) {
+    static func showBody(_ stored: StoredMessage, tokens: Bool, _ console: Terminal) {
         let token = stored.message.registrationToken.rawValue
         func shown(_ json: [UInt8]?) -> [UInt8]? { tokens ? json : json.map { TokenMask.mask($0, of: token) } }
         if let data = shown(stored.message.data) {

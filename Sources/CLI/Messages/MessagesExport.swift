@@ -3,7 +3,6 @@ import Postgres
 import Querying
 import UpstreamKit
 import Vocabulary
-import Worker
 
 struct MessagesExport: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -59,7 +58,7 @@ struct MessagesExport: ProgramCommand {
     private func export(
         _ filter: MessageFilter,
         _ connection: PostgresConnection,
-        _ console: Console
+        _ console: Terminal
     ) async throws {
         try await options.warn(of: filter, connection, console)
         let file = try output.map { path throws(ExportError) in try ExportFile.open(path, isResumed: resume) }

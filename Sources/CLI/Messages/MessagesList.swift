@@ -3,7 +3,6 @@ import Postgres
 import Querying
 import UpstreamKit
 import Vocabulary
-import Worker
 
 struct MessagesList: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -73,7 +72,7 @@ struct MessagesList: ProgramCommand {
         _ pager: inout MessagePager,
         _ format: OutputFormat,
         _ connection: PostgresConnection,
-        _ console: Console
+        _ console: Terminal
     ) async throws -> MessageCursor? {
         var rows = RowOutput(format, tokens: tokens.reveal, to: console)
         var count = 0
@@ -98,7 +97,7 @@ struct MessagesList: ProgramCommand {
     private func held(
         _ pager: inout MessagePager,
         _ connection: PostgresConnection,
-        _ console: Console
+        _ console: Terminal
     ) async throws -> MessageCursor? {
         let format = try output.chosen(console)
         if format == .csv, output.columns == nil { return try await reversedCSV(&pager, connection, console) }
@@ -127,7 +126,7 @@ struct MessagesList: ProgramCommand {
     private func reversedCSV(
         _ pager: inout MessagePager,
         _ connection: PostgresConnection,
-        _ console: Console
+        _ console: Terminal
     ) async throws -> MessageCursor? {
         var lines = MessageLines(.csv, tokens: tokens.reveal, isForTerminal: console.output.isTerminal)
         lines.appendHead()

@@ -4,7 +4,6 @@ import Querying
 import Resources
 import UpstreamKit
 import Vocabulary
-import Worker
 
 struct MessagesTail: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -150,7 +149,7 @@ struct MessagesTail: ProgramCommand {
 }
 
 final class TailScreen {
-    let console: Console
+    let console: Terminal
     private let format: OutputFormat
     private let tokens: Bool
     private var rows: RowOutput
@@ -160,7 +159,7 @@ final class TailScreen {
     /// Whether the omitted columns were named.
     private var hasTold = false
 
-    init(_ format: OutputFormat, tokens: Bool, _ console: Console) {
+    init(_ format: OutputFormat, tokens: Bool, _ console: Terminal) {
         (self.format, self.tokens, self.console) = (format, tokens, console)
         rows = RowOutput(format, tokens: tokens, to: console)
         var all = MessageRow.columns(tokens: tokens)

@@ -1,6 +1,5 @@
 import ArgumentParser
 import MessageStore
-import Worker
 
 struct MigrateDown: ProgramCommand {
     static let configuration = CommandConfiguration(

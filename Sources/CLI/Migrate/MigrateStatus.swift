@@ -2,7 +2,6 @@ import ArgumentParser
 import MessageStore
 import Resources
 import Vocabulary
-import Worker
 
 struct MigrateStatus: ProgramCommand {
     static let configuration = CommandConfiguration(

@@ -1,6 +1,5 @@
 import ArgumentParser
 import MessageStore
-import Worker
 
 struct MigrateUp: ProgramCommand {
     static let configuration = CommandConfiguration(

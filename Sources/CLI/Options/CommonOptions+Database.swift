@@ -1,5 +1,5 @@
 import Postgres
-import Worker
+import UpstreamConfiguration
 
 extension CommonOptions {
     /// Reads the configuration for a command that needs only the database.

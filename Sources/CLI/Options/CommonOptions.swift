@@ -1,5 +1,6 @@
 import ArgumentParser
-import Worker
+import UpstreamConfiguration
+import Vocabulary
 
 /// The options of every command that reads the configuration.
 struct CommonOptions: ParsableArguments {

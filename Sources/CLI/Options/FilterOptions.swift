@@ -3,7 +3,6 @@ import Postgres
 import Querying
 import UpstreamKit
 import Vocabulary
-import Worker
 
 /// The filter options shared by every command over stored messages.
 struct FilterOptions: ParsableArguments {
@@ -79,7 +78,7 @@ struct FilterOptions: ParsableArguments {
     ///   - handlers: Values of `--handler`, which count towards the limits.
     /// - Throws: ``CommandFailure`` and `FilterError`: a value can't be parsed, or there are too many.
     /// - Returns: The filter.
-    func make(_ console: Console, handlers: [String] = []) throws -> MessageFilter {
+    func make(_ console: Terminal, handlers: [String] = []) throws -> MessageFilter {
         let lists = ["--category": category, "--where": clauses, "--handler": handlers]
         let single = ["--sender": sender, "--message-id": messageID].mapValues { $0.map { [$0] } ?? [] }
         if let excess = FilterBounds.excess(in: lists.merging(single) { first, _ in first }) {

@@ -1,6 +1,6 @@
 import ArgumentParser
 import UpstreamKit
-import Worker
+import Vocabulary
 
 extension MessageKey {
     /// Parses a key from the command line.

@@ -4,7 +4,6 @@ import Querying
 import Telemetry
 import UpstreamKit
 import Vocabulary
-import Worker
 
 struct ReadOptions: ParsableArguments {
     @Option(help: ArgumentHelp("How long one statement may take, for example 2m.", valueName: "duration"))
@@ -42,7 +41,7 @@ extension CommonOptions {
     }
 
     /// Warns before a query that may read very many messages one by one.
-    func warn(of filter: MessageFilter, _ connection: PostgresConnection, _ console: Console) async throws {
+    func warn(of filter: MessageFilter, _ connection: PostgresConnection, _ console: Terminal) async throws {
         guard let rows = try await ScanEstimate.rowsToRead(filter, connection) else { return }
         let ways = [
             filter.categories.isEmpty ? "--category" : nil, filter.deviceKey == nil ? "--device" : nil,

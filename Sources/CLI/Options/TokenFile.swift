@@ -1,6 +1,6 @@
 import Glibc
 import UpstreamKit
-import Worker
+import Vocabulary
 
 /// A file with one registration token.
 enum TokenFile {

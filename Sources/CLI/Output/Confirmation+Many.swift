@@ -1,6 +1,6 @@
 import Vocabulary
 
-extension Console {
+extension Terminal {
     /// Asks before something that affects more than 100 rows.
     ///
     /// - Parameters:

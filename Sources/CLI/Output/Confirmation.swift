@@ -1,9 +1,8 @@
 import Glibc
 import Querying
 import Vocabulary
-import Worker
 
-extension Console {
+extension Terminal {
     /// Asks before something irreversible.
     ///
     /// - Parameters:

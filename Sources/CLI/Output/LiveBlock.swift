@@ -3,13 +3,13 @@ import Vocabulary
 
 /// Lines that are redrawn in place on a terminal, and appended elsewhere.
 final class LiveBlock {
-    private let console: Console
-    private let stream: Console.Stream
+    private let console: Terminal
+    private let stream: Terminal.Stream
     private let isRedrawn: Bool
     private var height = 0
 
     /// Makes a block; `isRedrawn` says whether to show it more than once, which only a terminal redraws.
-    init(_ console: Console, on stream: Console.Stream, isRedrawn: Bool = true) {
+    init(_ console: Terminal, on stream: Terminal.Stream, isRedrawn: Bool = true) {
         (self.console, self.stream) = (console, stream)
         self.isRedrawn = isRedrawn && stream.isTerminal
     }

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Foundation
 import Resources
-import Worker
+import Vocabulary
 
 enum OutputFormat: String, EnumerableFlag {
     case table
@@ -28,7 +28,7 @@ struct OutputOptions: ParsableArguments {
     /// Whether registration tokens are shown.
     var reveal: Bool { tokens.reveal }
 
-    func chosen(_ console: Console) -> OutputFormat { format ?? (console.output.isTerminal ? .table : .ndjson) }
+    func chosen(_ console: Terminal) -> OutputFormat { format ?? (console.output.isTerminal ? .table : .ndjson) }
 }
 
 /// The option of commands that show figures in a table or as one object.
@@ -77,7 +77,7 @@ struct ListOptions: ParsableArguments {
     ///   - piped: The default if stdout is not a terminal.
     /// - Throws: A usage error if columns are chosen for a format that has none.
     /// - Returns: The format.
-    func chosen(_ console: Console, piped: OutputFormat = .ndjson) throws(CommandFailure) -> OutputFormat {
+    func chosen(_ console: Terminal, piped: OutputFormat = .ndjson) throws(CommandFailure) -> OutputFormat {
         if columns != nil, format == .json || format == .ndjson {
             throw CommandFailure(.usage, "--columns is for tables and --csv; JSON always has every member")
         }

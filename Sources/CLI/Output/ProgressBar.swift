@@ -4,12 +4,12 @@ import Vocabulary
 
 /// The progress of a long task: one line on stderr, redrawn in place; nothing unless stderr is a terminal.
 final class ProgressBar: Sendable {
-    private let console: Console
+    private let console: Terminal
     private let title: String
     private let isShown: Bool
     private let drawn = Mutex(ContinuousClock.now - .seconds(1))
 
-    init(_ title: String, on console: Console) {
+    init(_ title: String, on console: Terminal) {
         self.console = console
         self.title = title
         isShown = console.errors.isTerminal

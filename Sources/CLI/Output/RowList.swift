@@ -22,7 +22,7 @@ extension RowList where Row: ShownResource {
     }
 }
 
-extension Console {
+extension Terminal {
     /// Shows a list in the chosen format.
     ///
     /// - Parameters:

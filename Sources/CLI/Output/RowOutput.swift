@@ -9,7 +9,7 @@ struct RowOutput {
     private var lines: MessageLines
     private var hasRows = false
 
-    init(_ format: OutputFormat, tokens: Bool, to console: Console) {
+    init(_ format: OutputFormat, tokens: Bool, to console: Terminal) {
         self.format = format
         file = console.outputFile
         isForTerminal = console.output.isTerminal
@@ -56,7 +56,7 @@ struct RowOutput {
     }
 }
 
-extension Console {
+extension Terminal {
     /// Writes one JSON array of rows with their own JSON form.
     func show<Row>(_ rows: [Row], tokens: Bool, json: (Row, Bool) throws -> [UInt8]) throws {
         var output = RowOutput(.json, tokens: tokens, to: self)

@@ -2,8 +2,8 @@ import ArgumentParser
 import MessageStore
 import Postgres
 import Resources
+import UpstreamConfiguration
 import Vocabulary
-import Worker
 
 struct PartitionsPlan: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -54,7 +54,7 @@ struct PartitionsPlan: ProgramCommand {
         _ connection: PostgresConnection,
         _ configured: RetentionPolicy,
         json: Bool,
-        _ console: Console
+        _ console: Terminal
     ) async throws {
         let retention = Retention(connection)
         let inForce = try await retention.policy()?.policy
@@ -75,7 +75,7 @@ struct PartitionsPlan: ProgramCommand {
         console.message(summary(plan, last: last))
     }
 
-    private static func show(_ plan: RetentionPlan, _ policy: RetentionPolicy, _ console: Console) {
+    private static func show(_ plan: RetentionPlan, _ policy: RetentionPolicy, _ console: Terminal) {
         let cells = plan.partitions.map { partition in
             [
                 ShownTime.date(partition.day), Amount.estimate(partition.rows), Amount.bytes(partition.bytes),

@@ -2,8 +2,8 @@ import ArgumentParser
 import MessageStore
 import Postgres
 import Resources
+import UpstreamConfiguration
 import Vocabulary
-import Worker
 
 struct PartitionsPolicy: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -46,7 +46,7 @@ struct PartitionsPolicy: ProgramCommand {
         _ wanted: RetentionPolicy,
         _ inForce: RetentionPolicy?,
         _ retention: Retention,
-        _ console: Console
+        _ console: Terminal
     ) async throws {
         guard inForce != wanted else { return console.message("the policy is what the configuration says") }
         if inForce?.longer(than: wanted).isEmpty == false {
@@ -69,7 +69,7 @@ struct PartitionsPolicy: ProgramCommand {
         }
     }
 
-    private func show(_ inForce: RetentionPolicyInForce?, _ plan: RetentionPlan, _ console: Console) throws {
+    private func show(_ inForce: RetentionPolicyInForce?, _ plan: RetentionPlan, _ console: Terminal) throws {
         let effect = Effect(plan)
         if format.json {
             return try console.json(

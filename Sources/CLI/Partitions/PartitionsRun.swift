@@ -1,7 +1,7 @@
 import ArgumentParser
 import MessageStore
+import UpstreamConfiguration
 import Vocabulary
-import Worker
 
 struct PartitionsRun: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -73,7 +73,7 @@ struct PartitionsRun: ProgramCommand {
         }
     }
 
-    private func confirm(_ retention: Retention, _ console: Console) async throws {
+    private func confirm(_ retention: Retention, _ console: Terminal) async throws {
         guard !yes, let inForce = try await retention.policy() else { return }
         let held = try await retention.plan(under: inForce.policy).partitions(.held)
         guard !held.isEmpty else { return }
@@ -85,7 +85,7 @@ struct PartitionsRun: ProgramCommand {
         )
     }
 
-    private static func show(_ progress: RetentionProgress, _ bar: ProgressBar, _ console: Console) {
+    private static func show(_ progress: RetentionProgress, _ bar: ProgressBar, _ console: Terminal) {
         switch progress {
         case .partition(let partition, let outcome):
             bar.clear()
@@ -134,7 +134,7 @@ struct PartitionsRun: ProgramCommand {
         }
     }
 
-    private static func show(_ report: RetentionReport, _ console: Console) {
+    private static func show(_ report: RetentionReport, _ console: Terminal) {
         let freed = Amount.bytes(report.dropped.reduce(0) { $0 + $1.bytes })
         var facts = FactList()
         func add(_ name: String, _ count: Int, _ note: String = "") {

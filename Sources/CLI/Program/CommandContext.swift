@@ -1,14 +1,14 @@
 import ArgumentParser
 import Foundation
 package import UpstreamKit
-import Worker
+import Vocabulary
 
 /// A command's environment: console, variables, and the executable it is part of.
 package struct CommandContext: Sendable {
     /// Makes an executable's own Swift handlers, besides the configured ones.
     package typealias HandlerSource = @Sendable () async throws -> [HandlerRegistration]
 
-    package var console: Console
+    package var console: Terminal
     package var environment: [String: String]
     package var programName: String
     package var handlerSource: HandlerSource
@@ -16,7 +16,7 @@ package struct CommandContext: Sendable {
     package var interruption: @Sendable () async -> Void
 
     package init(
-        console: Console,
+        console: Terminal,
         environment: [String: String],
         programName: String = "upstream-worker",
         handlerSource: @escaping HandlerSource = { [] },

@@ -4,6 +4,8 @@ import LocalDatabase
 import MessageStore
 import Postgres
 import Querying
+import UpstreamConfiguration
+import Vocabulary
 import Worker
 
 /// A command's failure: the one place where errors become exit codes.

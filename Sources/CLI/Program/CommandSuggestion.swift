@@ -1,5 +1,5 @@
 import ArgumentParser
-import Worker
+import Vocabulary
 
 /// A suggestion for a mistyped command line.
 struct CommandSuggestion {

@@ -1,6 +1,6 @@
 import Logging
 import Telemetry
-import Worker
+import UpstreamConfiguration
 
 /// The process's logger.
 enum ProgramLog {

@@ -2,7 +2,7 @@ import Glibc
 import Logging
 import Telemetry
 import UnixSignals
-import Worker
+import Vocabulary
 
 /// Shuts down in order at the first signal, within the grace period, and exits at once at the second.
 enum Shutdown {

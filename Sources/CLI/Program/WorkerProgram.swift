@@ -1,7 +1,8 @@
 import ArgumentParser
 import Glibc
+import UpstreamConfiguration
 import UpstreamKit
-import Worker
+import Vocabulary
 
 /// The entry point of every executable with the program's commands.
 package enum WorkerProgram {

@@ -1,6 +1,5 @@
 import ArgumentParser
 import Querying
-import Worker
 
 struct QuarantineExport: ProgramCommand {
     static let configuration = CommandConfiguration(

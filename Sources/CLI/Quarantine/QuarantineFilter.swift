@@ -4,7 +4,6 @@ import Querying
 import Telemetry
 import UpstreamKit
 import Vocabulary
-import Worker
 
 /// The options that select quarantined stanzas.
 struct QuarantineFilter: ParsableArguments {

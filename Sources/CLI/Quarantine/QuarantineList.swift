@@ -3,7 +3,6 @@ import Querying
 import Resources
 import UpstreamKit
 import Vocabulary
-import Worker
 
 struct QuarantineList: ProgramCommand {
     static let configuration = CommandConfiguration(

@@ -1,7 +1,7 @@
 import ArgumentParser
 import Querying
+import UpstreamConfiguration
 import Vocabulary
-import Worker
 
 struct QuarantineShow: ProgramCommand {
     static let configuration = CommandConfiguration(

@@ -2,8 +2,8 @@ import ArgumentParser
 import Foundation
 import Postgres
 import Replaying
+import UpstreamConfiguration
 import Vocabulary
-import Worker
 
 struct ReplayCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -55,7 +55,7 @@ struct ReplayCommand: AsyncParsableCommand {
     }
 
     /// Prints what an event would do.
-    static func tell(_ replay: Replay, _ event: ReplayEvent, _ console: Console) throws {
+    static func tell(_ replay: Replay, _ event: ReplayEvent, _ console: Terminal) throws {
         let rest = Amount.count(replay.planned - replay.done)
         switch replay.state.transition(on: event) {
         case .become(.running):

@@ -3,7 +3,6 @@ import MessageStore
 import Postgres
 import Replaying
 import Vocabulary
-import Worker
 
 /// The options of the commands that change a replay's state.
 struct ReplayControlOptions: ParsableArguments {

@@ -1,6 +1,9 @@
 import ArgumentParser
 import Replaying
+import UpstreamConfiguration
+import Vocabulary
 import Worker
+import XMPPEndpoint
 
 /// The options for an XMPP endpoint that is not in the configuration.
 struct ReplayEndpointOptions: ParsableArguments {

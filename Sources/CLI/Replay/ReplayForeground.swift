@@ -4,6 +4,7 @@ import MessageStore
 import Postgres
 import Replaying
 import Vocabulary
+import XMPPEndpoint
 
 /// A replay run by this process: shows its progress, and pauses it at a signal.
 struct ReplayForeground {

@@ -3,11 +3,10 @@ import CGlibc
 import Foundation
 import Glibc
 import MessageStore
-import Pipeline
 import Postgres
 import Replaying
+import UpstreamConfiguration
 import Vocabulary
-import Worker
 
 struct ReplayImport: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -104,7 +103,7 @@ struct ReplayImport: ProgramCommand {
         await connection.close()
     }
 
-    private func show(_ report: ReplayImporter.Report, _ console: Console) throws {
+    private func show(_ report: ReplayImporter.Report, _ console: Terminal) throws {
         let numbers = Report(
             lines: report.lines,
             stored: report.stored,

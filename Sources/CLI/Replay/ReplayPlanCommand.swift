@@ -5,8 +5,9 @@ import Postgres
 import Querying
 import Replaying
 import Resources
+import UpstreamConfiguration
 import UpstreamKit
-import Worker
+import Vocabulary
 
 struct ReplayPlanCommand: ProgramCommand {
     static let configuration = CommandConfiguration(

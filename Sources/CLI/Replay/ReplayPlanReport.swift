@@ -6,14 +6,14 @@ import Vocabulary
 /// A plan as people read it.
 enum ReplayPlanReport {
     /// Prints a plan for people.
-    static func show(_ plan: ReplayPlan, _ console: Console) {
+    static func show(_ plan: ReplayPlan, _ console: Terminal) {
         console.facts(facts(plan))
         table(plan.handlers, console)
         table(plan.categories, console)
         table(plan.sample.map { SampledMessage($0.message) }, console)
     }
 
-    private static func table<Row: ShownResource>(_ rows: [Row], _ console: Console) {
+    private static func table<Row: ShownResource>(_ rows: [Row], _ console: Terminal) {
         guard !rows.isEmpty else { return }
         console.data("")
         console.show(TextTable(Row.columns, rows.map(\.cells)), way: "--json has all")

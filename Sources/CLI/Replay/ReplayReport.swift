@@ -3,7 +3,7 @@ import Resources
 import Vocabulary
 
 enum ReplayReport {
-    static func show(_ detail: ReplayDetail, _ console: Console) {
+    static func show(_ detail: ReplayDetail, _ console: Terminal) {
         let replay = detail.replay
         var facts = FactList()
         facts.add("replay", "\(replay.name)  (\(replay.id))")

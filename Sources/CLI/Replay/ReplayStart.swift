@@ -3,8 +3,9 @@ import Foundation
 import Postgres
 import Replaying
 import Resources
+import UpstreamConfiguration
 import Vocabulary
-import Worker
+import XMPPEndpoint
 
 struct ReplayStart: ProgramCommand {
     static let configuration = CommandConfiguration(

@@ -4,7 +4,6 @@ import Postgres
 import Replaying
 import Resources
 import Vocabulary
-import Worker
 
 struct ReplayStatus: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -43,7 +42,7 @@ struct ReplayStatus: ProgramCommand {
         }
     }
 
-    private func list(_ connection: PostgresConnection, _ console: Console) async throws {
+    private func list(_ connection: PostgresConnection, _ console: Terminal) async throws {
         let limit = limit
         let replays = try await connection.run { connection throws(PostgresError) in
             try ReplayTable.list(connection, limit: limit)
@@ -53,7 +52,7 @@ struct ReplayStatus: ProgramCommand {
 
     private static var list: RowList<Replay> { RowList(none: "no replays") }
 
-    private func show(_ name: String, _ connection: PostgresConnection, _ console: Console) async throws {
+    private func show(_ name: String, _ connection: PostgresConnection, _ console: Terminal) async throws {
         let replay = try await ReplayCommand.find(name, connection)
         let detail = try await connection.run { connection throws(PostgresError) in
             try ReplayDetail.read(connection, replay)

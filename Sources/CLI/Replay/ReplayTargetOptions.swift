@@ -1,7 +1,7 @@
 import ArgumentParser
 import Foundation
 import Replaying
-import Worker
+import Vocabulary
 
 struct ReplayTargetOptions: ParsableArguments {
     @Flag(help: "To the handlers that are subscribed to each message's category.")

@@ -1,4 +1,6 @@
 import ArgumentParser
+import UpstreamConfiguration
+import Vocabulary
 import Worker
 
 struct RunCommand: ProgramCommand {

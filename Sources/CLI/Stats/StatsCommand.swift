@@ -3,7 +3,6 @@ import MessageStore
 import Postgres
 import Telemetry
 import Vocabulary
-import Worker
 
 /// `stats`: an overview of the store.
 struct StatsCommand: ProgramCommand {

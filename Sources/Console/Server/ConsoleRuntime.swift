@@ -4,7 +4,7 @@ import MessageStore
 import Postgres
 import ServiceLifecycle
 import Telemetry
-package import Worker
+package import UpstreamConfiguration
 
 /// The configured console: its database sessions, access rules and server.
 package struct ConsoleRuntime: Sendable {
@@ -51,7 +51,7 @@ package struct ConsoleRuntime: Sendable {
         let schema = SchemaCheck(pool: services.probe, logger: logger)
         group = ServiceGroup(
             configuration: .init(
-                services: [.init(service: LastingService(schema))]
+                services: [.init(service: schema)]
                     + (server.map { [.init(service: $0)] } ?? []),
                 logger: logger.forLibrary
             )
@@ -200,5 +200,7 @@ struct SchemaCheck: Service {
                 try? await Task.sleep(for: .seconds(1))
             }
         }
+        // A service that ends while another shuts down counts as a failure.
+        try? await gracefulShutdown()
     }
 }

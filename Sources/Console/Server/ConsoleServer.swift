@@ -8,7 +8,7 @@ import NIOCore
 import NIOSSL
 import ServiceLifecycle
 import Telemetry
-package import Worker
+package import UpstreamConfiguration
 
 /// The console: the HTTP API under `/api/v1`, and the pages over the same data.
 package struct ConsoleServer: Service {

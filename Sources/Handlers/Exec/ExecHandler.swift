@@ -1,8 +1,8 @@
+import Dispatcher
 import Glibc
 package import Logging
 import NIOCore
 package import NIOPosix
-import Pipeline
 import Processes
 package import UpstreamKit
 

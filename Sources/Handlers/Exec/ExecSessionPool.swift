@@ -1,4 +1,4 @@
-import Pipeline
+import Dispatcher
 import Synchronization
 
 /// A handler's idle long-lived processes, and the back-off for starting others.

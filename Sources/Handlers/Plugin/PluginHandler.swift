@@ -1,7 +1,7 @@
+import Dispatcher
 import Glibc
 package import Logging
 package import NIOPosix
-import Pipeline
 import Processes
 import Synchronization
 package import UpstreamKit

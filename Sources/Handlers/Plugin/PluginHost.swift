@@ -1,7 +1,6 @@
 import Glibc
 import NIOCore
 import NIOPosix
-import Pipeline
 import Processes
 import Vocabulary
 

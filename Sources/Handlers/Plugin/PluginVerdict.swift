@@ -1,4 +1,4 @@
-import Pipeline
+import Dispatcher
 import UpstreamKit
 
 /// The end of a call's meaning for one of its messages.

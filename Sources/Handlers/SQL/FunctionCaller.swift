@@ -1,4 +1,4 @@
-package import Pipeline
+package import Dispatcher
 package import Postgres
 import Synchronization
 package import UpstreamKit

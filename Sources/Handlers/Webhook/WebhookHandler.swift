@@ -1,10 +1,10 @@
 import AsyncHTTPClient
+import Dispatcher
 import Glibc
 import NIOCore
 import NIOHTTP1
 package import NIOPosix
 import NIOSSL
-import Pipeline
 import Telemetry
 package import UpstreamKit
 import Vocabulary

@@ -1,4 +1,4 @@
-import Pipeline
+import Dispatcher
 package import Postgres
 package import UpstreamKit
 package import Vocabulary

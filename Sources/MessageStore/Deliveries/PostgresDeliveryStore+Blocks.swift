@@ -1,7 +1,7 @@
-package import Pipeline
+package import Dispatcher
 import Postgres
 import Synchronization
-import Vocabulary
+package import Vocabulary
 
 extension PostgresDeliveryStore {
     package func settle(_ blocks: [BlockSettlement], of handler: String) async throws(StoreError) -> Int {

@@ -1,8 +1,8 @@
-package import Pipeline
+package import Dispatcher
 import Postgres
 import Synchronization
 package import UpstreamKit
-import Vocabulary
+package import Vocabulary
 
 extension PostgresDeliveryStore {
     package func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {

@@ -1,4 +1,4 @@
-import Pipeline
+import Dispatcher
 import Postgres
 import Synchronization
 import UpstreamKit

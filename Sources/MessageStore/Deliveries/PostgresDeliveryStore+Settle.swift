@@ -1,8 +1,8 @@
-package import Pipeline
+package import Dispatcher
 import Postgres
 import Synchronization
 import UpstreamKit
-import Vocabulary
+package import Vocabulary
 
 extension PostgresDeliveryStore {
     package func settle(_ batch: [Settlement], of handler: String) async throws(StoreError) -> Int {

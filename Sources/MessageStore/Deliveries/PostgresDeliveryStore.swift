@@ -1,8 +1,8 @@
-package import Pipeline
+package import Dispatcher
 package import Postgres
 import Synchronization
 package import UpstreamKit
-import Vocabulary
+package import Vocabulary
 
 /// The dispatcher's tables in PostgreSQL.
 ///

@@ -1,4 +1,4 @@
-import Pipeline
+import Ingest
 import Postgres
 import Vocabulary
 

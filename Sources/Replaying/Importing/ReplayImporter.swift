@@ -1,6 +1,6 @@
+import Dispatcher
 import Glibc
 import MessageStore
-import Pipeline
 package import Postgres
 import UpstreamKit
 import Vocabulary

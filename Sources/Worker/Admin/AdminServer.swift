@@ -5,6 +5,7 @@ package import Logging
 import NIOCore
 import ServiceLifecycle
 package import Telemetry
+package import UpstreamConfiguration
 
 /// Serves health and metrics over HTTP: `/livez`, `/readyz`, `/metrics`.
 ///

@@ -1,4 +1,4 @@
-package import Pipeline
+package import Ingest
 
 /// Checks for `/readyz` that received messages are being committed.
 package enum CommitChecks {

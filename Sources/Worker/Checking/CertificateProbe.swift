@@ -2,6 +2,7 @@ import Handlers
 import NIOCore
 import NIOPosix
 import TLSWire
+import UpstreamConfiguration
 import Vocabulary
 
 extension ProbeSequence {

@@ -1,5 +1,6 @@
 package import MessageStore
 package import Postgres
+import UpstreamConfiguration
 import Vocabulary
 
 extension ExitStatus {

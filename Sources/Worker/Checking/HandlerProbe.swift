@@ -3,6 +3,7 @@ import Glibc
 import Handlers
 import MessageStore
 import Postgres
+import UpstreamConfiguration
 import Vocabulary
 
 extension ProbeSequence {

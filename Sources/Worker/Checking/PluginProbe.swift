@@ -1,4 +1,5 @@
 import Handlers
+package import UpstreamConfiguration
 
 /// Tries to load the libraries of all plugins, in the program that will load them, so that a crash is contained.
 package enum PluginProbe {

@@ -1,3 +1,6 @@
+package import UpstreamConfiguration
+package import Vocabulary
+
 /// One step of `check --connect`.
 package struct Probe: Sendable {
     package enum Result: Sendable, Equatable {

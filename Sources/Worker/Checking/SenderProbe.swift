@@ -2,6 +2,7 @@ import NIOCore
 import NIOPosix
 import TLSWire
 import Telemetry
+package import UpstreamConfiguration
 import Vocabulary
 import XMLWire
 import XMPP

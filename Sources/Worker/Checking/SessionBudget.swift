@@ -1,4 +1,6 @@
 import MessageStore
+import UpstreamConfiguration
+import Vocabulary
 
 /// The number of sessions that `run` opens, and whether the server has room for them.
 struct SessionBudget {

@@ -1,6 +1,6 @@
 import Foundation
 import Testing
-import Worker
+import UpstreamConfiguration
 
 /// Every block of the documents that people copy from, held to what its entry in ``DocumentedBlock`` says.
 @Suite("documents' blocks", .timeLimit(.minutes(4)))

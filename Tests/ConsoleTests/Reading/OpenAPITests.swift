@@ -4,7 +4,7 @@ import HTTPTypes
 import Logging
 import QuerySupport
 import Testing
-import Worker
+import UpstreamConfiguration
 
 @testable import Console
 

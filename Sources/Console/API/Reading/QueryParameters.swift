@@ -3,7 +3,6 @@ import Hummingbird
 import Querying
 import UpstreamKit
 import Vocabulary
-import Worker
 
 /// A request's query parameters (`application/x-www-form-urlencoded`), read strictly.
 ///

@@ -1,0 +1,133 @@
+import Foundation
+import Glibc
+import Querying
+import Telemetry
+import Vocabulary
+
+/// A command's streams: data goes to `output`, everything for people to `errors`.
+package struct Terminal: Sendable {
+    /// A standard stream, or a test's substitute.
+    package struct Stream: Sendable {
+        package var descriptor: Int32
+        package var isTerminal: Bool
+
+        package init(_ descriptor: Int32, isTerminal: Bool) {
+            (self.descriptor, self.isTerminal) = (descriptor, isTerminal)
+        }
+
+        /// A stream that is a terminal if the system says so.
+        init(_ descriptor: Int32) { self.init(descriptor, isTerminal: isatty(descriptor) == 1) }
+    }
+
+    package let input: Stream
+    package let output: Stream
+    package let errors: Stream
+    /// Whether states and severities in the data are coloured: never unless stdout is a terminal.
+    let isColoured: Bool
+    /// A fixed width of the terminal; nil asks the terminal.
+    private let fixedColumns: Int?
+
+    /// A console over three streams.
+    ///
+    /// `columns` is the terminal's width, nil to ask the terminal each time; `NO_COLOR` in the environment turns
+    /// colours off.
+    package init(
+        input: Stream,
+        output: Stream,
+        errors: Stream,
+        columns: Int? = nil,
+        environment: [String: String] = ProcessInfo.processInfo.environment
+    ) {
+        (self.input, self.output, self.errors, fixedColumns) = (input, output, errors, columns)
+        isColoured = output.isTerminal && LogFormat.wantsColours(environment["NO_COLOR"])
+    }
+
+    /// The process's own streams.
+    package static var standard: Terminal {
+        Terminal(input: Stream(STDIN_FILENO), output: Stream(STDOUT_FILENO), errors: Stream(STDERR_FILENO))
+    }
+
+    /// The width that data has to fit; nil unless stdout is a terminal.
+    var width: Int? { output.isTerminal ? columns(of: output) : nil }
+
+    /// The width for messages that are redrawn in place.
+    var messageWidth: Int { columns(of: errors) }
+
+    private func columns(of stream: Stream) -> Int {
+        if let fixedColumns { return fixedColumns }
+        var size = winsize()
+        guard ioctl(stream.descriptor, UInt(TIOCGWINSZ), &size) == 0, size.ws_col > 0 else { return 80 }
+        return Int(size.ws_col)
+    }
+
+    /// stdout for any number of rows; failed writes throw.
+    var outputFile: ExportFile { ExportFile(stream: output.descriptor) }
+
+    /// Writes data verbatim.
+    func data(_ text: String) {
+        write(text + "\n", to: output)
+    }
+
+    /// Writes JSON; on a terminal, characters that it acts on are escaped.
+    func data(json: Data) {
+        let text = String(decoding: json, as: UTF8.self)
+        data(output.isTerminal ? TerminalText.escape(json: text) : text)
+    }
+
+    /// Writes a value as one line of JSON, with sorted keys in snake case.
+    func json(_ value: some Encodable) throws {
+        data(json: try Self.encoded(value))
+    }
+
+    /// A value as a one-line JSON object, with sorted keys in snake case.
+    ///
+    /// `isForTerminal` escapes characters that a terminal acts on.
+    ///
+    /// - Throws: `EncodingError`
+    static func object(_ value: some Encodable, isForTerminal: Bool) throws -> [UInt8] {
+        let json = try encoded(value)
+        return isForTerminal
+            ? Array(TerminalText.escape(json: String(decoding: json, as: UTF8.self)).utf8) : [UInt8](json)
+    }
+
+    private static func encoded(_ value: some Encodable) throws -> Data {
+        let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        return try encoder.encode(value)
+    }
+
+    func table(_ table: TextTable) {
+        for line in table.lines(width: width, isColoured: isColoured) { data(line) }
+    }
+
+    func facts(_ facts: FactList) {
+        for line in facts.lines(width: width, isColoured: isColoured) { data(line) }
+    }
+
+    func message(_ text: String) {
+        let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { TerminalText.escape($0) }
+        write(lines.joined(separator: "\n") + "\n", to: errors)
+    }
+
+    /// Replaces the line at the terminal's cursor.
+    func redraw(_ text: String) {
+        write("\r\u{1B}[K" + TerminalText.cut(TerminalText.escape(text), to: messageWidth - 1), to: errors)
+    }
+
+    /// Writes a text that is already safe for terminals.
+    func write(_ text: String, to stream: Stream) {
+        Array(text.utf8).withUnsafeBytes { bytes in
+            var rest = bytes[...]
+            while !rest.isEmpty {
+                let part = UnsafeRawBufferPointer(rebasing: rest)
+                let written = Glibc.write(stream.descriptor, part.baseAddress, part.count)
+                if written > 0 {
+                    rest = rest.dropFirst(written)
+                } else if errno != EINTR {
+                    return
+                }
+            }
+        }
+    }
+}

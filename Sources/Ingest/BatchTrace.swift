@@ -1,0 +1,235 @@
+import Synchronization
+import Telemetry
+import Tracing
+import UpstreamKit
+import Vocabulary
+
+/// The spans of a batch with recorded traces: of the batch, its transactions, its acks, and those messages.
+///
+/// The batch's span ends when the last reference goes: with the batch, or with the last of its acks.
+final class BatchTrace: Sendable {
+    /// The most links of a batch to messages, as in OpenTelemetry's SDKs; the rest are only counted in `messageCount`.
+    static let linkLimit = 128
+
+    /// A message whose trace is recorded.
+    fileprivate struct Member {
+        let index: Int
+        let parent: TraceContext?
+        let key: Digest128
+        /// Microseconds since 1970-01-01 UTC.
+        let receivedAt: Int64
+
+        /// The sender's context, else the message's own span.
+        var creation: TraceContext { parent ?? TraceContext(messageKey: key, isSampled: true) }
+
+        var identifying: SpanAttributes {
+            var attributes = SpanAttributes()
+            attributes[.messageID] = .string(key.description)
+            return attributes
+        }
+    }
+
+    /// A committed part of the batch.
+    struct Part {
+        fileprivate let batch: BatchTrace
+        fileprivate let range: Range<Int>
+        fileprivate let outcomes: [StoreOutcome]
+    }
+
+    private let tracing: MessageTracing
+    private let span: any Tracing.Span
+    private let destination: String?
+    /// In the batch's order.
+    private let members: [Member]
+
+    fileprivate init(
+        _ tracing: MessageTracing,
+        _ members: [Member],
+        destination: String?,
+        count: Int,
+        receivedAt: Int64
+    ) {
+        self.tracing = tracing
+        self.destination = destination
+        let identity = TraceContext(
+            trace: Digest128(high: .random(in: 1 ... .max), low: .random(in: 0 ... .max)),
+            span: .random(in: 1 ... .max),
+            isSampled: true
+        )
+        var context = InstrumentationContext.topLevel
+        context.spanIdentity = identity
+        let span = tracing.tracer.startSpan(
+            MessagingOperation.store.spanName(destination),
+            context: context,
+            ofKind: MessagingOperation.store.kind,
+            at: DefaultTracerClock.Timestamp(microseconds: receivedAt)
+        )
+        var attributes = MessagingOperation.store.attributes(destination)
+        attributes[.messageCount] = .int64(Int64(count))
+        span.attributes = attributes
+        self.span = span
+        self.members = members
+        for member in members {
+            let context = InstrumentationContext(childOf: member.creation)
+            span.addLink(SpanLink(context: context, attributes: member.identifying))
+        }
+    }
+
+    deinit {
+        span.end()
+    }
+
+    /// Begins the span of a message, at the time its stanza was parsed.
+    private func begin(_ message: Member, _ outcome: StoreOutcome) -> any Tracing.Span {
+        var context = InstrumentationContext(childOf: message.creation)
+        if message.parent == nil, outcome == .stored {
+            // The root of the message's own trace; a redelivered copy is one of its children.
+            context.traceContext = nil
+            context.spanIdentity = message.creation
+        }
+        let span = tracing.tracer.startSpan(
+            MessagingOperation.receive.spanName(destination),
+            context: context,
+            ofKind: MessagingOperation.receive.kind,
+            at: DefaultTracerClock.Timestamp(microseconds: message.receivedAt)
+        )
+        var attributes = MessagingOperation.receive.attributes(destination)
+        attributes.merge(message.identifying)
+        attributes[.outcome] = .string(MessageOutcome(outcome).text)
+        span.attributes = attributes
+        span.addLink(SpanLink(context: self.span.context, attributes: [:]))
+        return span
+    }
+
+    /// A committed part, with the outcome of each copy.
+    func part(_ range: Range<Int>, _ outcomes: [StoreOutcome]) -> Part {
+        Part(batch: self, range: range, outcomes: outcomes)
+    }
+
+    /// Begins the span of an attempt to commit this many messages; end it with ``ended(_:_:)``.
+    func transaction(_ count: Int) -> any Tracing.Span {
+        let span = tracing.tracer.startSpan("COMMIT", context: span.context, ofKind: .client)
+        var attributes = SpanAttributes()
+        attributes[.databaseSystem] = .string("postgresql")
+        attributes[.databaseOperation] = .string("COMMIT")
+        attributes[.messageCount] = .int64(Int64(count))
+        span.attributes = attributes
+        return span
+    }
+
+    /// Ends the span of an attempt to commit.
+    static func ended(_ transaction: (any Tracing.Span)?, _ error: StoreError?) {
+        guard let transaction else { return }
+        if let error {
+            transaction.updateAttributes { attributes in
+                if let state = error.sqlState { attributes[.databaseStatus] = .string(state) }
+                attributes[.errorType] = .string(error.sqlState ?? error.failureClass.text)
+            }
+            // The server's message may quote data; the class is enough here, and the log has the rest.
+            transaction.setStatus(SpanStatus(code: .error, message: error.failureClass.text))
+        }
+        transaction.end()
+    }
+
+    /// Begins the span of the acks that one connection is about to write, and those of their messages.
+    fileprivate func acks(_ ranges: [Range<Int>], count: Int, _ part: Part) -> AckTrace {
+        let span = tracing.tracer.startSpan(
+            MessagingOperation.ack.spanName(destination),
+            context: span.context,
+            ofKind: MessagingOperation.ack.kind
+        )
+        var attributes = MessagingOperation.ack.attributes(destination)
+        attributes[.messageCount] = .int64(Int64(count))
+        span.attributes = attributes
+        let own = members.filter { member in
+            part.range.contains(member.index) && ranges.contains { $0.contains(member.index) }
+        }
+        let spans = own.compactMap { member in
+            let place = member.index - part.range.lowerBound
+            return part.outcomes.indices.contains(place) ? begin(member, part.outcomes[place]) : nil
+        }
+        return AckTrace(batch: self, span: span, members: spans)
+    }
+}
+
+extension BatchTrace.Part {
+    /// Begins the span of the acks that one connection is about to write; end it once they are written.
+    ///
+    /// - Parameters:
+    ///   - ranges: The connection's parts of the batch.
+    ///   - count: How many messages they hold.
+    /// - Returns: The span.
+    func acks(_ ranges: [Range<Int>], count: Int) -> AckTrace { batch.acks(ranges, count: count, self) }
+}
+
+/// The span of a connection's acks, and those of their recorded messages.
+///
+/// A connection that is gone does nothing with it: then it ends, unwritten, with the last reference.
+package final class AckTrace: Sendable {
+    /// The fate of acks.
+    package enum Outcome: String, Sendable {
+        /// Written to the connection.
+        case sent
+        /// Kept until the stream resumes over another connection.
+        case kept
+        /// None of the messages is acked.
+        case none
+        /// Dropped, as the connection is gone: the redelivery is acked instead.
+        case connectionGone = "connection_gone"
+    }
+
+    private let batch: BatchTrace
+    private let span: any Tracing.Span
+    private let members: [any Tracing.Span]
+    private let isEnded = Atomic<Bool>(false)
+
+    fileprivate init(batch: BatchTrace, span: any Tracing.Span, members: [any Tracing.Span]) {
+        self.batch = batch
+        self.span = span
+        self.members = members
+    }
+
+    deinit {
+        ended(.connectionGone)
+    }
+
+    /// Ends the spans once the acks are written, or will not be; the first call counts.
+    package func ended(_ outcome: Outcome) {
+        guard !isEnded.exchange(true, ordering: .relaxed) else { return }
+        span.updateAttributes { $0[.outcome] = .string(outcome.rawValue) }
+        for span in members + [span] {
+            if outcome == .connectionGone {
+                span.updateAttributes { $0[.errorType] = .string(outcome.rawValue) }
+                span.setStatus(SpanStatus(code: .error, message: outcome.rawValue))
+            }
+            span.end()
+        }
+    }
+}
+
+extension MessageTracing {
+    /// Begins the spans of a batch; nil if none of its messages is in a recorded trace.
+    func begin(_ batch: borrowing IngestBatch) -> BatchTrace? {
+        var found: [BatchTrace.Member] = []
+        var senders: Set<UInt16> = []
+        // Read in place: a copy of a message would retain its bytes.
+        let messages = batch.messages.span
+        for index in messages.indices {
+            let key = messages[index].messageKey
+            let parent = context(of: messages[index])
+            guard parent?.isSampled ?? context(for: key).isSampled else { continue }
+            let receivedAt = messages[index].receivedAt
+            found.append(BatchTrace.Member(index: index, parent: parent, key: key, receivedAt: receivedAt))
+            if found.count == BatchTrace.linkLimit { break }
+        }
+        guard !found.isEmpty else { return nil }
+        for index in messages.indices { senders.insert(messages[index].sender) }
+        return BatchTrace(
+            self,
+            found,
+            destination: senders.count == 1 ? senders.first.flatMap(senderID) : nil,
+            count: messages.count,
+            receivedAt: messages[0].receivedAt
+        )
+    }
+}

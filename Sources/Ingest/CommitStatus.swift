@@ -1,0 +1,111 @@
+package import Logging
+import Synchronization
+package import Telemetry
+package import Vocabulary
+
+/// Tracks whether commits wait for a standby, for `/readyz`, metrics and log.
+///
+/// One object for all writers of a process; thread-safe.
+package final class CommitStatus: Sendable {
+    private struct Waiting {
+        var count = 0
+        var since: ContinuousClock.Instant?
+    }
+
+    private let metrics: Metrics?
+    private let logger: Logger?
+    private let waiting = Mutex(Waiting())
+    private let failure = Mutex<(at: ContinuousClock.Instant, text: String)?>(nil)
+    /// The kinds of warnings already logged.
+    private let warnings = Mutex<Set<String>>([])
+    /// The most kinds of warnings that are logged.
+    private static let warningLimit = 50
+
+    /// A status without waiting commits.
+    ///
+    /// - Parameters:
+    ///   - metrics: Receives the number of waiting commits.
+    ///   - logger: Logs the first commit that waits, and the end of all waits.
+    package init(metrics: Metrics? = nil, logger: Logger? = nil) {
+        self.metrics = metrics
+        self.logger = logger
+    }
+
+    /// The number of commits that wait for a standby's confirmation.
+    package var waitingForStandby: Int { waiting.withLock { $0.count } }
+
+    /// Why commits do not proceed; nil if none waits for a standby.
+    package var reason: String? {
+        waiting.withLock { waiting in
+            guard waiting.count > 0, let since = waiting.since else { return nil }
+            let seconds = (ContinuousClock.now - since).components.seconds
+            return "commits have waited \(seconds) s for a standby to confirm them"
+        }
+    }
+
+    package func failed(_ error: StoreError) {
+        failure.withLock { $0 = (.now, error.message) }
+    }
+
+    /// Why the last commit failed since then; nil if none did.
+    package func failure(since start: ContinuousClock.Instant) -> String? {
+        failure.withLock { failure in failure.flatMap { $0.at >= start ? $0.text : nil } }
+    }
+
+    /// Records that a commit waits for a standby.
+    ///
+    /// Followed by one ``standbyWaitEnded()``.
+    package func standbyWaitBegan() {
+        let isFirst = waiting.withLock { waiting in
+            waiting.count += 1
+            guard waiting.count == 1 else { return false }
+            waiting.since = .now
+            return true
+        }
+        metrics?.commitsWaitingForStandby.add(1)
+        guard isFirst else { return }
+        logger?.event(
+            .warning,
+            .standbyAwaited,
+            "commits are waiting for a standby's confirmation; nothing is acked meanwhile"
+        )
+    }
+
+    /// Logs a warning of the server that does not affect commits, once per kind.
+    ///
+    /// - Parameters:
+    ///   - sqlState: The SQLSTATE.
+    ///   - routine: The function in the server's source.
+    ///   - text: The server's text; nil if it may hold some of a row.
+    package func warned(sqlState: String, routine: String, text: String?) {
+        let isNew = warnings.withLock { $0.count < Self.warningLimit && $0.insert("\(sqlState) \(routine)").inserted }
+        guard isNew else { return }
+        logger?.event(
+            .warning,
+            .databaseWarning,
+            "PostgreSQL warns while messages are committed; they are stored all the same",
+            [
+                .sqlstate: .string(sqlState), .routine: .string(routine),
+                .error: .string(text ?? "PostgreSQL's log may tell more: the text may quote rows"),
+            ]
+        )
+    }
+
+    /// The wait has ended: confirmed, or cancelled.
+    package func standbyWaitEnded() {
+        let duration = waiting.withLock { waiting -> Duration? in
+            waiting.count -= 1
+            guard waiting.count == 0, let since = waiting.since else { return nil }
+            waiting.since = nil
+            return ContinuousClock.now - since
+        }
+        metrics?.commitsWaitingForStandby.add(-1)
+        guard let duration else { return }
+        logger?.event(
+            .notice,
+            .standbyWaitEnded,
+            "commits no longer wait for a standby",
+            [.durationSeconds: .double(duration / .seconds(1))]
+        )
+    }
+}

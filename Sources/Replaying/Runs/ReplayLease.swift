@@ -1,0 +1,136 @@
+import Postgres
+import Vocabulary
+
+/// The right to run a replay, held by one process at a time.
+///
+/// The fencing token grows with each take-over, and every step of a runner in the database names its token. So a runner
+/// that was suspended, and whose lease another has taken since, changes nothing.
+package struct ReplayLease: Sendable {
+    let replay: Digest128
+    let owner: String
+    /// The fencing token.
+    let token: Int64
+    /// How long it is valid unless it is renewed.
+    let length: Duration
+
+    enum Status: Sendable, Equatable {
+        /// The replay runs, and this lease is valid.
+        case held
+        /// A person paused, cancelled or restarted it, or it has ended.
+        case stopped(ReplayState)
+        /// Another runner has taken it.
+        case lost
+    }
+
+    /// A run's progress.
+    package struct Position: Sendable, Equatable {
+        package var done: Int64
+        package var skipped: Int64
+        package var bytes: Int64
+
+        package init(done: Int64, skipped: Int64, bytes: Int64) {
+            (self.done, self.skipped, self.bytes) = (done, skipped, bytes)
+        }
+    }
+
+    enum Acquisition: Sendable {
+        /// It is ours.
+        case taken(ReplayLease, Position)
+        /// Held by another process, until then unless renewed.
+        case held(by: String, until: Timestamp?)
+        /// The replay does not run.
+        case stopped(ReplayState)
+    }
+
+    /// Takes the lease of a running replay that no process holds.
+    static func take(
+        _ connection: isolated PostgresConnection,
+        _ replay: Digest128,
+        owner: String,
+        length: Duration
+    ) throws(PostgresError) -> Acquisition {
+        try connection.transaction { connection throws(PostgresError) in
+            let taken = try connection.run(LeaseStatements.take(replay, owner: owner, length: length)).first {
+                row throws(PostgresError) in
+                let lease = ReplayLease(replay: replay, owner: owner, token: try row.next(), length: length)
+                return (lease, Position(done: try row.next(), skipped: try row.next(), bytes: try row.next()))
+            }
+            guard let taken else { return try refusal(connection, replay) }
+            try ReplayTable.note(connection, replay, "taken", who: owner, detail: nil)
+            return .taken(taken.0, taken.1)
+        }
+    }
+
+    private static func refusal(
+        _ connection: isolated PostgresConnection,
+        _ replay: Digest128
+    ) throws(PostgresError) -> Acquisition {
+        let holder = try connection.run(LeaseStatements.holder(of: replay)).first { row throws(PostgresError) in
+            (state: try ReplayState(&row), owner: try row.next(String?.self), until: try row.next(Timestamp?.self))
+        }
+        guard let holder else { return .stopped(.cancelled) }
+        guard holder.state == .running else { return .stopped(holder.state) }
+        return .held(by: holder.owner ?? "another process", until: holder.until)
+    }
+
+    /// Renews the lease, with the position if it has changed.
+    ///
+    /// A paused replay accepts a position too, so that what was sent before the pause was noticed is not lost.
+    func renew(
+        _ connection: isolated PostgresConnection,
+        _ position: Position?
+    ) throws(PostgresError) -> Status {
+        let sql = position.map { LeaseStatements.renew(self, $0) } ?? LeaseStatements.renew(self)
+        guard let state = try connection.run(sql).first(ReplayState.init) else { return try status(connection) }
+        return state == .running ? .held : .stopped(state)
+    }
+
+    func outputMark(_ connection: isolated PostgresConnection) throws(PostgresError) -> OutputMark {
+        let text = try connection.run(LeaseStatements.files(self)).first { row throws(PostgresError) in
+            try row.next(String?.self)
+        }
+        return OutputMark(text ?? nil)
+    }
+
+    /// Stores which files belong to the replay; no later run continues files written under a lost lease.
+    func note(_ connection: isolated PostgresConnection, _ mark: OutputMark) throws(PostgresError) {
+        try connection.run(LeaseStatements.setFiles(self, mark.text))
+    }
+
+    /// Why a fenced statement met no row.
+    func status(_ connection: isolated PostgresConnection) throws(PostgresError) -> Status {
+        let found = try connection.run(LeaseStatements.token(of: replay)).first { row throws(PostgresError) in
+            (state: try ReplayState(&row), token: try row.next(Int64.self))
+        }
+        guard let found else { return .stopped(.cancelled) }
+        return found.token == token && found.state != .running ? .stopped(found.state) : .lost
+    }
+
+    /// Releases the lease; the replay keeps its state, so that another runner may continue it.
+    func release(_ connection: isolated PostgresConnection) throws(PostgresError) {
+        try connection.run(LeaseStatements.release(self))
+    }
+
+    /// Ends the run: as finished if everything is done, or as failed with an error.
+    ///
+    /// - Returns: Whether the lease was still valid.
+    func end(_ connection: isolated PostgresConnection, error: String?) throws(PostgresError) -> Bool {
+        try connection.transaction { connection throws(PostgresError) in
+            guard try connection.run(LeaseStatements.end(self, error: error)).count == 1 else { return false }
+            try ReplayTable.note(connection, replay, error == nil ? "finished" : "failed", who: owner, detail: error)
+            return true
+        }
+    }
+}
+
+extension ReplayState {
+    /// Reads the next column.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema` for a state that only another version knows.
+    init(_ row: inout PostgresRow) throws(PostgresError) {
+        guard let state = ReplayState(rawValue: try row.next()) else {
+            throw PostgresError(.schema, "the replay is in a state that this version does not know")
+        }
+        self = state
+    }
+}

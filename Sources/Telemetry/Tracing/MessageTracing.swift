@@ -1,0 +1,54 @@
+package import Tracing
+package import Vocabulary
+
+/// Records spans of ingest and dispatch; absent if tracing is off.
+///
+/// A message belongs to the trace named in its data, else to its own, whose id is the message's key. If the message's
+/// trace is recorded, so are its batch and its attempts, in every worker with the same ratio.
+package struct MessageTracing: Sendable {
+    /// Makes the spans.
+    package let tracer: any Tracer
+    private let sampler: TraceSampler
+    private let member: TraceMember?
+    private let senderIDs: [String]
+
+    /// Tracing with these settings.
+    ///
+    /// - Parameters:
+    ///   - tracer: Makes the spans.
+    ///   - sampler: Decides about messages without a context.
+    ///   - member: Where messages carry a context; nil to ignore it.
+    ///   - senderIDs: The configured senders, by their index in ``IncomingMessage/sender``.
+    package init(tracer: any Tracer, sampler: TraceSampler, member: TraceMember?, senderIDs: [String]) {
+        self.tracer = tracer
+        self.sampler = sampler
+        self.member = member
+        self.senderIDs = senderIDs
+    }
+
+    package func context(in data: [UInt8]?) -> TraceContext? {
+        guard let member, let data else { return nil }
+        return member.context(in: data.span)
+    }
+
+    package func context(of copy: borrowing IncomingMessage) -> TraceContext? {
+        guard let member, let data = copy.data else { return nil }
+        return copy.bytes.withUnsafeBufferPointer { member.context(in: $0.span.extracting(data.range)) }
+    }
+
+    /// The context of a message without one.
+    package func context(for key: Digest128) -> TraceContext {
+        TraceContext(messageKey: key, isSampled: sampler.isSampled(key))
+    }
+
+    package func senderID(_ index: UInt16) -> String? {
+        senderIDs.indices.contains(Int(index)) ? senderIDs[Int(index)] : nil
+    }
+}
+
+extension DefaultTracerClock.Timestamp {
+    /// A wall-clock time in microseconds since 1970-01-01 UTC.
+    package init(microseconds: Int64) {
+        self.init(nanosecondsSinceEpoch: UInt64(clamping: microseconds) &* 1000)
+    }
+}

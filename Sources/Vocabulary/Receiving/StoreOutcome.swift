@@ -1,0 +1,14 @@
+/// The outcome for one delivered copy, once its transaction has committed (`upstream_messages_total{outcome}`).
+package enum StoreOutcome: UInt8, CaseIterable, Sendable {
+    /// New: in the ledger and in `messages`.
+    ///
+    /// The ledger tells a new copy by its time of arrival, so if two workers receive copies of one message within the
+    /// same microsecond, each counts its own as new. One row is stored all the same.
+    case stored
+    /// Known, with the same content.
+    case duplicate
+    /// Known, with other content: in `conflicts`.
+    case conflict
+    /// In `quarantine`.
+    case quarantined
+}

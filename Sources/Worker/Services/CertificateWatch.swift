@@ -1,0 +1,99 @@
+import Logging
+import ServiceLifecycle
+import TLSWire
+import Telemetry
+import UpstreamConfiguration
+import Vocabulary
+
+/// Records when certificates expire that no stream shows, and warns before they do.
+///
+/// A sender's server shows its own with each connection (``MessageReceiver``). Files are read every hour, since another
+/// program renews them; webhooks' servers are asked as often, over a connection that carries no request.
+struct CertificateWatch: Service {
+    /// The remaining validity, in seconds, from which on it warns: two weeks are left to renew it.
+    static let warning = 14 * 86_400
+    /// The intervals of checks, and of repeated warnings.
+    private static let (interval, silence) = (Duration.seconds(3_600), Duration.seconds(86_400))
+    /// The delay of the first check after the start: streams and handlers go first.
+    private static let first = Duration.seconds(60)
+
+    private let configuration: WorkerConfiguration
+    private let dispatches: Bool
+    private let metrics: Metrics
+    private let logger: Logger
+    private let first: Duration
+
+    /// Watches a configuration's certificates.
+    ///
+    /// - Parameters:
+    ///   - configuration: The configuration with handlers and console.
+    ///   - dispatches: Whether this process runs handlers.
+    ///   - metrics: Records what is found.
+    ///   - logger: The process's logger.
+    ///   - first: The delay of the first check after the start.
+    init(
+        _ configuration: WorkerConfiguration,
+        dispatches: Bool,
+        metrics: Metrics,
+        logger: Logger,
+        first: Duration = first
+    ) {
+        self.configuration = configuration
+        self.dispatches = dispatches
+        self.metrics = metrics
+        self.logger = logger
+        self.first = first
+    }
+
+    func run() async throws {
+        await cancelWhenGracefulShutdown {
+            var told: [SeenCertificates.Certificate: ContinuousClock.Instant] = [:]
+            var wait = first
+            // What is known from the start is reported at once.
+            warn(&told)
+            while (try? await Task.sleep(for: wait)) != nil {
+                await look()
+                warn(&told)
+                wait = Self.interval
+            }
+        }
+    }
+
+    private func look() async {
+        // The console may run as another user: certificates that this one can't read are not ours to watch.
+        if let file = configuration.consoleCertificateFile { note(file, .console, "") }
+        guard dispatches else { return }
+        for handler in configuration.handlers {
+            guard case .webhook(let webhook) = handler.kind else { continue }
+            if let file = webhook.certificateFile { note(file, .webhookClient, handler.name) }
+            if let end = try? await CertificateProbe.remaining(webhook) {
+                metrics.certificates.note(.webhook, of: handler.name, remaining: end)
+            }
+        }
+    }
+
+    private func note(_ file: String, _ kind: CertificateKind, _ name: String) {
+        guard let end = try? CertificateEnd.remaining(.file(file)) else { return }
+        metrics.certificates.note(kind, of: name, remaining: end)
+    }
+
+    private func warn(_ told: inout [SeenCertificates.Certificate: ContinuousClock.Instant]) {
+        let now = Timestamp.now
+        told = told.filter { $1.duration(to: .now) < Self.silence }
+        for certificate in metrics.certificates.all {
+            let left = certificate.end - now
+            guard left < .seconds(Self.warning), told[certificate] == nil else { continue }
+            told[certificate] = .now
+            let isSender = [.server, .client].contains(certificate.kind)
+            logger.event(
+                .warning,
+                .certificateExpiring,
+                "a certificate has expired or will soon: renew it",
+                [
+                    isSender ? .sender : .handler: .string(certificate.name), .remainingSeconds: .seconds(left),
+                    .certificate: .string(certificate.kind.text),
+                ]
+            )
+        }
+    }
+}

@@ -1,0 +1,119 @@
+import Dispatcher
+import Glibc
+import Handlers
+import Logging
+import MessageStore
+import Postgres
+import ServiceLifecycle
+import Telemetry
+import UpstreamConfiguration
+import UpstreamKit
+import Vocabulary
+
+/// Runs the dispatcher: stops after ingest, lets running attempts end, and releases its leases (G7).
+struct DispatchRunner: Service {
+    private let service: DispatchService
+    private let store: PostgresDeliveryStore
+    private let functions: FunctionCaller
+    private let monitor: DatabaseMonitor
+
+    /// Makes a dispatcher for these handlers; `log` gathers their lines.
+    init(_ shared: WorkerRuntime.Shared, _ registrations: [HandlerRegistration], _ log: GatheredLog) {
+        let configuration = shared.configuration
+        let owner = Self.workerName
+        let logger = shared.logger
+        let isRecording = configuration.retention.attempts > .zero
+        let recording = AttemptRecording(worker: owner, isWanted: isRecording) { Self.attemptsUnrecorded($0, logger) }
+        let store = PostgresDeliveryStore(shared.database, worker: owner, recording: recording)
+        let functions = FunctionCaller(shared.database, recording: recording)
+        var settings = DispatchSettings()
+        settings.lease = configuration.lease
+        // Earlier steps (acks, closing streams) and later ones (cancelled handlers, leases) need time as well.
+        settings.drain = configuration.shutdownGrace / 5
+        settings.owner = owner
+        settings.recordsAttempts = isRecording
+        self.store = store
+        self.functions = functions
+        monitor = shared.monitor
+        service = DispatchService(
+            store: store,
+            registrations: registrations,
+            senderIDs: configuration.senders.map(\.senderID),
+            settings: settings,
+            metrics: shared.metrics,
+            logger: logger,
+            tracing: shared.tracing,
+            flush: log.flush
+        ) { registration, delivery, message, context in
+            switch registration.body {
+            case .handler(let handler):
+                return .verdict(await HandlerVerdict.of(handler, message, context))
+            case .function(let function):
+                // The call deletes the delivery without the store's knowledge.
+                defer { if registration.ordering == .device { store.freed(message.deviceKey, of: registration.name) } }
+                return await functions.call(
+                    function,
+                    handler: registration.name,
+                    message: message,
+                    token: delivery.lease.token,
+                    deadline: context.deadline
+                )
+            }
+        }
+    }
+
+    /// Takes deliveries that ingest has just committed.
+    var intake: any DeliveryIntake { service.intake }
+
+    /// Takes deliveries that replays have read.
+    var replays: any ReplayIntake { service.replays }
+
+    /// Whether no attempt runs and no result waits to be settled: then nothing is lost by not waiting.
+    var isIdle: Bool { service.isIdle }
+
+    /// The dispatcher's progress, for the watchdog.
+    var progress: LoopProgress { service.progress }
+
+    /// Changes a handler's retry policy; false if this worker has no such handler.
+    func adopt(_ retry: RetryPolicy, of handler: String) -> Bool { service.adopt(retry, of: handler) }
+
+    /// Waits until the handlers are subscribed: they would never get a message received before that.
+    func waitUntilSubscribed() async { await service.waitUntilSubscribed() }
+
+    func run() async throws {
+        do {
+            try await cancelWhenGracefulShutdown { try await monitor.waitUntilReady() }
+        } catch is CancellationError {
+            return
+        }
+        await withGracefulShutdownHandler {
+            await service.run()
+        } onGracefulShutdown: {
+            service.beginShutdown()
+        }
+        // Closes the sessions of SQL handlers and of the dispatcher, which is idle by now.
+        await functions.close()
+        await store.close()
+    }
+
+    var activity: [HandlerActivity] { service.activity }
+
+    /// This process's name for people: host and process id.
+    static var workerName: String { "\(hostName):\(getpid())" }
+
+    /// Warns that settlements are written without the history of attempts for a while.
+    static func attemptsUnrecorded(_ error: StoreError, _ logger: Logger) {
+        logger.event(
+            .warning,
+            .attemptsUnrecorded,
+            "cannot write the history of attempts: deliveries are settled without, retrying in a minute",
+            [.sqlstate: .string(error.sqlState ?? ""), .error: .string(error.message)]
+        )
+    }
+
+    static var hostName: String {
+        var name = [CChar](repeating: 0, count: 256)
+        guard gethostname(&name, name.count - 1) == 0 else { return "worker" }
+        return String(decoding: name.prefix { $0 != 0 }.map(UInt8.init(bitPattern:)), as: UTF8.self)
+    }
+}

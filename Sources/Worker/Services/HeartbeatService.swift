@@ -1,0 +1,117 @@
+import Dispatcher
+import Logging
+import MessageStore
+import Postgres
+import ServiceLifecycle
+import Telemetry
+import Vocabulary
+
+/// Writes this worker's row in `upstream.workers` every few seconds, for the console and for people.
+///
+/// Nothing depends on it: it has its own session with short time limits, and a database that refuses or hangs costs
+/// only a row and a log line.
+struct HeartbeatService: Service {
+    /// How often the loop checks whether shutdown has begun, which is reported at once.
+    private static let step = Duration.milliseconds(500)
+    /// The number of rows after which rows of dead workers are purged again.
+    private static let purgeEvery = 60
+
+    private let client: PostgresClient
+    private let monitor: DatabaseMonitor
+    private let interval: Duration
+    private let isStopping: @Sendable () -> Bool
+    private let metrics: Metrics
+    private let roles: [String]
+    private let activity: @Sendable () -> [HandlerActivity]
+    private let logger: Logger
+
+    /// Makes a heartbeat.
+    ///
+    /// - Parameters:
+    ///   - shared: What the worker's services share.
+    ///   - roles: The process's roles.
+    ///   - interval: How often a row is written.
+    ///   - isStopping: Whether shutdown has begun.
+    ///   - activity: The handlers' activity.
+    init(
+        _ shared: WorkerRuntime.Shared,
+        roles: Set<WorkerRole>,
+        interval: Duration = WorkerTable.interval,
+        isStopping: @escaping @Sendable () -> Bool,
+        activity: @escaping @Sendable () -> [HandlerActivity]
+    ) {
+        var settings = shared.database
+        settings.statementTimeout = 4_000
+        settings.lockTimeout = 1_000
+        client = PostgresClient(settings)
+        monitor = shared.monitor
+        self.interval = interval
+        self.isStopping = isStopping
+        logger = shared.logger
+        metrics = shared.metrics
+        self.roles = WorkerRole.allCases.filter(roles.contains).map(\.rawValue)
+        self.activity = activity
+    }
+
+    func run() async throws {
+        var random = SystemRandomNumberGenerator()
+        let identity = WorkerReport(
+            instance: Digest128(high: random.next(), low: random.next()),
+            worker: DispatchRunner.workerName,
+            version: metrics.version,
+            roles: roles
+        )
+        let isListed = await cancelWhenGracefulShutdown { await write(identity) }
+        if isListed {
+            try? await client.run { connection throws(PostgresError) in try WorkerTable.remove(identity, connection) }
+        }
+        await client.close()
+    }
+
+    /// Writes rows until cancelled; returns whether it wrote any.
+    private func write(_ identity: WorkerReport) async -> Bool {
+        var figures = WorkerFigures(
+            of: identity,
+            metrics: metrics,
+            isStopping: isStopping,
+            activity: activity,
+            now: .now
+        )
+        guard (try? await monitor.waitUntilReady()) != nil else { return false }
+        var (rows, isFailing) = (0, false)
+        while !Task.isCancelled {
+            let report = figures.next(now: .now)
+            let isPurging = rows % Self.purgeEvery == 0
+            do throws(PostgresError) {
+                try await client.run { connection throws(PostgresError) in
+                    try WorkerTable.write(report, connection)
+                    if isPurging { try WorkerTable.purge(for: report, connection) }
+                }
+                isFailing = false
+                rows += 1
+            } catch {
+                if !isFailing, !Task.isCancelled { fail(error) }
+                isFailing = true
+            }
+            await wait(since: report)
+        }
+        return rows > 0
+    }
+
+    /// Waits for the interval, or until shutdown begins.
+    private func wait(since report: WorkerReport) async {
+        let end = ContinuousClock.now + interval
+        while !Task.isCancelled, ContinuousClock.now < end, isStopping() == report.isStopping {
+            try? await Task.sleep(for: min(Self.step, interval))
+        }
+    }
+
+    private func fail(_ error: PostgresError) {
+        logger.event(
+            .warning,
+            .workerUnlisted,
+            "cannot write this worker's row of upstream.workers; the worker goes on without, retrying",
+            [.sqlstate: .string(error.sqlState ?? ""), .error: .string(error.description)]
+        )
+    }
+}

@@ -1,0 +1,64 @@
+package import Ingest
+package import NIOCore
+import NIOPosix
+package import Telemetry
+
+/// Detects hung loops: event loops, writers, and the dispatcher.
+///
+/// A loop that works for too long without a step hangs. Waiting is allowed, for work and for the database alike: an
+/// outage, a lock or an absent standby must not kill a worker that would recover by itself.
+package struct LoopWatch: Sendable {
+    /// An event loop, and whether it has answered the last check.
+    private struct Knocked: Sendable {
+        var loop: any EventLoop
+        var progress: LoopProgress
+    }
+
+    private let eventLoops: [Knocked]
+    private let writers: [LoopProgress]
+    private let others: [LoopProgress]
+    private let queue: IngestQueue?
+
+    /// Watches these loops.
+    ///
+    /// - Parameters:
+    ///   - eventLoops: Asked for an answer at each check.
+    ///   - queue: The writers' queue.
+    ///   - writers: Loops that report their own progress.
+    ///   - others: Further such loops.
+    package init(
+        eventLoops: [any EventLoop],
+        queue: IngestQueue? = nil,
+        writers: [LoopProgress] = [],
+        others: [LoopProgress] = []
+    ) {
+        self.eventLoops = eventLoops.enumerated().map { Knocked(loop: $1, progress: LoopProgress("event-loop-\($0)")) }
+        self.queue = queue
+        self.writers = writers
+        self.others = others
+    }
+
+    /// Watches the shared event loops, which servers use by default.
+    package static var ofSharedLoops: LoopWatch {
+        LoopWatch(eventLoops: MultiThreadedEventLoopGroup.singleton.makeIterator().map { $0 })
+    }
+
+    /// The names of loops without a step for longer than `limit`.
+    ///
+    /// Also asks the event loops for their next answer; call it more often than `limit`.
+    package func stuck(limit: Duration, now: ContinuousClock.Instant = .now) -> [String] {
+        for knocked in eventLoops where knocked.progress.phase == .idle {
+            let progress = knocked.progress
+            progress.enter(.working, now: now)
+            knocked.loop.execute { progress.enter(.idle) }
+        }
+        let silent = (eventLoops.map(\.progress) + writers + others).filter { $0.silence(now: now) > limit }
+        return silent.map(\.name) + (isLeftAlone(limit, now) ? ["queue"] : [])
+    }
+
+    /// Whether messages wait although all writers have been idle for as long: none was woken.
+    private func isLeftAlone(_ limit: Duration, _ now: ContinuousClock.Instant) -> Bool {
+        guard !writers.isEmpty, let oldest = queue?.oldest, now - oldest > limit else { return false }
+        return writers.allSatisfy { $0.phase == .idle && $0.age(now: now) > limit }
+    }
+}

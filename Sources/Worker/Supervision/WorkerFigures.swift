@@ -1,0 +1,136 @@
+import Dispatcher
+import MessageStore
+import Telemetry
+import Vocabulary
+
+/// Makes a worker's row of `upstream.workers` from its metrics: current levels, and rates since the previous row.
+struct WorkerFigures {
+    private let metrics: Metrics
+    private let isStopping: @Sendable () -> Bool
+    private let activity: @Sendable () -> [HandlerActivity]
+    private let start: ContinuousClock.Instant
+    private var report: WorkerReport
+    private var before: Counts
+    /// The failures before the last success, by handler.
+    private var failuresBefore: [UInt64]
+
+    private struct Counts {
+        struct Handler {
+            var done: UInt64
+            var failed: UInt64
+        }
+
+        var at: ContinuousClock.Instant
+        var messages: MessageAccounts.Snapshot
+        var acked: UInt64
+        var ackLatency: Histogram.Snapshot
+        var handlers: [Handler]
+
+        init(_ metrics: Metrics, _ now: ContinuousClock.Instant) {
+            at = now
+            messages = metrics.messages.snapshot()
+            acked = metrics.acks[.sent].value
+            ackLatency = metrics.ackLatency.snapshot()
+            handlers = metrics.handlers.indices.map { index in
+                let deliveries = metrics.handler(index).deliveries
+                return Handler(
+                    done: deliveries[.done].value,
+                    failed: deliveries[.retry].value + deliveries[.rejected].value + deliveries[.exhausted].value
+                )
+            }
+        }
+    }
+
+    /// Figures of a process that starts now.
+    ///
+    /// - Parameters:
+    ///   - identity: The process's identity.
+    ///   - metrics: Its counters.
+    ///   - isStopping: Whether shutdown has begun.
+    ///   - activity: Its handlers' activity.
+    ///   - now: The current time.
+    init(
+        of identity: WorkerReport,
+        metrics: Metrics,
+        isStopping: @escaping @Sendable () -> Bool,
+        activity: @escaping @Sendable () -> [HandlerActivity],
+        now: ContinuousClock.Instant
+    ) {
+        report = identity
+        self.metrics = metrics
+        self.isStopping = isStopping
+        self.activity = activity
+        start = now
+        before = Counts(metrics, now)
+        failuresBefore = before.handlers.map(\.failed)
+    }
+
+    /// The current row; the next one's rates begin here.
+    mutating func next(now: ContinuousClock.Instant) -> WorkerReport {
+        let counts = Counts(metrics, now)
+        let seconds = before.at.duration(to: now).inSeconds
+        func rate(_ value: UInt64, _ earlier: UInt64) -> Double {
+            seconds > 0 ? (Double(value &- earlier) / seconds * 100).rounded() / 100 : 0
+        }
+        let (new, old) = (counts.messages, before.messages)
+        report.uptime = start.duration(to: now)
+        report.isStopping = isStopping()
+        report.inFlight = new.inFlight
+        report.streams = metrics.senders.enumerated().map { index, sender in
+            WorkerReport.Streams(
+                sender: sender,
+                connecting: metrics.connections(sender: index, state: .connecting).value,
+                bound: metrics.connections(sender: index, state: .bound).value,
+                draining: metrics.connections(sender: index, state: .draining).value
+            )
+        }
+        report.rates.seconds = (seconds * 1_000).rounded() / 1_000
+        report.rates.received = rate(new.received.reduce(0, +), old.received.reduce(0, +))
+        report.rates.stored = rate(new.settled(.stored), old.settled(.stored))
+        report.rates.duplicates = rate(new.settled(.duplicate), old.settled(.duplicate))
+        report.rates.acked = rate(counts.acked, before.acked)
+        report.rates.handled = rate(
+            counts.handlers.reduce(0) { $0 + $1.done },
+            before.handlers.reduce(0) { $0 + $1.done }
+        )
+        var acks = counts.ackLatency
+        for index in acks.counts.indices { acks.counts[index] &-= before.ackLatency.counts[index] }
+        let bounds = metrics.ackLatency.bounds
+        // Values above the highest bound are only known to exceed it.
+        report.rates.ackP50 = acks.bound(below: 0.5, in: bounds).map { min($0, bounds.last ?? 0) }
+        report.rates.ackP99 = acks.bound(below: 0.99, in: bounds).map { min($0, bounds.last ?? 0) }
+        for (index, handler) in counts.handlers.enumerated() where handler.done != before.handlers[index].done {
+            failuresBefore[index] = handler.failed
+        }
+        let ahead = metrics.clockAhead.value
+        report.rates.clockAhead = ahead.isNaN ? nil : (ahead * 1_000).rounded() / 1_000
+        report.handlers = activity().map { handler in
+            let index = metrics.handlers.firstIndex(of: handler.handler)
+            let (done, wasDone) = (index.map { counts.handlers[$0].done }, index.map { before.handlers[$0].done })
+            let (failed, hadFailed) = (
+                index.map { counts.handlers[$0].failed }, index.map { before.handlers[$0].failed }
+            )
+            let failures = rate(failed ?? 0, hadFailed ?? 0)
+            return WorkerReport.Handler(
+                handler: handler.handler,
+                circuit: handler.circuit.rawValue,
+                nextProbe: handler.nextProbe?.inSeconds,
+                isPaused: handler.isPaused,
+                running: handler.running,
+                waiting: handler.waiting,
+                attempts: rate(done ?? 0, wasDone ?? 0) + failures,
+                failed: failures,
+                failedInRow: index.map { Int(clamping: counts.handlers[$0].failed &- failuresBefore[$0]) }
+            )
+        }
+        report.certificates = metrics.certificates.all.map {
+            WorkerReport.Certificate(
+                certificate: $0.kind.text,
+                name: $0.name,
+                endsAt: Int($0.end.microseconds / 1_000_000)
+            )
+        }
+        before = counts
+        return report
+    }
+}

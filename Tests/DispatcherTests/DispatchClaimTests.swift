@@ -1,0 +1,97 @@
+import IntegrationSupport
+import Logging
+import Synchronization
+import Telemetry
+import Testing
+import UpstreamKit
+import Vocabulary
+
+@testable import Dispatcher
+
+/// Who claims, and when, where the table is polled once an hour only.
+@Suite("Claims of handlers, with a rate and without", .timeLimit(.minutes(1)))
+struct DispatchClaimTests {
+    private let done = Seen()
+
+    /// How many messages were handled.
+    private final class Seen: Sendable {
+        private let state = Mutex(0)
+        var count: Int { state.withLock { $0 } }
+        func add() { state.withLock { $0 += 1 } }
+    }
+
+    private func registration(_ name: String, _ categories: CategorySet, rate: HandlerRate?) -> HandlerRegistration {
+        var registration = HandlerRegistration(name, categories: categories, handler: ClosureHandler { _, _ in .done })
+        registration.rate = rate
+        return registration
+    }
+
+    /// Runs a dispatcher while the body runs.
+    private func run(
+        _ store: CountedDeliveries,
+        _ handlers: [HandlerRegistration],
+        _ body: (DispatchService) async throws -> Void
+    ) async throws {
+        var settings = DispatchSettings()
+        settings.poll = .seconds(3_600)
+        let service = DispatchService(
+            store: store,
+            registrations: handlers,
+            senderIDs: [],
+            settings: settings,
+            metrics: Metrics(senders: [], categories: [], handlers: handlers.map(\.name), version: "test"),
+            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            execute: { [done] _, _, _, _ in
+                done.add()
+                return .verdict(.done)
+            }
+        )
+        await service.run { try await body(service) }
+    }
+
+    @Test("A backlog is claimed as the rate allows, without a poll")
+    func backlog() async throws {
+        // 50 at once, and 70 more as they are allowed.
+        let store = CountedDeliveries(["limited": 120])
+        try await run(store, [registration("limited", .all, rate: HandlerRate(50))]) { _ in
+            try await wait("all are handled") { done.count == 120 }
+        }
+    }
+
+    @Test("A backlog without a rate is claimed to its end, without a poll")
+    func withoutRate() async throws {
+        let store = CountedDeliveries(["free": 5_000])
+        try await run(store, [registration("free", .all, rate: nil)]) { _ in
+            try await wait("all are handled") { done.count == 5_000 }
+        }
+    }
+
+    @Test("As many handlers as there are claim, whatever share of the memory each has", arguments: 1...32)
+    func shares(_ count: Int) async throws {
+        let names = (1...count).map { "h\($0)" }
+        let store = CountedDeliveries(Dictionary(uniqueKeysWithValues: names.map { ($0, 10) }))
+        try await run(store, names.map { registration($0, .all, rate: nil) }) { _ in
+            try await wait("all are handled") { done.count == 10 * count }
+        }
+    }
+
+    @Test("A commit for a handler with a rate makes no other handler claim, and its own claim is not forgotten")
+    func commits() async throws {
+        let store = CountedDeliveries()
+        let handlers = [
+            registration("free", ["other"], rate: nil),
+            registration("limited", .all, rate: HandlerRate(1, per: .seconds(3_600))),
+        ]
+        try await run(store, handlers) { service in
+            // Each claims, and asks for suspects; the handlers in their order.
+            try await wait("the first round has ended") { store.claims("limited") == 2 }
+            let message = messages(1...1)
+            for round in 2...4 {
+                let offer = service.intake.offer(for: 1, bytes: 0)
+                service.intake.committed(offer, messages: message, outcomes: [.stored])
+                try await wait("it claims again") { store.claims("limited") == 2 * round }
+            }
+            #expect(store.claims("free") == 2)
+        }
+    }
+}
