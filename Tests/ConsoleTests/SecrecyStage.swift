@@ -163,19 +163,24 @@ struct SecrecyStage {
         return markers.filter { text.contains($0) || dumped.contains($0) }
     }
 
-    /// Every path that is served, with its methods.
-    static func routes() async throws -> [String: Set<HTTPRequest.Method>] {
+    /// A console that serves nobody, for what it would serve.
+    static func server() async throws -> ConsoleServer {
         let database = try await QueryFixture()
         let services = ConsoleServices(
             reader: ReadPool(database.settings, size: 1),
             writer: ReadPool(database.settings, size: 1),
-            settings: ConsoleSettings(version: "1"),
+            settings: ConsoleSettings(version: "1.2.3"),
             logger: Logger(label: "test")
         )
         let access = try ConsoleAccess(ConsoleAccess.Settings(), logger: services.logger)
-        let server = try ConsoleServer(.tcp(host: "127.0.0.1", port: 0), services: services, access: access)
+        return try #require(try ConsoleServer(.tcp(host: "127.0.0.1", port: 0), services: services, access: access))
+    }
+
+    /// Every path that is served, with its methods.
+    static func routes() async throws -> [String: Set<HTTPRequest.Method>] {
+        let server = try await server()
         // As they were written, with colons.
-        let routes = try #require(server).router().routes.map { path, methods in
+        let routes = server.router().routes.map { path, methods in
             (path.replacing("{", with: ":").replacing("}", with: ""), methods)
         }
         return Dictionary(routes) { $0.union($1) }

@@ -19,10 +19,9 @@ struct SecrecyTests {
     private static let endless = "/api/v1/messages/stream"
 
     @Test("every member of every answer is declared, and every declared one is described")
-    func declared() throws {
-        let document = try #require(
-            try JSONSerialization.jsonObject(with: Data(OpenAPIDocument.json(version: "1"))) as? [String: Any]
-        )
+    func declared() async throws {
+        let json = OpenAPIDocument.json(try await SecrecyStage.server().endpoints, version: "1")
+        let document = try #require(try JSONSerialization.jsonObject(with: Data(json)) as? [String: Any])
         let components = try #require(document["components"] as? [String: Any])
         let schemas = try #require(components["schemas"] as? [String: [String: Any]])
         let asked: Set = [

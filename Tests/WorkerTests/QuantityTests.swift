@@ -1,7 +1,8 @@
 import Testing
 import Vocabulary
 
-@testable import UpstreamConfiguration
+@testable import Vocabulary
+@testable import Worker
 
 struct QuantityTests {
     @Test(

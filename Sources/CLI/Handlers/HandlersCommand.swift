@@ -1,5 +1,6 @@
 import ArgumentParser
 import Vocabulary
+import Worker
 
 struct HandlersCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

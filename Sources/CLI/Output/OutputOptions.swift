@@ -2,6 +2,7 @@ import ArgumentParser
 import Foundation
 import Resources
 import Vocabulary
+import Worker
 
 enum OutputFormat: String, EnumerableFlag {
     case table

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Vocabulary
+import Worker
 
 /// A suggestion for a mistyped command line.
 struct CommandSuggestion {

@@ -129,17 +129,9 @@ enum ResourceCatalog {
         ),
     ]
 
-    /// The schemas of the described resources, and of pages of them, by name.
+    /// The schemas of those that are described, by name.
     static var schemas: [String: String] {
-        var schemas = Dictionary(rows.compactMap { row in row.description.map { (row.schema, $0) } }) { first, _ in
-            first
-        }
-        for (page, row) in [
-            "DeadGroups": "DeadGroup", "DeadLetters": "DeadLetter", "Deliveries": "Delivery", "Handlers": "Handler",
-            "Replays": "Replay", "Senders": "Sender", "Workers": "Worker", "Conflicts": "Conflict",
-            "AuditTrail": "AuditEntry", "Quarantine": "Stanza",
-        ] { schemas[page] = Resource.page(of: row) }
-        return schemas
+        Dictionary(rows.compactMap { row in row.description.map { (row.schema, $0) } }) { first, _ in first }
     }
 
     /// Resources without content of devices and handlers.

@@ -32,7 +32,10 @@ package struct ConsoleContext: RequestContext {
     }
 }
 
+/// Pages that belong together.
 package protocol ConsoleRoutes: Sendable {
-    /// Adds them to the router of `/api/v1` for the API, of `/` for pages.
+    /// Adds them.
+    ///
+    /// - Parameter router: Of `/`.
     func add(to router: RouterGroup<ConsoleContext>)
 }

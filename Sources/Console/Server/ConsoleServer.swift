@@ -51,24 +51,24 @@ package struct ConsoleServer: Service {
         }
     }
 
-    /// The API's routes; each group is a file of `API/`.
-    private var api: [any ConsoleRoutes] {
-        [
+    /// The API's endpoints; each group of them is a file of `API/`.
+    var endpoints: [Endpoint] {
+        let groups: [any EndpointGroup] = [
             AuditRoutes(services: services),
             ConflictActions(services: services),
             DeadActions(services: services, bell: bell),
             DeliveryActions(services: services),
-            DeliveryRoutes(services),
+            DeliveryRoutes(services: services),
             HandlerActions(services: services),
             JobRoutes(services: services),
             MessageRoutes(services),
-            OddRoutes(services),
-            OpenAPIRoutes(services),
+            OddRoutes(services: services),
             ReplayActions(services: services),
-            ReplayRoutes(services),
-            StoreRoutes(services),
-            WhoAmIRoutes(),
+            ReplayRoutes(services: services),
+            StoreRoutes(services: services),
         ]
+        let endpoints = groups.flatMap(\.endpoints)
+        return endpoints + [OpenAPIDocument.endpoint(beside: endpoints, version: services.settings.version)]
     }
 
     /// The pages' routes; each page is a file of `Pages/`.
@@ -140,7 +140,7 @@ package struct ConsoleServer: Service {
     func router() -> RecordingRouter {
         let router = RecordingRouter()
         _ = router.add(middleware: ProblemMiddleware(logger: logger))
-        for routes in api { routes.add(to: router.group("/api/v1")) }
+        for endpoint in endpoints { endpoint.add(to: router.group("/api/v1")) }
         for routes in pages { routes.add(to: router.group()) }
         return router
     }

@@ -4,6 +4,7 @@ import MessageStore
 import NIOCore
 package import Postgres
 import Querying
+import Resources
 import Vocabulary
 
 extension Problem {
@@ -159,6 +160,7 @@ extension Problem {
         switch error {
         case let error as Problem: self = error
         case let error as PostgresError: self.init(error)
+        case let error as FilterMistake: self.init(error)
         case is NIOTooManyBytesError, is RequestTooLarge:
             self.init(.contentTooLarge, "too-large", "The request is too large", "send at most 64 KiB")
         case let error as HTTPError where error.status == .notFound:

@@ -1,41 +1,24 @@
 import ConsoleSupport
 import Foundation
-import HTTPTypes
-import Logging
 import QuerySupport
 import Testing
-import UpstreamConfiguration
 
 @testable import Console
 
 @Suite("the API's description", .timeLimit(.minutes(3)))
 struct OpenAPITests {
-    @Test("it names every path and method that is served, and no other")
+    @Test("every operation has a name of its own and a tag, and every schema that one refers to is there")
     func complete() async throws {
-        let database = try await QueryFixture()
-        let services = ConsoleServices(
-            reader: ReadPool(database.settings, size: 1),
-            writer: ReadPool(database.settings, size: 1),
-            settings: ConsoleSettings(version: "1.2.3"),
-            logger: Logger(label: "test")
-        )
-        let access = try ConsoleAccess(ConsoleAccess.Settings(), logger: services.logger)
-        let server = try #require(
-            try ConsoleServer(.tcp(host: "127.0.0.1", port: 0), services: services, access: access)
-        )
-        var served: Set<String> = []
-        for (path, methods) in server.router().routes where path.hasPrefix("/api/v1/") {
-            let name = path.dropFirst("/api/v1".count).split(separator: "/").map { part in
-                part.hasPrefix(":") ? "/{\(part.dropFirst())}" : "/\(part)"
-            }
-            for method in methods { served.insert("\(method.rawValue.lowercased()) \(name.joined())") }
-        }
-        let document = try #require(
-            try JSONSerialization.jsonObject(with: Data(OpenAPIDocument.json(version: "1.2.3"))) as? [String: Any]
-        )
-        let paths = try #require(document["paths"] as? [String: [String: Any]])
-        let described = Set(paths.flatMap { path, methods in methods.keys.map { "\($0) \(path)" } })
-        #expect(described.subtracting(served) == [] && served.subtracting(described) == [])
+        let endpoints = try await SecrecyStage.server().endpoints
+        let bytes = OpenAPIDocument.json(endpoints, version: "1.2.3")
+        let document = try #require(try JSONSerialization.jsonObject(with: Data(bytes)) as? [String: Any])
+        let paths = try #require(document["paths"] as? [String: [String: [String: Any]]])
+        let operations = paths.values.flatMap(\.values)
+        #expect(Set(operations.compactMap { $0["operationId"] as? String }).count == endpoints.count)
+        #expect(operations.allSatisfy { ($0["tags"] as? [String])?.count == 1 })
+        let schemas = try #require((document["components"] as? [String: [String: Any]])?["schemas"])
+        let references = String(decoding: bytes, as: UTF8.self).matches(of: #/#\/components\/schemas\/(\w+)/#)
+        #expect(Set(references.map { String($0.output.1) }).subtracting(schemas.keys) == [])
         #expect((document["info"] as? [String: Any])?["version"] as? String == "1.2.3")
     }
 

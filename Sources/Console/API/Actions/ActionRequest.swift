@@ -16,14 +16,32 @@ struct ActionRequest: Sendable {
     /// SHA-256 of method, path and body: tells a repeated request from another one under the same key.
     let digest: [UInt8]
 
-    private static let keyName = HTTPField.Name("Idempotency-Key")
+    /// A string of structured fields (RFC 9651 section 3.3.3), or the same without quotation marks.
+    static let keyParameter = {
+        var parameter = Parameter(
+            "Idempotency-Key",
+            in: .header,
+            schema: #"{"type":"string","minLength":1,"maxLength":255}"#,
+            "Names the request: sent again with the same key within 24 hours it is answered again and not done again.",
+            key
+        )
+        parameter.isRequired = true
+        return parameter
+    }()
+
     /// The most characters of a reason, as PostgreSQL counts them: Unicode scalars.
     private static let reasonLimit = 1_000
 
-    init(_ request: Request, _ context: ConsoleContext, limit: Int) async throws {
-        principal = try context.require(.act)
-        key = try Self.key(of: request)
-        let buffer = try await request.body.collect(upTo: limit)
+    /// Reads a request.
+    ///
+    /// - Parameters:
+    ///   - endpoint: The request.
+    ///   - settings: How large its body may be.
+    /// - Throws: ``Problem``: no key, a body that is too large or not JSON.
+    init(_ endpoint: EndpointRequest, _ settings: ConsoleSettings) async throws {
+        let request = endpoint.http
+        (principal, key) = (try endpoint.principal, try endpoint[Self.keyParameter])
+        let buffer = try await request.body.collect(upTo: settings.bodyLimit)
         let bytes = Array(buffer.readableBytesView)
         if !bytes.isEmpty {
             let type = request.headers[.contentType]?.split(separator: ";").first?.trimmingCharacters(in: .whitespaces)
@@ -48,9 +66,8 @@ struct ActionRequest: Sendable {
         digest = HashFunction.sha256.digest(of: Array(head.utf8) + bytes)
     }
 
-    /// The header's value: a string of structured fields (RFC 9651 section 3.3.3), or the same unquoted.
-    private static func key(of request: Request) throws(Problem) -> String {
-        guard let name = keyName, let value = request.headers[name] else {
+    private static func key(_ value: String?) throws(Problem) -> String {
+        guard let value else {
             throw Problem(
                 .badRequest,
                 "idempotency-key-missing",

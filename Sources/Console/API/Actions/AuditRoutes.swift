@@ -1,50 +1,42 @@
-import HTTPTypes
 import Hummingbird
 import MessageStore
-import NIOCore
 import Postgres
+import Querying
 import Resources
-import Vocabulary
 
-/// `GET audit`: what people did, newest first.
-struct AuditRoutes: ConsoleRoutes {
+/// `GET audit`: what people did, the latest first.
+struct AuditRoutes: EndpointGroup {
+    private static let limit = Parameter.limit(500)
+    private static let after = Parameter.after { text in Int64(text).flatMap { $0 > 0 ? $0 : nil } }
+
     let services: ConsoleServices
 
-    private static let parameters = QueryParameters.Names(
-        single: ["who", "action", "since", "until", "after", "limit"]
-    )
-    private static let mostRows = 500
-
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.get("audit", use: list)
+    var endpoints: [Endpoint] {
+        [
+            .get(
+                "listAudit",
+                "audit",
+                "What people did, the latest first.",
+                AuditFilter.parameters + [Self.limit, Self.after],
+                .page(of: AuditEntry.schema),
+                right: .audit,
+                list
+            )
+        ]
     }
 
-    @Sendable private func list(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        try context.require(.audit)
-        let query = try QueryParameters(request, Self.parameters)
-        func text(_ name: String) -> String? { query.text(name).flatMap { $0.isEmpty ? nil : $0 } }
-        var filter = AuditFilter()
-        (filter.who, filter.action) = (text("who"), text("action"))
-        let now = Timestamp.now
-        filter.since = try text("since").map { text throws(Problem) in try .parsed(text, "since", now: now) }
-        filter.until = try text("until").map { text throws(Problem) in try .parsed(text, "until", now: now) }
-        filter.before = try query.cursor { text in Int64(text).flatMap { $0 > 0 ? $0 : nil } }
-        let limit = try query.integer("limit", in: 1...Self.mostRows, or: 50)
-        return try await page(filter, limit)
-    }
-
-    private func page(_ filter: AuditFilter, _ limit: Int) async throws -> Response {
-        var entries = try await services.reader.run { connection throws(PostgresError) in
-            try AuditLog.page(connection, filter, limit: limit + 1)
+    private func list(_ request: EndpointRequest) async throws -> Response {
+        let sight = services.settings.sight
+        let asked = try request.filter(AuditFilter.self, showsPayloads: sight.payloads)
+        let (limit, after) = (try request[Self.limit], try request[Self.after])
+        let entries = try await services.reader.withConnection { connection in
+            var filter = try await asked.judged(connection)
+            filter.before = after
+            return try await connection.run { [filter] connection throws(PostgresError) in
+                try AuditLog.page(connection, filter, limit: limit + 1)
+            }
         }
-        let hasMore = entries.count > limit
-        if hasMore { entries.removeLast() }
-        return ActionAnswer { json in
-            json.name("items")
-            json.beginArray()
-            for entry in entries { entry.shown(to: services.settings.sight).write(to: &json) }
-            json.endArray()
-            json.member("next", hasMore ? entries.last.map { String($0.id) } : nil)
-        }.response(isReplayed: false)
+        let page = entries.prefix(limit).map { $0.shown(to: sight) }
+        return JSONAnswer.page(page, next: entries.count > limit ? page.last.map { String($0.id) } : nil)
     }
 }

@@ -5,17 +5,28 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// `POST conflicts/{message_key}/{fingerprint}/release`: queues a conflict's content for the handlers of its category.
-struct ConflictActions: ConsoleRoutes {
+/// `POST conflicts/{message_key}/{fingerprint}/release`: hands a conflict's content to the handlers of its category.
+struct ConflictActions: EndpointGroup {
     let services: ConsoleServices
 
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.post("conflicts/:key/:fingerprint/release", use: release)
+    private static let key = Parameter.uuid("key", "The message_key.") { Digest128(uuid: $0.utf8) }
+    private static let fingerprint = Parameter.uuid("fingerprint", "Which content.") { Digest128(uuid: $0.utf8) }
+
+    var endpoints: [Endpoint] {
+        [
+            .post(
+                "releaseConflict",
+                "conflicts/{key}/{fingerprint}/release",
+                "Hands a conflict's content to the handlers of its category.",
+                [Self.key, Self.fingerprint],
+                release
+            )
+        ]
     }
 
-    @Sendable private func release(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
-        let (key, name) = (try context.uuid("key"), try context.uuid("fingerprint"))
+    private func release(_ endpoint: EndpointRequest) async throws -> Response {
+        let request = try await ActionRequest(endpoint, services.settings)
+        let (key, name) = (try endpoint[Self.key], try endpoint[Self.fingerprint])
         let fingerprint = services.aliases.fingerprint(of: name)
         let author = try request.author(try request.decode(ReasonBody.self).reason)
         return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in

@@ -7,11 +7,9 @@ import Resources
 import UpstreamKit
 import Vocabulary
 
-/// `POST dead/retry` and `dead/discard`.
-///
-/// The first request has a filter, freezes a set and shows it; the second has the set's id and starts a job on exactly
-/// that set.
-struct DeadActions: ConsoleRoutes {
+/// `POST dead/retry` and `dead/discard`: first with a filter, which freezes a set and shows it; then with the set's id, which
+/// starts a job on exactly that set.
+struct DeadActions: EndpointGroup {
     let services: ConsoleServices
     let bell: JobBell
 
@@ -29,17 +27,28 @@ struct DeadActions: ConsoleRoutes {
         var filter: DeadFilterBody?
     }
 
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.post("dead/retry") { try await act(.retry, $0, $1) }
-        router.post("dead/discard") { try await act(.discard, $0, $1) }
+    var endpoints: [Endpoint] {
+        [
+            endpoint("retryDead", "dead/retry", "Freezes dead letters, or queues a frozen set again.", .retry),
+            endpoint("discardDead", "dead/discard", "Freezes dead letters, or deletes a frozen set.", .discard),
+        ]
     }
 
-    private func act(
-        _ fate: DeadLetters.Fate,
-        _ request: Request,
-        _ context: ConsoleContext
-    ) async throws -> Response {
-        let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
+    private func endpoint(
+        _ operation: StaticString,
+        _ path: String,
+        _ summary: StaticString,
+        _ fate: DeadLetters.Fate
+    ) -> Endpoint {
+        let answers: [Endpoint.Answer] = [
+            .one("Outcome", 200, "There is nothing to act on"), .one(Job.schema, 201, "The frozen set"),
+            .one(Job.schema, 202, "The job that was started"),
+        ]
+        return .post(operation, path, summary, body: "DeadAction", answers: answers) { try await act(fate, $0) }
+    }
+
+    private func act(_ fate: DeadLetters.Fate, _ endpoint: EndpointRequest) async throws -> Response {
+        let request = try await ActionRequest(endpoint, services.settings)
         let body = try request.decode(Body.self)
         guard let id = body.id else { return try await freeze(fate, body, request) }
         guard body.filter == nil, body.all == nil else {

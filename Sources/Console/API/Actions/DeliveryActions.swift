@@ -5,8 +5,8 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-/// `POST deliveries/retry-now`: makes waiting deliveries due at once.
-struct DeliveryActions: ConsoleRoutes {
+/// `POST deliveries/retry-now`: makes deliveries due at once that wait for their next attempt.
+struct DeliveryActions: EndpointGroup {
     let services: ConsoleServices
 
     /// The most deliveries per request, which is one transaction.
@@ -31,12 +31,20 @@ struct DeliveryActions: ConsoleRoutes {
         }
     }
 
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.post("deliveries/retry-now", use: retry)
+    var endpoints: [Endpoint] {
+        [
+            .post(
+                "retryDeliveriesNow",
+                "deliveries/retry-now",
+                "Makes waiting deliveries due at once.",
+                body: "RetryNow",
+                retry
+            )
+        ]
     }
 
-    @Sendable private func retry(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
+    private func retry(_ endpoint: EndpointRequest) async throws -> Response {
+        let request = try await ActionRequest(endpoint, services.settings)
         let body = try request.decode(Body.self)
         let author = try request.author(body.reason)
         let limit = body.limit ?? Self.most

@@ -6,7 +6,7 @@ import Postgres
 import Vocabulary
 
 /// `POST handlers/{name}/pause` and `resume`.
-struct HandlerActions: ConsoleRoutes {
+struct HandlerActions: EndpointGroup {
     let services: ConsoleServices
 
     private struct Pause: ActionBody {
@@ -21,14 +21,25 @@ struct HandlerActions: ConsoleRoutes {
         }
     }
 
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.post("handlers/:name/pause", use: pause)
-        router.post("handlers/:name/resume", use: resume)
+    private static let name = Parameter.path("name", "The handler's name.") { $0 }
+
+    var endpoints: [Endpoint] {
+        [
+            .post(
+                "pauseHandler",
+                "handlers/{name}/pause",
+                "Pauses a handler in every worker.",
+                [Self.name],
+                body: "Pause",
+                pause
+            ),
+            .post("resumeHandler", "handlers/{name}/resume", "Resumes a handler.", [Self.name], resume),
+        ]
     }
 
-    @Sendable private func pause(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
-        let name = try context.pathPart("name")
+    private func pause(_ endpoint: EndpointRequest) async throws -> Response {
+        let request = try await ActionRequest(endpoint, services.settings)
+        let name = try endpoint[Self.name]
         let body = try request.decode(Pause.self)
         let author = try request.author(body.reason)
         let length = try body.length.map { text throws(Problem) in try Self.length(text) }
@@ -47,9 +58,9 @@ struct HandlerActions: ConsoleRoutes {
         }
     }
 
-    @Sendable private func resume(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
-        let name = try context.pathPart("name")
+    private func resume(_ endpoint: EndpointRequest) async throws -> Response {
+        let request = try await ActionRequest(endpoint, services.settings)
+        let name = try endpoint[Self.name]
         let author = try request.author(try request.decode(ReasonBody.self).reason)
         return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
             guard try HandlerStates.resume(connection, name, by: author) else {
@@ -82,23 +93,5 @@ struct ReasonBody: ActionBody {
 extension Problem {
     static func unknownHandler(_ name: String) -> Problem {
         .notFound("no handler '\(name.prefix(100))' is registered: GET handlers lists them")
-    }
-}
-
-extension ConsoleContext {
-    /// A path parameter, decoded.
-    func pathPart(_ name: String) throws(Problem) -> String {
-        guard let text = parameters.get(name)?.removingPercentEncoding, !text.isEmpty, !text.contains("\0") else {
-            throw .badRequest("the path has no \(name)")
-        }
-        return text
-    }
-
-    /// A path parameter that is a UUID.
-    func uuid(_ name: String) throws(Problem) -> Digest128 {
-        guard let id = Digest128(uuid: try pathPart(name).utf8) else {
-            throw .badRequest("'\(name)' in the path is a UUID: 8-4-4-4-12 hex digits")
-        }
-        return id
     }
 }

@@ -8,28 +8,41 @@ import ServiceLifecycle
 import Vocabulary
 
 /// `GET jobs/{id}`, its progress as Server-Sent Events, and `POST jobs/{id}/cancel`.
-struct JobRoutes: ConsoleRoutes {
+struct JobRoutes: EndpointGroup {
     let services: ConsoleServices
 
     /// Limited, since each stream queries the database twice a second.
     private let places = StreamPlaces(50, "streams of jobs", instead: "ask for jobs/{id} now and then")
 
-    init(services: ConsoleServices) { self.services = services }
-
-    /// How often a stream queries its job.
+    /// How often a stream looks.
     private static let interval = Duration.milliseconds(500)
 
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.get("jobs/:id", use: show)
-        router.get("jobs/:id/stream", use: stream)
-        router.post("jobs/:id/cancel", use: cancel)
-    }
+    private static let job = Parameter.uuid("id", "The job.") { Digest128(uuid: $0.utf8) }
 
-    @Sendable private func show(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        try context.require(.read)
-        let job = try await find(try context.uuid("id"))
-        let body = job.json() + [UInt8(ascii: "\n")]
-        return ActionAnswer(.ok, location: nil, body: body).response(isReplayed: false)
+    init(services: ConsoleServices) { self.services = services }
+
+    var endpoints: [Endpoint] {
+        [
+            .get("getJob", "jobs/{id}", "A job, or a frozen set.", [Self.job], .one(Job.schema)) { request in
+                JSONAnswer.of(try await find(try request[Self.job]).json())
+            },
+            .get(
+                "streamJob",
+                "jobs/{id}/stream",
+                "A job's progress: events `progress`, and `end` at its end, with the job as data.",
+                [Self.job],
+                .stream("text/event-stream", "Events"),
+                stream
+            ),
+            .post(
+                "cancelJob",
+                "jobs/{id}/cancel",
+                "Ends a job, or a frozen set; what was done stays done.",
+                [Self.job],
+                answers: [.one(Job.schema, 200, "The job")],
+                cancel
+            ),
+        ]
     }
 
     private func find(_ id: Digest128) async throws -> Job {
@@ -40,9 +53,9 @@ struct JobRoutes: ConsoleRoutes {
         return job.shown(to: services.settings.sight)
     }
 
-    @Sendable private func cancel(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
-        let id = try context.uuid("id")
+    private func cancel(_ endpoint: EndpointRequest) async throws -> Response {
+        let request = try await ActionRequest(endpoint, services.settings)
+        let id = try endpoint[Self.job]
         let author = try request.author(try request.decode(ReasonBody.self).reason)
         let sight = services.settings.sight
         return try await IdempotentActions(services: services).perform(request) { connection throws(PostgresError) in
@@ -56,10 +69,9 @@ struct JobRoutes: ConsoleRoutes {
         }
     }
 
-    /// Sends an event `progress` with the job whenever it changes, and `end` with it at the end.
-    @Sendable private func stream(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        try context.require(.read)
-        let id = try context.uuid("id")
+    /// An event `progress` with the job whenever it has changed, and `end` with it at the end.
+    private func stream(_ request: EndpointRequest) async throws -> Response {
+        let id = try request[Self.job]
         let place = try places.take()
         let first = try await find(id)
         let body = ResponseBody { [place] writer in

@@ -12,7 +12,7 @@ import Vocabulary
 ///
 /// Workers run replays to handlers; one to a file or an XMPP endpoint runs in a process of its own, and can only be
 /// paused and cancelled here.
-struct ReplayActions: ConsoleRoutes {
+struct ReplayActions: EndpointGroup {
     let services: ConsoleServices
 
     /// The most replays to handlers that may be planned and not started for another to be planned by HTTP.
@@ -25,18 +25,39 @@ struct ReplayActions: ConsoleRoutes {
         var again: Bool?
     }
 
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.post("replays/plan", use: plan)
-        for (path, event) in [
-            ("start", ReplayEvent.start), ("pause", .pause), ("resume", .resume), ("cancel", .cancel),
-        ] {
-            router.post("replays/:id/\(path)") { try await control(event, $0, $1) }
+    private static let replay = Parameter.path("id", "The replay's id or name.") { $0 }
+
+    var endpoints: [Endpoint] {
+        [
+            .post(
+                "planReplay",
+                "replays/plan",
+                "Freezes what a replay to handlers would send; sends nothing.",
+                body: "ReplayPlan",
+                answers: [.one("Outcome", 200, "There is nothing to send"), .one("Outcome", 201, "The plan")],
+                plan
+            ),
+            control("startReplay", .start, "Starts a replay, in the workers.", body: "ReplayStart"),
+            control("pauseReplay", .pause, "Pauses a replay."),
+            control("resumeReplay", .resume, "Resumes a replay."),
+            control("cancelReplay", .cancel, "Cancels a replay for good."),
+        ]
+    }
+
+    private func control(
+        _ operation: StaticString,
+        _ event: ReplayEvent,
+        _ summary: StaticString,
+        body: StaticString = "Reason"
+    ) -> Endpoint {
+        .post(operation, "replays/{id}/\(event.rawValue)", summary, [Self.replay], body: body) {
+            try await control(event, $0)
         }
     }
 
-    private func control(_ event: ReplayEvent, _ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
-        let name = try context.pathPart("id")
+    private func control(_ event: ReplayEvent, _ endpoint: EndpointRequest) async throws -> Response {
+        let request = try await ActionRequest(endpoint, services.settings)
+        let name = try endpoint[Self.replay]
         let body = try request.decode(Control.self)
         guard event == .start || body.again == nil else { throw Problem.badRequest("'again' goes with start") }
         let author = try request.author(body.reason)
@@ -74,8 +95,8 @@ struct ReplayActions: ConsoleRoutes {
 
     // MARK: Planning
 
-    @Sendable private func plan(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let request = try await ActionRequest(request, context, limit: services.settings.bodyLimit)
+    private func plan(_ endpoint: EndpointRequest) async throws -> Response {
+        let request = try await ActionRequest(endpoint, services.settings)
         let body = try request.decode(ReplayPlanBody.self)
         let wanted = try body.request(
             by: try request.author(body.reason),

@@ -90,6 +90,7 @@ struct FeedBatch: Sendable {
 struct FeedFilter: Sendable {
     private let categories: Set<[UInt8]>
     private let sender, messageID: [UInt8]?
+    private let key: MessageKey?
     private let device: DeviceKey?
     private let since, until: Timestamp?
 
@@ -97,7 +98,8 @@ struct FeedFilter: Sendable {
         categories = Set(filter.categories.map { Array($0.utf8) })
         sender = filter.senderID.map { Array($0.utf8) }
         messageID = filter.messageID.map { Array($0.utf8) }
-        (device, since, until) = (filter.deviceKey, filter.since, filter.until)
+        (key, device) = (filter.messageKey, filter.deviceKey)
+        (since, until) = (filter.since, filter.until)
     }
 
     /// Whether the filter selects a message.
@@ -105,6 +107,7 @@ struct FeedFilter: Sendable {
         if !categories.isEmpty, !categories.contains(event.category) { return false }
         if let sender, sender != event.sender { return false }
         if let messageID, messageID != event.messageID { return false }
+        if let key, key != event.place.messageKey { return false }
         if let device, device != event.device { return false }
         if let since, event.place.receivedAt < since { return false }
         if let until, event.place.receivedAt >= until { return false }

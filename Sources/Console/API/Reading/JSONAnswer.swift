@@ -1,6 +1,7 @@
 import HTTPTypes
 import Hummingbird
 import NIOCore
+import Resources
 import Vocabulary
 
 enum JSONAnswer {
@@ -18,29 +19,31 @@ enum JSONAnswer {
         return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: buffer))
     }
 
-    static func object(headers: HTTPFields = [:], _ members: (inout JSONWriter) -> Void) -> Response {
+    /// An answer that is one object.
+    static func object(_ members: (inout JSONWriter) -> Void) -> Response {
         var json = JSONWriter()
-        json.beginObject()
-        members(&json)
-        json.endObject()
-        return of(json.finish(), headers: headers)
+        json.object(members)
+        return of(json.finish())
+    }
+
+    /// An answer that is a page of a resource.
+    static func page<Row: ShownResource>(_ rows: [Row], next: String? = nil) -> Response {
+        list(rows, next: next) { $1.write(to: &$0) }
     }
 
     /// An answer with a page of a list.
     ///
     /// - Parameters:
     ///   - items: The rows.
-    ///   - next: The cursor of the next page; nil on the last one.
-    ///   - headers: Further headers.
+    ///   - next: Where the next page begins; nil on the last one.
     ///   - write: Writes a row's value.
     /// - Returns: The answer.
     static func list<Item>(
         _ items: [Item],
         next: String?,
-        headers: HTTPFields = [:],
         _ write: (inout JSONWriter, Item) -> Void
     ) -> Response {
-        object(headers: headers) { json in
+        object { json in
             json.name("items")
             json.array(items, write)
             json.member("next", next)
@@ -49,6 +52,14 @@ enum JSONAnswer {
 }
 
 extension JSONWriter {
+    /// Writes an object.
+    mutating func object(_ members: (inout JSONWriter) -> Void) {
+        beginObject()
+        members(&self)
+        endObject()
+    }
+
+    /// Writes an array with a value for each item.
     mutating func array<Item>(_ items: [Item], _ write: (inout JSONWriter, Item) -> Void) {
         beginArray()
         for item in items { write(&self, item) }

@@ -3,24 +3,23 @@ import Hummingbird
 import NIOCore
 import Postgres
 import Querying
+import Resources
 
 extension MessageRoutes {
     private static let exportRows = 2_000
 
-    /// `GET messages/export`: any number of messages as NDJSON, oldest first.
+    static let lastLine = Parameter.after(
+        about: "Where the last line there is stands: its received_at, a slash and its message_key.",
+        MessageCursor.init
+    )
+
+    /// `GET messages/export`: any number of messages as NDJSON, the oldest first.
     ///
-    /// Each page is read in a session of its own and then sent, so a slow client holds none. After a failure the last
-    /// line is an object with the member `error`, and the connection is aborted: an incomplete export never looks
-    /// complete. `after` continues it, made from `received_at` and `message_key` of the last line.
-    func export(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let principal = try context.require(.read)
-        let names = QueryParameters.Names(
-            single: FilterParameters.single + ["after"],
-            repeatable: FilterParameters.repeatable
-        )
-        let parameters = try QueryParameters(request, names)
-        let chosen = try FilterParameters(parameters, showsPayloads: services.settings.showsPayloads, principal)
-        let cursor = try parameters.cursor(MessageCursor.init)
+    /// Each page is read under a session of its own and then sent, so a slow client holds none. Where something fails midway,
+    /// the last line is an object with the member `error`, and the connection is aborted: the end never looks like a complete
+    /// one. What has arrived is continued by `after`, with the `received_at` and the `message_key` of its last line.
+    func export(_ request: EndpointRequest) async throws -> Response {
+        let (chosen, cursor) = (try filter(request), try request[Self.lastLine])
         let (services, place) = (services, try exports.take())
         // The first page is read before the head is sent: an export that can't begin is an ordinary error.
         let first = try await services.reader.withConnection(.search) { connection in

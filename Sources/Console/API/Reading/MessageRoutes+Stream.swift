@@ -3,31 +3,37 @@ import Hummingbird
 import NIOCore
 import Postgres
 import Querying
+import Resources
 import ServiceLifecycle
 import UpstreamKit
 import Vocabulary
 
 extension MessageRoutes {
-    private static let lastEventID = HTTPField.Name("Last-Event-ID")
+    static let first = Parameter.integer(
+        "limit",
+        0...1_000,
+        or: 10,
+        "How many stored messages to begin with."
+    )
+    static let position = Parameter.after(about: "The id of an event: goes on from there.", TailPosition.init)
+    static let lastEvent = Parameter(
+        "Last-Event-ID",
+        in: .header,
+        "The same, as browsers send it; wins over `after`."
+    ) { text throws(Problem) -> TailPosition? in
+        guard let text, !text.isEmpty else { return nil }
+        guard let position = TailPosition(text) else {
+            throw .badRequest("'Last-Event-ID' takes the id of an event of this stream, unchanged")
+        }
+        return position
+    }
 
     /// `GET messages/stream`: messages as they commit, as Server-Sent Events.
-    func stream(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let principal = try context.require(.read)
-        let names = QueryParameters.Names(
-            single: FilterParameters.single + ["limit", "after"],
-            repeatable: FilterParameters.repeatable
-        )
-        let parameters = try QueryParameters(request, names)
-        let chosen = try FilterParameters(parameters, showsPayloads: services.settings.showsPayloads, principal)
-        let limit = try parameters.integer("limit", in: 0...1_000, or: 10)
-        var position = try parameters.cursor(TailPosition.init)
-        // Browsers send it when they reconnect: it is newer than the address.
-        if let text = Self.lastEventID.flatMap({ request.headers[$0] }), !text.isEmpty {
-            guard let last = TailPosition(text) else {
-                throw Problem.badRequest("'Last-Event-ID' takes the id of an event of this stream, unchanged")
-            }
-            position = last
-        }
+    func stream(_ request: EndpointRequest) async throws -> Response {
+        let (chosen, limit) = (try filter(request), try request[Self.first])
+        let after = try request[Self.position]
+        // What a browser sends by itself wins: it is later than what stands in the address.
+        let position = try request[Self.lastEvent] ?? after
         let filter = try await services.reader.withConnection { try await chosen.judged($0) }
         let (feed, place) = try feeds.subscribe(filter)
         try await feed.start()

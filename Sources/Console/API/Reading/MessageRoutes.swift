@@ -2,12 +2,37 @@ import HTTPTypes
 import Hummingbird
 import MessageStore
 import NIOCore
+import Postgres
 import Querying
 import Resources
 import UpstreamKit
 
 /// `GET messages`, `messages/{key}`, `messages/export` and `messages/stream`.
-struct MessageRoutes: ConsoleRoutes {
+struct MessageRoutes: EndpointGroup {
+    /// The order of a list's pages.
+    enum ListOrder: String, CaseIterable {
+        case newest
+        case oldest
+    }
+
+    private static let key = Parameter.uuid("key", "Its message_key; ?message_id= of the list finds it by id.") {
+        MessageKey($0)
+    }
+    private static let limit = Parameter.limit(1_000)
+    private static let after = Parameter.after(MessageCursor.init)
+    private static let order: Parameter<ListOrder?> = .word("order", "The direction; `newest` without it.")
+    private static let prefer = Parameter(
+        "Prefer",
+        in: .header,
+        schema: #"{"type":"string","examples":["count=estimated"]}"#,
+        "`count=estimated` adds the planner's estimate of all that match (RFC 7240)."
+    ) { text in
+        (text ?? "").split(separator: ",").contains { preference in
+            preference.filter { $0 != " " && $0 != "\"" && $0 != "\t" }.lowercased() == "count=estimated"
+        }
+    }
+    private static let preferenceApplied = HTTPField.Name("Preference-Applied") ?? .vary
+
     let services: ConsoleServices
     let feeds: MessageFeeds
     let exports = StreamPlaces(32, "exports", instead: "wait until one has ended")
@@ -17,66 +42,103 @@ struct MessageRoutes: ConsoleRoutes {
         feeds = MessageFeeds(services)
     }
 
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.get("messages", use: list)
-        router.get("messages/stream", use: stream)
-        router.get("messages/export", use: export)
-        router.get("messages/:key", use: detail)
+    var endpoints: [Endpoint] {
+        [
+            .get(
+                "listMessages",
+                "messages",
+                "Messages, the latest first.",
+                MessageFilter.parameters + [Self.limit, Self.after, Self.order, Parameter.reveal, Self.prefer],
+                .one("Messages", 200, "A page"),
+                list
+            ),
+            .get(
+                "streamMessages",
+                "messages/stream",
+                "Messages as they commit, as Server-Sent Events; `position` events have ids to go on from.",
+                MessageFilter.parameters + [Self.first, Self.position, Self.lastEvent],
+                .stream("text/event-stream", "Events"),
+                stream
+            ),
+            .get(
+                "exportMessages",
+                "messages/export",
+                "Any number of messages, the oldest first, one JSON object a line.",
+                MessageFilter.parameters + [Self.lastLine],
+                .stream("application/x-ndjson", "Lines"),
+                export
+            ),
+            .get(
+                "getMessage",
+                "messages/{key}",
+                "A message with its deliveries, dead letters and conflicts.",
+                [Self.key, Parameter.reveal],
+                .one("MessageDetail"),
+                detail
+            ),
+        ]
     }
 
-    private func list(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let principal = try context.require(.read)
-        let names = QueryParameters.Names(single: MessageRequest.single, repeatable: MessageRequest.repeatable)
-        var asked = try MessageRequest(
-            QueryParameters(request, names),
-            showsPayloads: services.settings.showsPayloads,
-            principal
-        )
-        asked.wantsEstimate = Self.prefersEstimate(request.headers)
-        if asked.revealsTokens { try context.require(.reveal) }
-        let (keys, filter, hasEstimate, json) = try await services.reader.withConnection(.search) {
-            [asked] connection in
-            let listing = try await MessageListing.read(asked, connection)
-            let json = listing.json(tokens: asked.revealsTokens, payloads: services.settings.showsPayloads)
-            let rows = asked.revealsTokens ? 0..<listing.page.count : 0..<0
-            let keys = rows.compactMap { listing.page.cursor($0)?.messageKey.description }
-            return (keys, listing.filter.auditText, listing.estimate != nil, json)
+    /// What a request selects.
+    func filter(_ request: EndpointRequest) throws(Problem) -> Asked<MessageFilter> {
+        try request.filter(MessageFilter.self, showsPayloads: services.settings.showsPayloads)
+    }
+
+    /// A page takes a few MiB at most, whatever devices send: it then ends early, and `next` goes on behind it.
+    private func list(_ request: EndpointRequest) async throws -> Response {
+        let asked = try filter(request)
+        let (limit, order, cursor) = (try request[Self.limit], try request[Self.order], try request[Self.after])
+        let (tokens, payloads) = (try request[.reveal] != nil, services.settings.showsPayloads)
+        let wantsEstimate = try request[Self.prefer]
+        let (keys, filter, hasEstimate, json) = try await services.reader.withConnection(.search) { connection in
+            let filter = try await asked.judged(connection)
+            var pager = MessagePager(
+                filter,
+                order == .oldest ? .oldestFirst : .newestFirst,
+                limit: limit,
+                after: cursor
+            )
+            (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.page, true)
+            let estimate = wantsEstimate ? try await ScanEstimate.rows(filter, connection) : nil
+            let page = try await pager.next(connection)
+            let keys = tokens ? (0..<page.count).compactMap { page.cursor($0)?.messageKey.description } : []
+            return (keys, filter, estimate != nil, Self.json(page, estimate, tokens: tokens, payloads: payloads))
         }
-        if asked.revealsTokens {
-            try await Revealing.record(keys.count, "messages" + filter, keys, services, principal)
+        if tokens {
+            try await Revealing.record(
+                keys.count,
+                "messages" + filter.auditText,
+                keys,
+                services,
+                request.principal
+            )
         }
         return JSONAnswer.of(json, headers: hasEstimate ? [Self.preferenceApplied: "count=estimated"] : [:])
     }
 
-    private func detail(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let principal = try context.require(.read)
-        let reveals = try QueryParameters(request, .init(single: ["reveal"])).reveal()
-        if reveals { try context.require(.reveal) }
-        guard let key = MessageKey(context.parameters.get("key") ?? "") else {
-            throw Problem.badRequest(
-                "a message is named by its message_key, 8-4-4-4-12 hexadecimal digits; ?message_id= of the list finds it by id"
-            )
+    private static func json(_ page: MessagePage, _ estimate: Int64?, tokens: Bool, payloads: Bool) -> [UInt8] {
+        var lines = MessageLines(.ndjson, tokens: tokens, payloads: payloads)
+        lines.append(text: #"{"items":["#)
+        for row in 0..<page.count {
+            if row > 0 { lines.append(text: ",") }
+            lines.appendObject(of: page, row)
         }
+        lines.append(text: #"],"next":"#)
+        lines.append(text: (page.isFull ? page.end : nil).map { "\"\($0)\"" } ?? "null")
+        if let estimate { lines.append(text: #","estimate":\#(estimate)"#) }
+        lines.append(text: "}")
+        return lines.take()
+    }
+
+    private func detail(_ request: EndpointRequest) async throws -> Response {
+        let (key, reveals) = (try request[Self.key], try request[.reveal] != nil)
         let found = try await services.reader.withConnection { try await MessageLookup($0).detail(key) }
         guard let found else {
             throw Problem.notFound("no message has this key: retention may have dropped it, or it was never stored")
         }
-        if reveals { try await Revealing.record(1, "message \(key)", [], services, principal) }
+        if reveals { try await Revealing.record(1, "message \(key)", [], services, request.principal) }
         let payloads = services.settings.showsPayloads
         let shown = found.shown(to: Sight(tokens: reveals, payloads: payloads), by: services.aliases)
         return JSONAnswer.of(shown.json(tokens: reveals, payloads: payloads, isForTerminal: false))
-    }
-
-    // MARK: Preferences (RFC 7240)
-
-    private static let prefer = HTTPField.Name("Prefer")
-    private static let preferenceApplied = HTTPField.Name("Preference-Applied") ?? .vary
-
-    private static func prefersEstimate(_ headers: HTTPFields) -> Bool {
-        guard let prefer else { return false }
-        return headers[values: prefer].joined(separator: ",").split(separator: ",").contains { preference in
-            let text = preference.filter { $0 != " " && $0 != "\"" && $0 != "\t" }
-            return text.lowercased() == "count=estimated"
-        }
     }
 }

@@ -1,45 +1,83 @@
 import Hummingbird
 import Postgres
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 
-/// `GET quarantine`, `quarantine/{id}`, `conflicts` and `conflicts/{key}`.
-struct OddRoutes: ConsoleRoutes {
+/// `GET quarantine`, `quarantine/{id}`, `conflicts` and `conflicts/{key}`: what was no ordinary message.
+struct OddRoutes: EndpointGroup {
+    private static let limit = Parameter.limit(1_000)
+    private static let afterStanza = Parameter.after { text in text.utf8.count < 20 ? Int64(text) : nil }
+    private static let afterConflict = Parameter.after(ConflictCursor.init)
+    private static let stanza = Parameter.path(
+        "id",
+        schema: #"{"type":"integer","format":"int64"}"#,
+        "Its id.",
+        "the id of a quarantined stanza, a whole number, as the list gives it"
+    ) { Int64($0) }
+    private static let key = Parameter.uuid("key", "The message_key that they share.") { MessageKey($0) }
+
     let services: ConsoleServices
 
-    init(_ services: ConsoleServices) { self.services = services }
-
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.get("quarantine", use: quarantine)
-        router.get("quarantine/:id", use: stanza)
-        router.get("conflicts", use: conflicts)
-        router.get("conflicts/:key", use: conflict)
+    var endpoints: [Endpoint] {
+        [
+            .get(
+                "listQuarantine",
+                "quarantine",
+                "Stanzas that were no usable message, without their bytes, the latest first.",
+                QuarantineQuery.parameters + [Self.limit, Self.afterStanza],
+                .page(of: "Stanza"),
+                quarantine
+            ),
+            .get(
+                "getStanza",
+                "quarantine/{id}",
+                "A quarantined stanza as text with its tokens masked.",
+                [Self.stanza, Parameter.reveal],
+                .one("Stanza"),
+                stanza
+            ),
+            .get(
+                "listConflicts",
+                "conflicts",
+                "Copies of known messages with other content, the latest first.",
+                MessageFilter.parameters + [Self.limit, Self.afterConflict],
+                .page(of: "Conflict"),
+                conflicts
+            ),
+            .get(
+                "getConflict",
+                "conflicts/{key}",
+                "The contents that came under one key, beside the stored one.",
+                [Self.key, Parameter.reveal],
+                .one("ConflictDetail"),
+                conflict
+            ),
+        ]
     }
 
-    private func quarantine(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        try context.require(.read)
-        let asked = try QuarantineRequest(QueryParameters(request, .init(single: QuarantineRequest.names)))
-        let rows = try await services.reader.withConnection(.search) { connection in
-            try await asked.judged(connection).rows(connection)
-        }
-        let next = rows.count < asked.limit ? nil : rows.last.map { String($0.id) }
+    private func quarantine(_ request: EndpointRequest) async throws -> Response {
         let sight = services.settings.sight
+        let asked = try request.filter(QuarantineQuery.self, showsPayloads: sight.payloads)
+        let (limit, cursor) = (try request[Self.limit], try request[Self.afterStanza])
+        let rows = try await services.reader.withConnection(.search) { connection in
+            var query = try await asked.judged(connection)
+            (query.limit, query.cursor) = (limit, cursor)
+            return try await query.rows(connection)
+        }
+        let next = rows.count < limit ? nil : rows.last.map { String($0.id) }
         return JSONAnswer.list(rows.map { $0.shown(to: sight) }, next: next) { json, row in
             json.json(row.json(verbatim: false, isForTerminal: false))
         }
     }
 
-    private func stanza(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let principal = try context.require(.read)
-        let reveals = try QueryParameters(request, .init(single: ["reveal"])).reveal()
-        if reveals { try context.require(.reveal) }
-        let payloads = services.settings.showsPayloads
+    private func stanza(_ request: EndpointRequest) async throws -> Response {
+        let (id, reveals, payloads) = (
+            try request[Self.stanza], try request[.reveal] != nil, services.settings.showsPayloads
+        )
         guard !reveals || payloads else {
             throw Problem.badRequest("payloads are hidden (console.payloads), so there is no token to reveal")
-        }
-        guard let id = context.parameters.get("id").flatMap({ Int64($0) }) else {
-            throw Problem.badRequest("a quarantined stanza is named by its id, a whole number, as the list gives it")
         }
         var query = QuarantineQuery()
         (query.id, query.limit, query.hasStanzas) = (id, 1, payloads)
@@ -47,27 +85,19 @@ struct OddRoutes: ConsoleRoutes {
         guard let found else {
             throw Problem.notFound("no quarantined stanza has this id; retention may have deleted it")
         }
-        if reveals { try await Revealing.record(1, "quarantine \(id)", [], services, principal) }
+        if reveals { try await Revealing.record(1, "quarantine \(id)", [], services, request.principal) }
         let shown = found.shown(to: Sight(tokens: reveals, payloads: payloads))
         return JSONAnswer.of(shown.json(verbatim: reveals, isForTerminal: false))
     }
 
-    private func conflicts(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let principal = try context.require(.read)
-        let names = QueryParameters.Names(
-            single: FilterParameters.single + ["limit", "after"],
-            repeatable: FilterParameters.repeatable
-        )
-        let parameters = try QueryParameters(request, names)
-        let payloads = services.settings.showsPayloads
-        let filter = try FilterParameters(parameters, showsPayloads: payloads, principal)
-        let limit = try parameters.integer("limit", in: 1...1_000, or: 50)
-        let aliases = services.aliases
-        var cursor = try parameters.cursor(ConflictCursor.init)
+    private func conflicts(_ request: EndpointRequest) async throws -> Response {
+        let (payloads, aliases) = (services.settings.showsPayloads, services.aliases)
+        let asked = try request.filter(MessageFilter.self, showsPayloads: payloads)
+        let limit = try request[Self.limit]
+        var cursor = try request[Self.afterConflict]
         if let name = cursor?.fingerprint { cursor?.fingerprint = aliases.fingerprint(of: name) }
         let found = try await services.reader.withConnection(.search) { [cursor] connection in
-            let judged = try await filter.judged(connection)
-            var query = ConflictQuery(filter: judged, after: cursor, limit: limit)
+            var query = ConflictQuery(filter: try await asked.judged(connection), after: cursor, limit: limit)
             query.byteLimit = AnswerBounds.page
             return try await query.page(connection)
         }
@@ -78,20 +108,14 @@ struct OddRoutes: ConsoleRoutes {
         }
     }
 
-    /// The conflicting contents under one key, with the stored message.
-    private func conflict(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let principal = try context.require(.read)
-        let reveals = try QueryParameters(request, .init(single: ["reveal"])).reveal()
-        if reveals { try context.require(.reveal) }
-        guard let key = MessageKey(context.parameters.get("key") ?? "") else {
-            throw Problem.badRequest(
-                "conflicts are named by the message_key that they share: 8-4-4-4-12 hexadecimal digits"
-            )
-        }
+    /// The contents that came under one key, beside the stored message.
+    private func conflict(_ request: EndpointRequest) async throws -> Response {
+        let (key, reveals) = (try request[Self.key], try request[.reveal] != nil)
         let detail = try await services.reader.withConnection { try await ConflictDetail.read(key, $0) }
         guard !detail.conflicts.isEmpty else { throw Problem.notFound("no conflict has this message_key") }
         if reveals {
-            try await Revealing.record(detail.conflicts.count, "conflicts of \(key)", [], services, principal)
+            let count = detail.conflicts.count
+            try await Revealing.record(count, "conflicts of \(key)", [], services, request.principal)
         }
         let payloads = services.settings.showsPayloads
         return JSONAnswer.object { json in
@@ -107,47 +131,7 @@ struct OddRoutes: ConsoleRoutes {
     }
 }
 
-/// A request's filter of quarantined stanzas.
-struct QuarantineRequest: Sendable {
-    static let names = ["sender", "reason", "message_id", "since", "until", "limit", "after"]
-
-    private var query = QuarantineQuery()
-    private let since, until: String?
-
-    /// The most rows.
-    var limit: Int { query.limit }
-
-    init(_ parameters: QueryParameters) throws(Problem) {
-        query.senderID = parameters.text("sender")
-        query.reason = try parameters.word("reason", QuarantineReason.self)?.rawValue
-        query.messageID = parameters.text("message_id")
-        query.limit = try parameters.integer("limit", in: 1...1_000, or: 50)
-        query.cursor = try parameters.cursor { text in text.utf8.count < 20 ? Int64(text) : nil }
-        (since, until) = (parameters.text("since"), parameters.text("until"))
-        query = try judged(now: .now)
-    }
-
-    /// The query, with ages counted back from the database's clock.
-    ///
-    /// - Parameter connection: The database.
-    /// - Throws: `PostgresError`, and a ``Problem`` if `since` is not before `until`.
-    /// - Returns: The query.
-    func judged(_ connection: PostgresConnection) async throws -> QuarantineQuery {
-        guard since != nil || until != nil else { return query }
-        return try judged(now: try await MessageTail.now(connection))
-    }
-
-    private func judged(now: Timestamp) throws(Problem) -> QuarantineQuery {
-        var query = query
-        query.since = try FilterParameters.time(since, "since", now)
-        query.until = try FilterParameters.time(until, "until", now)
-        if let since = query.since, let until = query.until, since >= until {
-            throw .badRequest("'since' must be before 'until'")
-        }
-        return query
-    }
-}
-
+/// What came under one message's key.
 struct ConflictDetail: Sendable {
     /// The stored message; nil if it is unknown by now.
     var detail: MessageDetail?

@@ -6,32 +6,43 @@ import Resources
 import Vocabulary
 
 /// `GET replays` and `replays/{id}`.
-struct ReplayRoutes: ConsoleRoutes {
+struct ReplayRoutes: EndpointGroup {
+    private static let limit = Parameter.limit(1_000)
+    private static let id = Parameter.uuid("id", "Its id.") { Digest128(uuid: $0.utf8) }
+
     let services: ConsoleServices
 
-    init(_ services: ConsoleServices) { self.services = services }
-
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.get("replays", use: list)
-        router.get("replays/:id", use: detail)
+    var endpoints: [Endpoint] {
+        [
+            .get(
+                "listReplays",
+                "replays",
+                "Replays, the latest first.",
+                [Self.limit],
+                .page(of: Replay.schema),
+                list
+            ),
+            .get(
+                "getReplay",
+                "replays/{id}",
+                "A replay with its history.",
+                [Self.id],
+                .one(ReplayDetail.schema),
+                detail
+            ),
+        ]
     }
 
-    private func list(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        try context.require(.read)
-        let parameters = try QueryParameters(request, .init(single: ["limit"]))
-        let limit = try parameters.integer("limit", in: 1...1_000, or: 50)
+    private func list(_ request: EndpointRequest) async throws -> Response {
+        let limit = try request[Self.limit]
         let replays = try await services.reader.run { connection throws(PostgresError) in
             try ReplayTable.list(connection, limit: limit)
         }
-        return JSONAnswer.list(replays, next: nil) { $1.shown(to: services.settings.sight).write(to: &$0) }
+        return JSONAnswer.page(replays.map { $0.shown(to: services.settings.sight) })
     }
 
-    private func detail(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        try context.require(.read)
-        _ = try QueryParameters(request, .init(single: []))
-        guard let id = context.parameters.get("id").flatMap({ Digest128(uuid: $0.utf8) }) else {
-            throw Problem.badRequest("a replay is named by its id, 8-4-4-4-12 hexadecimal digits, as the list gives it")
-        }
+    private func detail(_ request: EndpointRequest) async throws -> Response {
+        let id = try request[Self.id]
         let found = try await services.reader.run { connection throws(PostgresError) in
             try ReplayDetail.read(connection, id)
         }

@@ -5,64 +5,62 @@ import Querying
 import Resources
 import Vocabulary
 
-/// `GET overview`, `workers`, `senders`, `handlers` and `partitions`.
-struct StoreRoutes: ConsoleRoutes {
+/// `GET overview`, `workers`, `senders`, `handlers`, `partitions` and `whoami`: the state of the whole.
+struct StoreRoutes: EndpointGroup {
     let services: ConsoleServices
 
-    init(_ services: ConsoleServices) { self.services = services }
-
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.get("overview", use: overview)
-        router.get("workers", use: workers)
-        router.get("senders", use: senders)
-        router.get("handlers", use: handlers)
-        router.get("partitions", use: partitions)
-    }
-
-    private func overview(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        try context.require(.read)
-        _ = try QueryParameters(request, .init(single: []))
-        let overview = try await services.reader.withConnection { try await Overview.take($0) }
-        return JSONAnswer.object { overview.write(to: &$0) }
-    }
-
-    private func workers(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        try context.require(.read)
-        _ = try QueryParameters(request, .init(single: []))
-        let workers = try await services.reader.run { connection throws(PostgresError) in
-            try WorkerTable.list(connection)
-        }
-        return JSONAnswer.list(workers, next: nil) { $1.write(to: &$0) }
-    }
-
-    private func senders(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        try context.require(.read)
-        _ = try QueryParameters(request, .init(single: []))
-        let (stored, workers) = try await services.reader.withConnection { connection in
-            let stored = try await StoredSender.list(connection)
-            let workers = try await connection.run { connection throws(PostgresError) in
-                try WorkerTable.list(connection)
-            }
-            return (stored, workers)
-        }
-        let senders = SenderView.all(stored, workers)
-        return JSONAnswer.list(senders, next: nil) { $1.write(to: &$0) }
-    }
-
-    private func handlers(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        try context.require(.read)
-        _ = try QueryParameters(request, .init(single: []))
-        let views = try await services.reader.withConnection { connection in
-            try await HandlerView.list(connection, counted: Overview.countLimit)
-        }
-        return JSONAnswer.list(views, next: nil) { $1.write(to: &$0) }
-    }
-
-    private func partitions(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        try context.require(.read)
-        _ = try QueryParameters(request, .init(single: []))
-        let view = try await services.reader.withConnection { try await RetentionView.take($0) }
-        return JSONAnswer.object { view.write(to: &$0) }
+    var endpoints: [Endpoint] {
+        [
+            .get(
+                "getOverview",
+                "overview",
+                "How things stand: rates, latency, streams, handlers, sizes.",
+                .one("Overview")
+            ) { _ in
+                let overview = try await services.reader.withConnection { try await Overview.take($0) }
+                return JSONAnswer.object { overview.write(to: &$0) }
+            },
+            .get("listWorkers", "workers", "The workers, as they tell of themselves.", .page(of: WorkerRow.schema)) {
+                _ in
+                JSONAnswer.page(
+                    try await services.reader.run { connection throws(PostgresError) in try WorkerTable.list(connection)
+                    }
+                )
+            },
+            .get("listSenders", "senders", "The senders, with their streams.", .page(of: SenderView.schema)) { _ in
+                let (stored, workers) = try await services.reader.withConnection { connection in
+                    (
+                        try await StoredSender.list(connection),
+                        try await connection.run { connection throws(PostgresError) in try WorkerTable.list(connection)
+                        }
+                    )
+                }
+                return JSONAnswer.page(SenderView.all(stored, workers))
+            },
+            .get(
+                "listHandlers",
+                "handlers",
+                "The handlers, with what waits for them.",
+                .page(of: HandlerView.schema)
+            ) { _ in
+                let views = try await services.reader.withConnection { connection in
+                    try await HandlerView.list(connection, counted: Overview.countLimit)
+                }
+                return JSONAnswer.page(views)
+            },
+            .get("listPartitions", "partitions", "The days that are kept, and the policy.", .one("Partitions")) { _ in
+                let view = try await services.reader.withConnection { try await RetentionView.take($0) }
+                return JSONAnswer.object { view.write(to: &$0) }
+            },
+            .get("getWhoAmI", "whoami", "Who asks, and with what rights.", .one("WhoAmI")) { request in
+                let principal = try request.principal
+                return JSONAnswer.object { json in
+                    json.member("name", principal.name)
+                    json.member("role", principal.role.rawValue)
+                    json.member("rights", list: ConsoleRight.allCases.filter(principal.may).map(\.rawValue))
+                }
+            },
+        ]
     }
 }
 

@@ -1,0 +1,182 @@
+import Querying
+import Resources
+import UpstreamKit
+import Vocabulary
+
+/// What describes a parameter of an endpoint.
+protocol EndpointParameter: Sendable {
+    /// Its name.
+    var name: StaticString { get }
+    /// Where it stands.
+    var place: ParameterPlace { get }
+    /// What it means.
+    var about: StaticString { get }
+    /// Its JSON Schema.
+    var schema: String { get }
+    /// Whether it may be given several times.
+    var isRepeatable: Bool { get }
+    /// Whether it has to be given.
+    var isRequired: Bool { get }
+}
+
+extension EndpointParameter {
+    var isRepeatable: Bool { false }
+    var isRequired: Bool { place == .path }
+}
+
+/// Where a parameter stands.
+enum ParameterPlace: String, Sendable {
+    case query
+    case path
+    case header
+}
+
+/// A parameter with what reads its values.
+struct Parameter<Value: Sendable>: EndpointParameter {
+    let name: StaticString
+    let place: ParameterPlace
+    let about: StaticString
+    let schema: String
+    var isRequired: Bool
+    /// What giving it takes besides the endpoint's own right.
+    var right: ConsoleRight?
+    /// Its value; the text is nil where it is not given.
+    let read: @Sendable (String?) throws(Problem) -> Value
+
+    init(
+        _ name: StaticString,
+        in place: ParameterPlace = .query,
+        schema: String = #"{"type":"string"}"#,
+        _ about: StaticString,
+        _ read: @escaping @Sendable (String?) throws(Problem) -> Value
+    ) {
+        (self.name, self.place, self.schema, self.about, self.read) = (name, place, schema, about, read)
+        isRequired = place == .path
+    }
+}
+
+extension Parameter where Value == Int {
+    /// A whole number within bounds.
+    static func integer(
+        _ name: StaticString,
+        _ range: ClosedRange<Int>,
+        or standard: Int,
+        _ about: StaticString
+    ) -> Parameter {
+        let (least, most) = (range.lowerBound, range.upperBound)
+        let schema = #"{"type":"integer","minimum":\#(least),"maximum":\#(most),"default":\#(standard)}"#
+        return Parameter(name, schema: schema, about) { text throws(Problem) in
+            guard let text else { return standard }
+            guard text.utf8.count < 20, let number = Int(text), range.contains(number) else {
+                throw .badRequest("'\(name)' is a whole number from \(least) to \(most)")
+            }
+            return number
+        }
+    }
+
+    /// The most rows of a page.
+    static func limit(_ most: Int) -> Parameter {
+        integer(
+            "limit",
+            1...most,
+            or: 50,
+            "The most rows. A page may end earlier, by its bytes; `next` then goes on behind it."
+        )
+    }
+}
+
+extension Parameter {
+    /// One of some words, the first of which is meant without it.
+    static func word<Word: RawRepresentable<String> & CaseIterable>(
+        _ name: StaticString,
+        _ about: StaticString
+    ) -> Parameter where Value == Word? {
+        let words = Word.allCases.map(\.rawValue)
+        let list = words.map { "\"\($0)\"" }.joined(separator: ",")
+        return Parameter(name, schema: #"{"type":"string","enum":[\#(list)]}"#, about) { text throws(Problem) in
+            guard let text else { return nil }
+            if let word = Word(rawValue: text) { return word }
+            let hint = Suggestion.nearest(to: text, among: words).map { "; did you mean '\($0)'?" } ?? ""
+            throw .badRequest("'\(name)' takes one of \(words.joined(separator: ", "))\(hint)")
+        }
+    }
+
+    /// Where the page before has ended.
+    static func after<Cursor: Sendable>(
+        about: StaticString = "Where the page before has ended: its `next`, unchanged.",
+        _ parse: @escaping @Sendable (String) -> Cursor?
+    ) -> Parameter where Value == Cursor? {
+        Parameter("after", about) { text throws(Problem) in
+            guard let text else { return nil }
+            guard let cursor = parse(text) else {
+                throw .badRequest("'after' takes what an answer to the same request has given as 'next', unchanged")
+            }
+            return cursor
+        }
+    }
+
+    /// A part of the path.
+    static func path(
+        _ name: StaticString,
+        schema: String = #"{"type":"string"}"#,
+        _ about: StaticString,
+        _ wanted: StaticString = "a name",
+        _ parse: @escaping @Sendable (String) -> Value?
+    ) -> Parameter {
+        Parameter(name, in: .path, schema: schema, about) { text throws(Problem) in
+            guard let value = text.flatMap(parse) else { throw .badRequest("'\(name)' in the path is \(wanted)") }
+            return value
+        }
+    }
+
+    /// A part of the path that is a UUID.
+    static func uuid(
+        _ name: StaticString,
+        _ about: StaticString,
+        _ parse: @escaping @Sendable (String) -> Value?
+    ) -> Parameter {
+        path(
+            name,
+            schema: #"{"type":"string","format":"uuid"}"#,
+            about,
+            "a UUID, 8-4-4-4-12 hexadecimal digits, as lists give it",
+            parse
+        )
+    }
+}
+
+/// What `?reveal=…` asks for.
+enum Revealed: String, CaseIterable, Sendable { case token }
+
+extension Parameter where Value == Revealed? {
+    /// Whether registration tokens are asked for.
+    static var reveal: Parameter {
+        var parameter: Parameter = .word(
+            "reveal",
+            "Shows registration tokens; needs the right to, and is recorded in the audit trail."
+        )
+        parameter.right = .reveal
+        return parameter
+    }
+}
+
+extension Filtered {
+    /// Its fields as parameters.
+    static var parameters: [any EndpointParameter] { filters }
+}
+
+extension FilterField: EndpointParameter {
+    var place: ParameterPlace { .query }
+
+    var schema: String {
+        let value =
+            switch kind {
+            case .text: #"{"type":"string"}"#
+            case .uuid: #"{"type":"string","format":"uuid"}"#
+            case .time: #"{"type":"string","examples":["2h","yesterday","2026-01-31","2026-01-31T12:00:00Z"]}"#
+            case .words(let words):
+                #"{"type":"string","enum":[\#(words.map { "\"\($0)\"" }.joined(separator: ","))]}"#
+            }
+        return isRepeatable ? #"{"type":"array","items":\#(value),"maxItems":100}"# : value
+    }
+}

@@ -1,0 +1,275 @@
+package import Postgres
+package import Querying
+package import UpstreamKit
+package import Vocabulary
+
+/// What a list can be narrowed by under one name: an option, a parameter, a member of a body and a field of a form.
+package struct FilterField<Filter>: Sendable {
+    /// What a value is, for descriptions and forms.
+    package enum Kind: Sendable, Equatable {
+        case text
+        case uuid
+        case time
+        /// One of a closed set.
+        case words([String])
+    }
+
+    /// The parameter and the member; the option has hyphens for its underscores.
+    package let name: StaticString
+    /// What it selects.
+    package let about: StaticString
+    /// What a form calls it.
+    package let label: StaticString
+    /// What a form shows where nothing is written.
+    package let hint: StaticString
+    /// What a value is.
+    package let kind: Kind
+    /// Whether it may be given several times.
+    package let isRepeatable: Bool
+    let read: @Sendable (inout Filter, [String], Timestamp, Sight) throws(FilterMistake) -> Void
+
+    private init(
+        _ name: StaticString,
+        _ about: StaticString,
+        _ form: (label: StaticString, hint: StaticString),
+        _ kind: Kind = .text,
+        isRepeatable: Bool = false,
+        _ read: @escaping @Sendable (inout Filter, [String], Timestamp, Sight) throws(FilterMistake) -> Void
+    ) {
+        (self.name, self.about, self.kind, self.isRepeatable, self.read) = (name, about, kind, isRepeatable, read)
+        (label, hint) = form
+    }
+
+    /// A text that is compared as it is.
+    package static func text(
+        _ name: StaticString,
+        _ path: any WritableKeyPath<Filter, String?> & Sendable,
+        _ about: StaticString,
+        form: (label: StaticString, hint: StaticString)
+    ) -> FilterField {
+        FilterField(name, about, form) { filter, texts, _, _ in filter[keyPath: path] = texts.first }
+    }
+
+    /// A text of which any of several may be meant.
+    package static func texts(
+        _ name: StaticString,
+        _ path: any WritableKeyPath<Filter, [String]> & Sendable,
+        _ about: StaticString,
+        form: (label: StaticString, hint: StaticString)
+    ) -> FilterField {
+        FilterField(name, about, form, isRepeatable: true) { filter, texts, _, _ in filter[keyPath: path] = texts }
+    }
+
+    /// One of a closed set of words.
+    package static func word<Word: RawRepresentable<String> & CaseIterable>(
+        _ name: StaticString,
+        _: Word.Type,
+        _ path: any WritableKeyPath<Filter, String?> & Sendable,
+        _ about: StaticString,
+        label: StaticString
+    ) -> FilterField {
+        let words = Word.allCases.map(\.rawValue)
+        return FilterField(name, about, (label, ""), .words(words)) { filter, texts, _, _ throws(FilterMistake) in
+            for text in texts where !words.contains(text) {
+                let hint = Suggestion.nearest(to: text, among: words).map { "; did you mean '\($0)'?" } ?? ""
+                throw .wrong(name, "takes one of \(words.joined(separator: ", "))\(hint)")
+            }
+            filter[keyPath: path] = texts.first
+        }
+    }
+
+    /// An error group; where payloads are hidden only the project's own may be named.
+    package static func group(
+        _ path: any WritableKeyPath<Filter, String?> & Sendable,
+        _ about: StaticString
+    ) -> FilterField {
+        FilterField("group", about, ("Error group", "webhook status 503")) {
+            filter,
+            texts,
+            _,
+            sight throws(FilterMistake) in
+            guard sight.mayName(group: texts.first) else { throw .groupHidden }
+            filter[keyPath: path] = texts.first
+        }
+    }
+
+    /// One message.
+    package static func message(_ path: any WritableKeyPath<Filter, MessageKey?> & Sendable) -> FilterField {
+        FilterField("message_key", "Only one message, by its message_key.", ("Message key", "00000000-…"), .uuid) {
+            filter,
+            texts,
+            _,
+            _ throws(FilterMistake) in
+            filter[keyPath: path] = try texts.first.map { text throws(FilterMistake) in
+                guard let key = MessageKey(text) else {
+                    throw .wrong("message_key", "takes a message_key: 8-4-4-4-12 hex digits")
+                }
+                return key
+            }
+        }
+    }
+
+    /// One device.
+    package static func device(_ path: any WritableKeyPath<Filter, DeviceKey?> & Sendable) -> FilterField {
+        FilterField("device", "Only this device, by its device_key.", ("Device key", "00000000-…"), .uuid) {
+            filter,
+            texts,
+            _,
+            _ throws(FilterMistake) in
+            filter[keyPath: path] = try texts.first.map { text throws(FilterMistake) in
+                guard let key = DeviceKey(text) else {
+                    throw .wrong("device", "takes a device_key, 8-4-4-4-12 hex digits, never a token")
+                }
+                return key
+            }
+        }
+    }
+
+    /// A bound of time: an age, a day or a moment.
+    package static func time(
+        _ name: StaticString,
+        _ path: any WritableKeyPath<Filter, Timestamp?> & Sendable,
+        _ about: StaticString,
+        form: (label: StaticString, hint: StaticString)
+    ) -> FilterField {
+        FilterField(name, about, form, .time) { filter, texts, now, _ throws(FilterMistake) in
+            filter[keyPath: path] = try texts.first.map { text throws(FilterMistake) in
+                do throws(FilterError) {
+                    return try TimeExpression.parse(text, now: now)
+                } catch {
+                    let examples = "for example 2h, 30d, yesterday, 2026-01-31 or 2026-01-31T12:00:00Z"
+                    throw .wrong(name, "\(error) — \(examples)")
+                }
+            }
+        }
+    }
+
+    /// Conditions on `data`.
+    package static func clauses(
+        _ path: any WritableKeyPath<Filter, [WhereClause]> & Sendable,
+        sees: any WritableKeyPath<Filter, Bool> & Sendable
+    ) -> FilterField {
+        let about: StaticString = """
+            Only messages whose data matches: data.path=value, also != < <= > >= ~ (regular expression) and 'data.path exists'; \
+            given several times, all must match.
+            """
+        return FilterField("where", about, ("Where", "data.total>100"), isRepeatable: true) {
+            filter,
+            texts,
+            _,
+            sight throws(FilterMistake) in
+            guard texts.isEmpty || sight.payloads else { throw .payloadsHidden }
+            filter[keyPath: sees] = sight.tokens
+            filter[keyPath: path] = try texts.map { text throws(FilterMistake) in
+                do throws(FilterError) {
+                    return try WhereClause(parsing: text)
+                } catch {
+                    throw .wrong("where", error.description)
+                }
+            }
+            guard sight.tokens || !filter[keyPath: path].contains(where: \.isOnToken) else { throw .clauseOnToken }
+        }
+    }
+}
+
+/// What is wrong with a value that somebody narrows by.
+package enum FilterMistake: Error, Sendable {
+    /// The value of a name, and why.
+    case wrong(StaticString, String)
+    /// `since` is not before `until`.
+    case order
+    /// It looks into payloads, which are hidden.
+    case payloadsHidden
+    /// It names a group that is made from a handler's words, where these are hidden.
+    case groupHidden
+    /// It asks for a registration token that a payload holds, by somebody who may not see it.
+    case clauseOnToken
+
+    /// The field.
+    package var name: String {
+        switch self {
+        case .wrong(let name, _): name.description
+        case .order: "since"
+        case .payloadsHidden, .clauseOnToken: "where"
+        case .groupHidden: "group"
+        }
+    }
+}
+
+/// A filter that people write by its fields.
+package protocol Filtered: Sendable {
+    /// What selects everything.
+    init()
+    /// What it can be narrowed by, in the order of forms and descriptions.
+    static var filters: [FilterField<Self>] { get }
+    /// At or after.
+    var since: Timestamp? { get }
+    /// Before.
+    var until: Timestamp? { get }
+}
+
+/// What somebody asks for by the fields of a filter, as it is written.
+package struct Asked<Filter: Filtered>: Sendable {
+    /// What is written, by the fields' names.
+    package let values: [String: [String]]
+    private let sight: Sight
+    /// The filter by our own clock.
+    package private(set) var filter = Filter()
+    /// What is wrong with each field, where several are to be told at once.
+    package private(set) var mistakes: [FilterMistake] = []
+
+    /// Reads values, so that mistakes are told without a database.
+    ///
+    /// - Parameters:
+    ///   - values: What is written; other names are passed over.
+    ///   - sight: What who asks may see, and so may look for.
+    /// - Throws: The first mistake.
+    package init(_ values: [String: [String]], sight: Sight) throws(FilterMistake) {
+        self.init(lenient: values, sight: sight)
+        if let mistake = mistakes.first { throw mistake }
+    }
+
+    /// The same where mistakes are shown beside the fields.
+    package init(lenient values: [String: [String]], sight: Sight) {
+        let names = Set(Filter.filters.map(\.name.description))
+        self.values = values.filter { names.contains($0.key) && !$0.value.isEmpty }
+        self.sight = sight
+        read(now: .now)
+    }
+
+    /// Whether nothing narrows.
+    package var isEmpty: Bool { values.isEmpty }
+
+    /// The values of a field.
+    package subscript(_ field: FilterField<Filter>) -> [String] { values[field.name.description] ?? [] }
+
+    /// The filter with ages counted back from a time.
+    ///
+    /// - Throws: ``FilterMistake``
+    package func judged(now: Timestamp) throws(FilterMistake) -> Filter {
+        var asked = self
+        asked.read(now: now)
+        if let mistake = asked.mistakes.first { throw mistake }
+        return asked.filter
+    }
+
+    /// The filter with ages counted back from the database's clock.
+    ///
+    /// - Throws: ``FilterMistake`` and `PostgresError`
+    package func judged(_ connection: PostgresConnection) async throws -> Filter {
+        guard values["since"] != nil || values["until"] != nil else { return filter }
+        return try judged(now: try await MessageTail.now(connection))
+    }
+
+    private mutating func read(now: Timestamp) {
+        (filter, mistakes) = (Filter(), [])
+        for field in Filter.filters {
+            do throws(FilterMistake) {
+                try field.read(&filter, self[field], now, sight)
+            } catch {
+                mistakes.append(error)
+            }
+        }
+        if let since = filter.since, let until = filter.until, since >= until { mistakes.append(.order) }
+    }
+}
