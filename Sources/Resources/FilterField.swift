@@ -10,6 +10,8 @@ package struct FilterField<Filter>: Sendable {
         case text
         case uuid
         case time
+        /// A condition on `data`.
+        case clause
         /// One of a closed set.
         case words([String])
     }
@@ -153,7 +155,7 @@ package struct FilterField<Filter>: Sendable {
             Only messages whose data matches: data.path=value, also != < <= > >= ~ (regular expression) and 'data.path exists'; \
             given several times, all must match.
             """
-        return FilterField("where", about, ("Where", "data.total>100"), isRepeatable: true) {
+        return FilterField("where", about, ("Where", "data.total>100"), .clause, isRepeatable: true) {
             filter,
             texts,
             _,
@@ -184,6 +186,17 @@ package enum FilterMistake: Error, Sendable {
     case groupHidden
     /// It asks for a registration token that a payload holds, by somebody who may not see it.
     case clauseOnToken
+
+    /// What is wrong, beside the field.
+    package var text: String {
+        switch self {
+        case .wrong(_, let text): text
+        case .order: "is not before 'until'"
+        case .payloadsHidden: "payloads are hidden here, so nothing looks into them (console.payloads)"
+        case .groupHidden: "this group is made from what a handler said, which is hidden"
+        case .clauseOnToken: "\(TokenMask.member) is a registration token: that takes the right 'reveal'"
+        }
+    }
 
     /// The field.
     package var name: String {

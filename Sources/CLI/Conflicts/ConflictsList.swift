@@ -35,9 +35,9 @@ struct ConflictsList: ProgramCommand {
             return cursor
         }
         _ = (try format.chosen(context.console), try format.chosen(Self.columns))
-        let typed = try filter.make(context.console)
+        let asked = try filter.asked(context.console)
         let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
-            let chosen = try await filter.judged(typed, connection)
+            let chosen = try await asked.judged(connection)
             return try await ConflictQuery(filter: chosen, after: cursor, limit: limit).rows(connection)
         }
         let list = RowList<ConflictRow>(none: "no conflicts match", columns: Self.columns) { row in

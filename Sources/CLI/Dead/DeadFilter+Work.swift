@@ -1,7 +1,6 @@
 import MessageStore
-import Postgres
-import UpstreamConfiguration
-import Vocabulary
+import Resources
+import Worker
 
 extension DeadFilter {
     /// Works through the matching dead letters in batches, with a progress bar.
@@ -21,11 +20,11 @@ extension DeadFilter {
         before: (Int) throws -> Void = { _ in }
     ) async throws {
         try requireSome(all: all)
-        let filter = try make()
+        let asked = try asked()
         try await options.withConnection(context) { connection in
             try await KnownHandlers.require(handler, connection)
             let letters = DeadLetters(connection)
-            let chosen = try await letters.judge(filter, freezing: true)
+            let chosen = try await letters.frozen(asked.judged(connection))
             let total = try await letters.count(chosen)
             try before(total)
             let action = BulkAction(.dead(fate, chosen), total: total, by: author)

@@ -19,10 +19,10 @@ struct DeadGroups: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         _ = (try output.chosen(context.console), try output.chosen(Self.list.columns))
-        let filter = try filter.make()
+        let asked = try filter.asked()
         let groups = try await options.withConnection(context) { connection in
             let letters = DeadLetters(connection)
-            return try await letters.groups(letters.judge(filter))
+            return try await letters.groups(asked.judged(connection))
         }
         try context.console.show(groups, output, Self.list)
     }

@@ -25,10 +25,9 @@ struct DeadList: ProgramCommand {
     func run(in context: CommandContext) async throws {
         guard limit > 0 else { throw CommandFailure(.usage, "--limit must be above zero") }
         _ = (try output.chosen(context.console), try output.chosen(Self.list.columns))
-        let filter = try filter.make()
+        let asked = try filter.asked()
         let letters = try await options.withConnection(context) { connection in
-            let letters = DeadLetters(connection)
-            return try await letters.list(letters.judge(filter), limit: limit)
+            try await DeadLetters(connection).list(asked.judged(connection), limit: limit)
         }
         try context.console.show(letters, output, Self.list)
         if letters.count == limit { context.console.message("more may match: --limit is \(limit)") }

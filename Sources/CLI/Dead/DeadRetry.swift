@@ -37,11 +37,11 @@ struct DeadRetry: ProgramCommand {
     }
 
     private func plan(_ context: CommandContext) async throws {
-        let asked = try filter.make()
+        let asked = try filter.asked()
         let groups = try await options.withConnection(context) { connection in
             try await KnownHandlers.require(filter.handler, connection)
             let letters = DeadLetters(connection)
-            return try await letters.groups(letters.judge(asked, freezing: true))
+            return try await letters.groups(letters.frozen(asked.judged(connection)))
         }
         if !groups.isEmpty {
             let cells = groups.map { [String($0.count), $0.handler, $0.group] }

@@ -43,11 +43,12 @@ struct DeliveriesList: ProgramCommand {
             }
             query.cursor = cursor
         }
-        _ = try filter.make(now: .now)
+        let asked = try filter.asked()
         let chosen = query
         let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
             var query = chosen
-            query.filter = try await filter.judged(connection)
+            try await KnownHandlers.require(filter.handler, connection)
+            query.filter = try await asked.judged(connection)
             return try await query.rows(connection)
         }
         try context.console.show(rows, output, Self.list)

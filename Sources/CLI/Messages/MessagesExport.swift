@@ -1,6 +1,7 @@
 import ArgumentParser
 import Postgres
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 
@@ -47,9 +48,9 @@ struct MessagesExport: ProgramCommand {
         guard !resume || output != nil else {
             throw CommandFailure(.usage, "--resume continues a file: name it with --output")
         }
-        let typed = try filter.make(context.console)
+        let asked = try filter.asked(context.console)
         try await options.withReader(context, timeout: timeout?.microseconds) { connection in
-            var chosen = try await filter.judged(typed, connection)
+            var chosen = try await asked.judged(connection)
             if chosen.until == nil { chosen.until = try await MessageExport.end(connection) }
             try await export(chosen, connection, context.console)
         }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Postgres
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 
@@ -51,9 +52,9 @@ struct MessagesList: ProgramCommand {
         }
         let format = try output.chosen(context.console)
         let console = context.console
-        let typed = try filter.make(context.console)
+        let asked = try filter.asked(context.console)
         try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
-            let filter = try await filter.judged(typed, connection)
+            let filter = try await asked.judged(connection)
             try await options.warn(of: filter, connection, console)
             var pager = MessagePager(filter, .newestFirst, limit: 0, after: cursor)
             pager.byteLimit = 4 << 20

@@ -42,8 +42,8 @@ struct MessagesTail: ProgramCommand {
         guard output.chosen(context.console) != .json else {
             throw CommandFailure(.usage, "tail has no end, and so cannot print a JSON array: use --ndjson")
         }
-        let typed = try filter.make(context.console)
-        let filter = try await withReader(context) { try await self.filter.judged(typed, $0) }
+        let asked = try filter.asked(context.console)
+        let filter = try await withReader(context) { try await asked.judged($0) }
         let screen = { TailScreen(output.chosen(context.console), tokens: output.reveal, context.console) }
         guard follow else { return try await withReader(context) { try await begin(filter, screen(), $0) } }
         if let until = filter.until, until <= (try await withReader(context) { try await MessageTail.now($0) }) {

@@ -1,17 +1,134 @@
 import ArgumentParser
+import MessageStore
 import Postgres
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 
-/// The filter options shared by every command over stored messages.
-struct FilterOptions: ParsableArguments {
-    @Option(help: "Only this category; given several times, any of them.")
+/// The options of a filter: one for each of its fields, named as it is with hyphens.
+protocol FilterGroup: ParsableArguments {
+    associatedtype Filter: Filtered
+}
+
+extension FilterGroup {
+    /// What is written, by the fields' names; a former name of an option stands for the present one.
+    var given: [String: [String]] {
+        var given: [String: [String]] = [:]
+        for child in Mirror(reflecting: self).children {
+            let texts: [String]
+            switch child.value {
+            case let option as Option<String?>: texts = option.wrappedValue.map { [$0] } ?? []
+            case let option as Option<[String]>: texts = option.wrappedValue
+            default: continue
+            }
+            let name = (child.label ?? "").reduce(into: "") { name, character in
+                if character.isUppercase { name += "_" }
+                name += character.lowercased()
+            }
+            given[String(name.trimmingPrefix(#/_(former_)?/#)), default: []] += texts
+        }
+        return given
+    }
+
+    /// Whether nothing narrows.
+    var isEmpty: Bool { given.allSatisfy(\.value.isEmpty) }
+
+    /// The filter as it is written, so that mistakes are told without a database.
+    ///
+    /// - Parameter others: What else selects, by its options' names; its number is bounded as well.
+    /// - Throws: ``CommandFailure``: what is written can't be read, or is too much.
+    /// - Returns: What is asked for; the database's clock judges its times.
+    func asked(beside others: [String: [String]] = [:]) throws(CommandFailure) -> Asked<Filter> {
+        let given = given
+        if let excess = FilterBounds.excess(in: given.merging(others) { first, _ in first }) {
+            throw CommandFailure(.usage, excess)
+        }
+        do throws(FilterMistake) {
+            return try Asked(given, sight: Sight(tokens: true, payloads: true))
+        } catch {
+            throw CommandFailure(error)
+        }
+    }
+}
+
+extension CommandFailure {
+    /// What a mistake in a filter means.
+    init(_ mistake: FilterMistake) {
+        switch mistake {
+        case .wrong(let name, let text):
+            let way = name.description == "device" ? "; a token goes into a file: --from-token-file" : ""
+            self.init(.usage, "--\(name.description.replacing("_", with: "-")): \(text)\(way)")
+        case .order: self.init(.usage, "--since must be before --until")
+        case .payloadsHidden, .groupHidden, .clauseOnToken: self.init(.internalError, "\(mistake)")
+        }
+    }
+}
+
+extension ArgumentHelp {
+    /// What a filter's field says of itself.
+    static func filter<Filter: Filtered>(_ name: String, of _: Filter.Type) -> ArgumentHelp {
+        guard let field = Filter.filters.first(where: { $0.name.description == name }) else { return "" }
+        let words: String =
+            if case .words(let words) = field.kind { " One of: \(words.joined(separator: ", "))." } else { "" }
+        return ArgumentHelp("\(field.about)\(words)", valueName: field.valueName)
+    }
+}
+
+extension FilterField {
+    fileprivate var valueName: String? {
+        switch kind {
+        case .uuid: "key"
+        case .time: "time"
+        case .clause: "clause"
+        case .text where name.description == "message_id": "id"
+        case .text, .words: nil
+        }
+    }
+}
+
+/// Which messages: the options that every command over stored messages shares.
+struct FilterOptions: FilterGroup {
+    typealias Filter = MessageFilter
+
+    @Option(help: .filter("category", of: Filter.self))
     var category: [String] = []
-    @Option(help: "Only messages for this sender.")
+    @Option(help: .filter("sender", of: Filter.self))
     var sender: String?
-    @Option(help: ArgumentHelp("Only this device, by its device_key.", valueName: "key"))
+    @Option(help: .filter("device", of: Filter.self))
     var device: String?
+    @OptionGroup private var token: TokenFileOptions
+    @Option(help: .filter("message_id", of: Filter.self))
+    var messageId: String?
+    @Option(help: .filter("message_key", of: Filter.self))
+    var messageKey: String?
+    @Option(help: .filter("since", of: Filter.self))
+    var since: String?
+    @Option(help: .filter("until", of: Filter.self))
+    var until: String?
+    @Option(help: .filter("where", of: Filter.self))
+    var `where`: [String] = []
+
+    /// The filter as it is written, with the device whose token a file holds.
+    ///
+    /// - Parameters:
+    ///   - console: Where a token is read.
+    ///   - handlers: What else is selected by, of the option `--handler`.
+    /// - Throws: ``CommandFailure``: what is written can't be read, or is too much.
+    /// - Returns: What is asked for.
+    func asked(_ console: Console, handlers: [String] = []) throws(CommandFailure) -> Asked<Filter> {
+        guard let file = token.file else { return try asked(beside: ["handler": handlers]) }
+        guard device == nil else {
+            throw CommandFailure(.usage, "--device and --from-token-file both name a device: give one of them")
+        }
+        var options = self
+        options.device = DeviceKey(of: try TokenFile.read(file, stdin: console.input.descriptor)).description
+        return try options.asked(beside: ["handler": handlers])
+    }
+}
+
+/// A device by a file with its token, so that this stands in no argument.
+struct TokenFileOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             "Only the device whose registration token this file holds; - reads stdin. Tokens are never given as arguments.",
@@ -22,89 +139,65 @@ struct FilterOptions: ParsableArguments {
     var fromTokenFile: String?
     @Option(help: ArgumentHelp("What `forget` calls it.", visibility: .hidden))
     var tokenFile: String?
-    @Option(name: .customLong("message-id"), help: ArgumentHelp("Only messages with this id.", valueName: "id"))
-    var messageID: String?
-    @Option(help: ArgumentHelp("Only one message, by its message_key.", valueName: "key"))
-    var messageKey: String?
-    @Option(
-        help: ArgumentHelp(
-            "Received at or after: 2h, 30d, yesterday, 2026-01-31, 2026-01-31T12:00:00+01:00 (UTC without an offset).",
-            valueName: "time"
-        )
-    )
+
+    /// The file.
+    var file: String? { fromTokenFile ?? tokenFile }
+}
+
+/// Which quarantined stanzas: the options that the commands share.
+struct QuarantineFilter: FilterGroup {
+    typealias Filter = QuarantineQuery
+
+    @Option(help: .filter("sender", of: Filter.self))
+    var sender: String?
+    @Option(help: .filter("reason", of: Filter.self))
+    var reason: String?
+    @Option(help: .filter("message_id", of: Filter.self))
+    var messageId: String?
+    @Option(help: .filter("since", of: Filter.self))
     var since: String?
-    @Option(help: ArgumentHelp("Received before.", valueName: "time"))
+    @Option(help: .filter("until", of: Filter.self))
     var until: String?
-    @Option(
-        name: .customLong("where"),
-        help: ArgumentHelp(
-            """
-            Only messages whose data matches: data.path=value, also != < <= > >= ~ (regular expression) and 'data.path exists'; \
-            given several times, all must match.
-            """,
-            valueName: "clause"
-        )
-    )
-    var clauses: [String] = []
+}
 
-    /// The filter with its times relative to the database's clock.
-    ///
-    /// The rest was parsed earlier, so that mistakes are reported without a database.
-    ///
-    /// - Throws: What ``make(_:)`` throws for the times, and `PostgresError`.
-    func judged(_ filter: MessageFilter, _ connection: PostgresConnection) async throws -> MessageFilter {
-        guard since != nil || until != nil else { return filter }
-        let now = try await MessageTail.now(connection)
-        var filter = filter
-        (filter.since, filter.until) = try times(now: now)
-        return filter
-    }
+/// Which dead letters: the options that the commands share.
+struct DeadFilter: FilterGroup {
+    typealias Filter = DeadLetterFilter
 
-    private func times(now: Timestamp) throws -> (since: Timestamp?, until: Timestamp?) {
-        let times = (
-            since: try since.map { try TimeExpression.parse($0, now: now) },
-            until: try until.map { try TimeExpression.parse($0, now: now) }
-        )
-        if let since = times.since, let until = times.until, since >= until {
-            throw CommandFailure(.usage, "--since must be before --until")
-        }
-        return times
-    }
+    @Option(help: .filter("handler", of: Filter.self))
+    var handler: String?
+    @Option(help: .filter("group", of: Filter.self))
+    var group: String?
+    @Option(help: .filter("category", of: Filter.self))
+    var category: String?
+    @Option(help: .filter("message_key", of: Filter.self))
+    var messageKey: String?
+    @Option(help: .filter("since", of: Filter.self))
+    var since: String?
+    @Option(help: .filter("until", of: Filter.self))
+    var until: String?
+    @Option(name: .customLong("message"), help: ArgumentHelp("--message-key", visibility: .hidden))
+    var formerMessageKey: String?
+    @Option(name: .customLong("before"), help: ArgumentHelp("--until", visibility: .hidden))
+    var formerUntil: String?
+}
 
-    /// Parses the filter.
-    ///
-    /// - Parameters:
-    ///   - console: Where a token is read.
-    ///   - handlers: Values of `--handler`, which count towards the limits.
-    /// - Throws: ``CommandFailure`` and `FilterError`: a value can't be parsed, or there are too many.
-    /// - Returns: The filter.
-    func make(_ console: Terminal, handlers: [String] = []) throws -> MessageFilter {
-        let lists = ["--category": category, "--where": clauses, "--handler": handlers]
-        let single = ["--sender": sender, "--message-id": messageID].mapValues { $0.map { [$0] } ?? [] }
-        if let excess = FilterBounds.excess(in: lists.merging(single) { first, _ in first }) {
-            throw CommandFailure(.usage, excess)
-        }
-        var filter = MessageFilter()
-        filter.categories = category
-        filter.senderID = sender
-        filter.messageID = messageID
-        filter.messageKey = try messageKey.map { try MessageKey($0, for: "--message-key") }
-        (filter.since, filter.until) = try times(now: .now)
-        filter.clauses = try clauses.map { try WhereClause(parsing: $0) }
-        if let device {
-            guard fromTokenFile == nil, tokenFile == nil else {
-                throw CommandFailure(.usage, "--device and --from-token-file both name a device: give one of them")
-            }
-            guard let key = DeviceKey(device) else {
-                throw CommandFailure(
-                    .usage,
-                    "--device takes a device_key, 8-4-4-4-12 hex digits; a token goes into a file: --from-token-file"
-                )
-            }
-            filter.deviceKey = key
-        } else if let file = fromTokenFile ?? tokenFile {
-            filter.deviceKey = DeviceKey(of: try TokenFile.read(file, stdin: console.input.descriptor))
-        }
-        return filter
-    }
+/// Which waiting deliveries: the options that the commands share.
+struct DeliveriesFilter: FilterGroup {
+    typealias Filter = WaitingFilter
+
+    @Option(help: .filter("handler", of: Filter.self))
+    var handler: String?
+    @Option(help: .filter("category", of: Filter.self))
+    var category: String?
+    @Option(help: .filter("message_key", of: Filter.self))
+    var messageKey: String?
+    @Option(help: .filter("group", of: Filter.self))
+    var group: String?
+    @Option(name: .customLong("error-group"), help: ArgumentHelp("--group", visibility: .hidden))
+    var formerGroup: String?
+    @Option(help: .filter("since", of: Filter.self))
+    var since: String?
+    @Option(help: .filter("until", of: Filter.self))
+    var until: String?
 }

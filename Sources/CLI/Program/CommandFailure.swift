@@ -4,8 +4,7 @@ import LocalDatabase
 import MessageStore
 import Postgres
 import Querying
-import UpstreamConfiguration
-import Vocabulary
+import Resources
 import Worker
 
 /// A command's failure: the one place where errors become exit codes.
@@ -37,6 +36,7 @@ struct CommandFailure: Error {
         case let error as AdminError: self.init(.configuration, "\(error)")
         case let error as ConsoleError: self.init(.configuration, "\(error)")
         case let error as FilterError: self.init(.usage, "\(error)")
+        case let error as FilterMistake: self.init(error)
         case let error as ExportError:
             // Whoever closed the reader knows.
             self.init(ExitStatus(error), error.kind == .readerGone ? "" : error.description)

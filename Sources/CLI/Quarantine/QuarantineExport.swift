@@ -1,5 +1,7 @@
 import ArgumentParser
 import Querying
+import Resources
+import Worker
 
 struct QuarantineExport: ProgramCommand {
     static let configuration = CommandConfiguration(
@@ -24,15 +26,11 @@ struct QuarantineExport: ProgramCommand {
     var after: Int64?
 
     func run(in context: CommandContext) async throws {
-        var query = try filter.make()
-        query.order = .oldestFirst
-        query.hasStanzas = true
-        // A stanza has at most 256 KiB unless limits.stanza says more.
-        query.limit = 100
-        query.cursor = after
-        let first = query
+        let asked = try filter.asked()
         try await options.withReader(context, timeout: nil) { connection in
-            var query = try await filter.judged(first, connection)
+            var query = try await asked.judged(connection)
+            // A stanza has 256 KiB at most unless limits.stanza says more.
+            (query.order, query.hasStanzas, query.limit, query.cursor) = (.oldestFirst, true, 100, after)
             var output = RowOutput(.ndjson, tokens: withTokens, to: context.console)
             while true {
                 let rows = try await query.rows(connection)

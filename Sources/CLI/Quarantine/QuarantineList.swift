@@ -28,12 +28,11 @@ struct QuarantineList: ProgramCommand {
     func run(in context: CommandContext) async throws {
         guard (1...10_000).contains(limit) else { throw CommandFailure(.usage, "--limit is 1 to 10000") }
         _ = (try format.chosen(context.console), try format.chosen(Self.columns))
-        var query = try filter.make()
-        query.limit = limit
-        query.cursor = after
-        let chosen = query
-        let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) {
-            try await filter.judged(chosen, $0).rows($0)
+        let asked = try filter.asked()
+        let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
+            var query = try await asked.judged(connection)
+            (query.limit, query.cursor) = (limit, after)
+            return try await query.rows(connection)
         }
         let list = RowList<QuarantineRow>(none: "no quarantined stanzas match", columns: Self.columns) { row in
             [

@@ -5,7 +5,6 @@ import Postgres
 import Querying
 import Replaying
 import Resources
-import UpstreamConfiguration
 import UpstreamKit
 import Vocabulary
 
@@ -51,10 +50,10 @@ struct ReplayPlanCommand: ProgramCommand {
         let console = context.console
         let name = name ?? Self.generatedName()
         try ReplayCommand.check(name: name)
-        let chosen = try filter.make(context.console, handlers: target.handlers)
+        let asked = try filter.asked(context.console, handlers: target.handlers)
         var request = ReplayRequest(
             name: name,
-            filter: chosen,
+            filter: asked.filter,
             target: try target.make(),
             by: .command(reason)
         )
@@ -66,12 +65,14 @@ struct ReplayPlanCommand: ProgramCommand {
         // A plan over tens of millions of rows takes minutes.
         settings.statementTimeout = 3_600_000
         let connection = try await PostgresConnection.open(settings)
-        var judged = typed
-        judged.filter = try await filter.judged(typed.filter, connection)
-        let (wanted, isDryRun) = (judged, dryRun)
-        let plan = try await connection.inTransaction { connection throws(PostgresError) in
-            try ReplayPlanner.plan(connection, wanted, isDryRun: isDryRun)
-        }.orFail()
+        var wanted = typed
+        wanted.filter = try await asked.judged(connection)
+        let plan: ReplayPlan
+        do {
+            plan = try await ReplayPlanner(connection).plan(wanted, isDryRun: dryRun)
+        } catch let error as ReplayError {
+            throw CommandFailure(error)
+        }
         await connection.close()
         if json {
             console.data(json: Data(plan.json()))

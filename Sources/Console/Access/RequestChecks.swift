@@ -75,7 +75,7 @@ enum RequestChecks {
     /// Whether a query has the parameter `reveal`, however it is encoded.
     private static func reveals(_ request: Request) -> Bool {
         (request.uri.query ?? "").split(separator: "&").contains { pair in
-            pair.prefix { $0 != "=" }.removingPercentEncoding == "reveal"
+            FormText.decode(pair.prefix { $0 != "=" }, plusIsSpace: true) == "reveal"
         }
     }
 }

@@ -40,9 +40,9 @@ struct SignInRoutes: ConsoleRoutes {
         }
         var request = request
         let body = try await request.collectBody(upTo: 4 << 10)
-        guard let form = Self.form(String(decoding: body.readableBytesView, as: UTF8.self)) else {
-            throw Problem.badRequest("a field of the form appears twice")
-        }
+        let pairs = try FormText.pairs(String(decoding: body.readableBytesView, as: UTF8.self))
+        let form = Dictionary(pairs.map { ($0.name, $0.value) }) { first, _ in first }
+        guard form.count == pairs.count else { throw Problem.badRequest("a field of the form appears twice") }
         let next = Self.safe(form["next"])
         do throws(Problem) {
             let token = (form["token"] ?? "").trimmingCharacters(in: .whitespacesAndNewlines)
@@ -104,20 +104,6 @@ struct SignInRoutes: ConsoleRoutes {
             path.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7F && $0 != UInt8(ascii: "\\") })
         else { return "/" }
         return path
-    }
-
-    /// The fields of a form (`application/x-www-form-urlencoded`, WHATWG URL section 5); nil if a name appears twice.
-    static func form(_ text: String) -> [String: String]? {
-        func plain(_ part: Substring) -> String? {
-            String(part.map { $0 == "+" ? " " : $0 }).removingPercentEncoding
-        }
-        var fields: [String: String] = [:]
-        for pair in text.split(separator: "&") {
-            let parts = pair.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            guard parts.count == 2, let name = plain(parts[0]), let value = plain(parts[1]) else { continue }
-            guard fields.updateValue(value, forKey: name) == nil else { return nil }
-        }
-        return fields
     }
 }
 

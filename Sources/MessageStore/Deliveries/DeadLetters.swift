@@ -13,10 +13,6 @@ package struct DeadLetterFilter: Sendable {
     /// Died before.
     package var until: Timestamp?
 
-    /// The maximum age by the database's clock; see ``DeadLetters/judge(_:freezing:)``.
-    package var age: Duration?
-    package var minimumAge: Duration?
-
     package init() {}
 }
 
@@ -73,19 +69,15 @@ package struct DeadLetters: Sendable {
         self.connection = connection
     }
 
-    /// Turns ages into times by the database's clock, the same for all batches that follow.
+    /// A filter without what dies from now on, by the database's clock: the same for all batches that follow.
     ///
-    /// `freezing` leaves out what dies from now on.
-    package func judge(
-        _ filter: DeadLetterFilter,
-        freezing: Bool = false
-    ) async throws(PostgresError) -> DeadLetterFilter {
-        guard freezing || filter.age != nil || filter.minimumAge != nil else { return filter }
-        let now = try await connection.databaseTime()
+    /// - Throws: ``PostgresError``
+    package func frozen(_ filter: DeadLetterFilter) async throws(PostgresError) -> DeadLetterFilter {
+        let now = try await connection.run { connection throws(PostgresError) in
+            try connection.run(DeadLetterStatements.now).value(Timestamp.self)
+        }
         var filter = filter
-        if let age = filter.age { filter.since = now - age }
-        if let age = filter.minimumAge { filter.until = now - age }
-        if freezing, filter.until == nil { filter.until = now }
+        filter.until = min(filter.until ?? now, now)
         return filter
     }
 

@@ -14,9 +14,9 @@ struct DeadActions: EndpointGroup {
     let bell: JobBell
 
     private struct Body: ActionBody {
-        static let members: Set = [
-            "id", "reason", "all", "filter", "filter.handler", "filter.group", "filter.category", "filter.message_key",
-            "filter.since", "filter.until",
+        static let members = [
+            BodyMember("id", #"{"type":"string","format":"uuid"}"#), .reason, BodyMember("all", #"{"type":"boolean"}"#),
+            BodyMember("filter", BodyMember.fields(of: DeadLetterFilter.self)),
         ]
         /// The id of a frozen set.
         var id: String?
@@ -24,7 +24,7 @@ struct DeadActions: EndpointGroup {
         var reason: String?
         /// Whether an empty filter may select everything.
         var all: Bool?
-        var filter: DeadFilterBody?
+        var filter: FilterBody<DeadLetterFilter>?
     }
 
     var endpoints: [Endpoint] {
@@ -44,7 +44,7 @@ struct DeadActions: EndpointGroup {
             .one("Outcome", 200, "There is nothing to act on"), .one(Job.schema, 201, "The frozen set"),
             .one(Job.schema, 202, "The job that was started"),
         ]
-        return .post(operation, path, summary, body: "DeadAction", answers: answers) { try await act(fate, $0) }
+        return .post(operation, path, summary, body: Body.self, answers: answers) { try await act(fate, $0) }
     }
 
     private func act(_ fate: DeadLetters.Fate, _ endpoint: EndpointRequest) async throws -> Response {
@@ -76,12 +76,11 @@ struct DeadActions: EndpointGroup {
             throw Problem.badRequest("'reason' goes with the 'id' of the set, when it is acted on")
         }
         let sight = services.settings.sight
-        let filter = try (body.filter ?? DeadFilterBody()).filter(now: .now)
-        guard sight.mayName(group: filter.group) else { throw Problem.groupHidden }
-        guard body.all == true || !filter.description.isEmpty else {
+        let asked = try (body.filter ?? FilterBody()).asked(sight)
+        guard body.all == true || !asked.isEmpty else {
             throw Problem.badRequest("give a filter, or \"all\": true to select every dead letter")
         }
-        let who = request.principal.name
+        let (who, filter) = (request.principal.name, asked.filter)
         return try await IdempotentActions(services: services).perform(request, isLong: true) {
             connection throws(PostgresError) in
             try Jobs.freeze(connection, fate, filter, who: who).map { job in
@@ -103,55 +102,4 @@ struct DeadActions: EndpointGroup {
     }
 
     private static func location(_ job: Job) -> String { "/api/v1/jobs/\(job.id)" }
-}
-
-/// A filter of dead letters in JSON.
-struct DeadFilterBody: Decodable, Sendable {
-    var handler: String?
-    var group: String?
-    var category: String?
-    var messageKey: String?
-    var since: String?
-    var until: String?
-
-    enum CodingKeys: String, CodingKey {
-        case handler
-        case group
-        case category
-        case messageKey = "message_key"
-        case since
-        case until
-    }
-
-    /// The store's form.
-    ///
-    /// - Parameter now: The moment from which ages such as `2h` count back.
-    /// - Throws: ``Problem``
-    /// - Returns: The filter with times.
-    func filter(now: Timestamp) throws(Problem) -> DeadLetterFilter {
-        var filter = DeadLetterFilter()
-        (filter.handler, filter.group, filter.category) = (handler, group, category)
-        filter.messageKey = try messageKey.map { text throws(Problem) in try .parsed(text) }
-        filter.since = try since.map { text throws(Problem) in try .parsed(text, "since", now: now) }
-        filter.until = try until.map { text throws(Problem) in try .parsed(text, "until", now: now) }
-        return filter
-    }
-}
-
-extension MessageKey {
-    static func parsed(_ text: String) throws(Problem) -> MessageKey {
-        guard let key = MessageKey(text) else { throw .badRequest("'message_key' is a UUID: 8-4-4-4-12 hex digits") }
-        return key
-    }
-}
-
-extension Timestamp {
-    /// A time in a body.
-    static func parsed(_ text: String, _ name: String, now: Timestamp) throws(Problem) -> Timestamp {
-        do throws(FilterError) {
-            return try TimeExpression.parse(text, now: now)
-        } catch {
-            throw .badRequest("'\(name)': \(error)")
-        }
-    }
 }

@@ -2,6 +2,7 @@ import HTTPTypes
 import Hummingbird
 import MessageStore
 import Postgres
+import Resources
 import UpstreamKit
 import Vocabulary
 
@@ -13,21 +14,22 @@ struct DeliveryActions: EndpointGroup {
     private static let most = BulkAction.Act.waiting(.retryNow, WaitingFilter()).batch
 
     private struct Body: ActionBody {
-        static let members: Set = ["handler", "message_key", "category", "all", "limit", "reason"]
-        var handler: String?
-        var messageKey: String?
-        var category: String?
-        var all: Bool?
-        var limit: Int?
-        var reason: String?
+        static let members =
+            BodyMember.fields(of: WaitingFilter.self) + [
+                BodyMember("all", #"{"type":"boolean"}"#),
+                BodyMember("limit", #"{"type":"integer","minimum":1,"maximum":\#(most)}"#), .reason,
+            ]
+        let filter: FilterBody<WaitingFilter>
+        let all: Bool?
+        let limit: Int?
+        let reason: String?
 
-        enum CodingKeys: String, CodingKey {
-            case handler
-            case messageKey = "message_key"
-            case category
-            case all
-            case limit
-            case reason
+        init(from decoder: any Decoder) throws {
+            let members = try decoder.container(keyedBy: AnyKey.self)
+            filter = try FilterBody(from: decoder)
+            all = try members.decodeIfPresent(Bool.self, forKey: AnyKey("all"))
+            limit = try members.decodeIfPresent(Int.self, forKey: AnyKey("limit"))
+            reason = try members.decodeIfPresent(String.self, forKey: AnyKey("reason"))
         }
     }
 
@@ -37,7 +39,7 @@ struct DeliveryActions: EndpointGroup {
                 "retryDeliveriesNow",
                 "deliveries/retry-now",
                 "Makes waiting deliveries due at once.",
-                body: "RetryNow",
+                body: Body.self,
                 retry
             )
         ]
@@ -49,16 +51,23 @@ struct DeliveryActions: EndpointGroup {
         let author = try request.author(body.reason)
         let limit = body.limit ?? Self.most
         guard (1...Self.most).contains(limit) else { throw Problem.badRequest("'limit' is 1 to 10,000") }
-        var filter = WaitingFilter()
-        filter.handler = body.handler
-        filter.messageKey = try body.messageKey.map { text throws(Problem) in try .parsed(text) }
-        filter.category = body.category
-        guard body.all == true || filter != WaitingFilter() else {
-            throw Problem.badRequest("give a handler, a message_key or a category, or \"all\": true")
+        let asked = try body.filter.asked(services.settings.sight)
+        guard body.all == true || !asked.isEmpty else {
+            throw Problem.badRequest("give a handler, a message_key, another filter, or \"all\": true")
         }
+        let filter = asked.filter
         return try await IdempotentActions(services: services).perform(request) {
-            [filter] connection throws(PostgresError) in
-            let count = try BulkAction(.waiting(.retryNow, filter), total: limit, by: author).begin(connection)
+            connection throws(PostgresError) in
+            let count = try WaitingDeliveries.step(connection, .retryNow, filter, limit: limit, by: author)
+            if count > 0 {
+                try AuditLog.record(
+                    connection,
+                    .retryDeliveries,
+                    "deliveries" + filter.description,
+                    count: count,
+                    by: author
+                )
+            }
             return .success(
                 ActionAnswer {
                     $0.member("done", count)

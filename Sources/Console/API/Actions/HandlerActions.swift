@@ -10,7 +10,7 @@ struct HandlerActions: EndpointGroup {
     let services: ConsoleServices
 
     private struct Pause: ActionBody {
-        static let members: Set = ["reason", "for"]
+        static let members = [BodyMember.reason, BodyMember("for", #"{"type":"string","examples":["30m"]}"#)]
         var reason: String?
         /// Such as `30m`; nil until resumed.
         var length: String?
@@ -30,7 +30,7 @@ struct HandlerActions: EndpointGroup {
                 "handlers/{name}/pause",
                 "Pauses a handler in every worker.",
                 [Self.name],
-                body: "Pause",
+                body: Pause.self,
                 pause
             ),
             .post("resumeHandler", "handlers/{name}/resume", "Resumes a handler.", [Self.name], resume),
@@ -85,8 +85,8 @@ struct HandlerActions: EndpointGroup {
 }
 
 struct ReasonBody: ActionBody {
-    static let members: Set = ["reason"]
-    /// The reason for the audit trail.
+    static let members = [BodyMember.reason]
+    /// Why, for the audit trail.
     var reason: String?
 }
 

@@ -19,7 +19,7 @@ struct ReplayActions: EndpointGroup {
     private static let mostPlanned = 100
 
     private struct Control: ActionBody {
-        static let members: Set = ["reason", "again"]
+        static let members = [BodyMember.reason, BodyMember("again", #"{"type":"boolean"}"#)]
         var reason: String?
         /// Whether `start` begins again with the first message.
         var again: Bool?
@@ -33,11 +33,11 @@ struct ReplayActions: EndpointGroup {
                 "planReplay",
                 "replays/plan",
                 "Freezes what a replay to handlers would send; sends nothing.",
-                body: "ReplayPlan",
+                body: ReplayPlanBody.self,
                 answers: [.one("Outcome", 200, "There is nothing to send"), .one("Outcome", 201, "The plan")],
                 plan
             ),
-            control("startReplay", .start, "Starts a replay, in the workers.", body: "ReplayStart"),
+            control("startReplay", .start, "Starts a replay, in the workers.", body: Control.self),
             control("pauseReplay", .pause, "Pauses a replay."),
             control("resumeReplay", .resume, "Resumes a replay."),
             control("cancelReplay", .cancel, "Cancels a replay for good."),
@@ -48,7 +48,7 @@ struct ReplayActions: EndpointGroup {
         _ operation: StaticString,
         _ event: ReplayEvent,
         _ summary: StaticString,
-        body: StaticString = "Reason"
+        body: any ActionBody.Type = ReasonBody.self
     ) -> Endpoint {
         .post(operation, "replays/{id}/\(event.rawValue)", summary, [Self.replay], body: body) {
             try await control(event, $0)
@@ -100,9 +100,7 @@ struct ReplayActions: EndpointGroup {
         let body = try request.decode(ReplayPlanBody.self)
         let wanted = try body.request(
             by: try request.author(body.reason),
-            now: .now,
-            showsPayloads: services.settings.showsPayloads,
-            seesTokens: request.principal.may(.reveal)
+            sight: Sight(tokens: request.principal.may(.reveal), payloads: services.settings.showsPayloads)
         )
         return try await IdempotentActions(services: services).perform(request, isLong: true) {
             connection throws(PostgresError) in

@@ -1,16 +1,19 @@
 import MessageStore
 import Querying
 import Replaying
+import Resources
 import UpstreamKit
 import Vocabulary
 
 /// The body of `POST replays/plan`.
 struct ReplayPlanBody: ActionBody {
-    static let members: Set = [
-        "name", "reason", "handlers", "scope", "include_replayed", "rate", "speed", "concurrency", "filter",
-        "filter.category",
-        "filter.sender",
-        "filter.device", "filter.message_id", "filter.message_key", "filter.since", "filter.until", "filter.where",
+    static let members: [BodyMember] = [
+        BodyMember("name", #"{"type":"string","maxLength":100}"#), .reason,
+        BodyMember("handlers", #"{"type":"array","items":{"type":"string"},"maxItems":100}"#),
+        BodyMember("scope", #"{"enum":["not_handled","only_failed","all"]}"#),
+        BodyMember("include_replayed", #"{"type":"boolean"}"#), BodyMember("rate", #"{"type":"number"}"#),
+        BodyMember("speed", #"{"type":"number"}"#), BodyMember("concurrency", #"{"type":"integer"}"#),
+        BodyMember("filter", BodyMember.fields(of: MessageFilter.self)),
     ]
 
     /// Generated if nil.
@@ -28,7 +31,7 @@ struct ReplayPlanBody: ActionBody {
     var speed: Double?
     /// The most deliveries in flight.
     var concurrency: Int?
-    var filter: Filter?
+    var filter: FilterBody<MessageFilter>?
 
     enum CodingKeys: String, CodingKey {
         case name
@@ -42,88 +45,14 @@ struct ReplayPlanBody: ActionBody {
         case filter
     }
 
-    /// A filter with the names of `GET messages`.
-    struct Filter: Decodable, Sendable {
-        var category: [String]?
-        var sender: String?
-        var device: String?
-        var messageID: String?
-        var messageKey: String?
-        var since: String?
-        var until: String?
-        var clauses: [String]?
-
-        enum CodingKeys: String, CodingKey {
-            case category
-            case sender
-            case device
-            case messageID = "message_id"
-            case messageKey = "message_key"
-            case since
-            case until
-            case clauses = "where"
-        }
-
-        /// The values by name.
-        fileprivate var texts: [String: [String]] {
-            let single = [
-                "sender": sender, "device": device, "message_id": messageID, "message_key": messageKey, "since": since,
-                "until": until,
-            ]
-            return single.mapValues { $0.map { [$0] } ?? [] }
-                .merging(["category": category ?? [], "where": clauses ?? []]) { first, _ in first }
-        }
-
-        /// The store's form.
-        ///
-        /// - Parameters:
-        ///   - now: The moment from which ages such as `2h` count back.
-        ///   - showsPayloads: If false, `where` is refused: a plan's counts would reveal payloads.
-        ///   - seesTokens: If false, a clause on a registration token is refused, for the same reason.
-        /// - Throws: ``Problem``
-        /// - Returns: The filter with times.
-        func filter(now: Timestamp, showsPayloads: Bool, seesTokens: Bool) throws(Problem) -> MessageFilter {
-            guard showsPayloads || (clauses ?? []).isEmpty else { throw .payloadsHidden }
-            var filter = MessageFilter()
-            filter.seesTokens = seesTokens
-            filter.categories = category ?? []
-            (filter.senderID, filter.messageID) = (sender, messageID)
-            filter.messageKey = try messageKey.map { text throws(Problem) in try .parsed(text) }
-            filter.since = try since.map { text throws(Problem) in try .parsed(text, "since", now: now) }
-            filter.until = try until.map { text throws(Problem) in try .parsed(text, "until", now: now) }
-            if let device {
-                guard let key = DeviceKey(device) else {
-                    throw .badRequest("'device' is a device_key: 8-4-4-4-12 hex digits, never a token")
-                }
-                filter.deviceKey = key
-            }
-            for text in clauses ?? [] {
-                do throws(FilterError) {
-                    filter.clauses.append(try WhereClause(parsing: text))
-                } catch {
-                    throw .badRequest("'where': \(error)")
-                }
-            }
-            guard seesTokens || !filter.clauses.contains(where: \.isOnToken) else { throw .clauseOnToken }
-            return filter
-        }
-    }
-
     /// The request to plan.
     ///
     /// - Parameters:
     ///   - author: Who asks, and why.
-    ///   - now: The moment from which ages such as `2h` count back.
-    ///   - showsPayloads: Whether the filter may look into payloads.
-    ///   - seesTokens: Whether it may look at registration tokens in payloads.
+    ///   - sight: What they may see, and so may look for.
     /// - Throws: ``Problem``
     /// - Returns: The request.
-    func request(
-        by author: AuditAuthor,
-        now: Timestamp,
-        showsPayloads: Bool,
-        seesTokens: Bool
-    ) throws(Problem) -> ReplayRequest {
+    func request(by author: AuditAuthor, sight: Sight) throws(Problem) -> ReplayRequest {
         let name = name ?? "console-\(UInt32.random(in: 0...UInt32.max))"
         guard ReplayRequest.isName(name) else {
             throw .badRequest("a replay's name is 1-100 letters, digits, '-', '_', '.' or ':'")
@@ -140,12 +69,12 @@ struct ReplayPlanBody: ActionBody {
         if let concurrency, !ReplayPace.concurrencies.contains(concurrency) {
             throw .badRequest("'concurrency' is 1 to 100000")
         }
-        let texts = (filter?.texts ?? [:]).merging(["handlers": handlers ?? []]) { first, _ in first }
+        let filter = filter ?? FilterBody()
+        let texts = filter.values.merging(["handlers": handlers ?? []]) { first, _ in first }
         if let excess = FilterBounds.excess(in: texts) { throw .badRequest(excess) }
         var request = ReplayRequest(
             name: name,
-            filter: try (filter ?? Filter())
-                .filter(now: now, showsPayloads: showsPayloads, seesTokens: seesTokens),
+            filter: try filter.asked(sight).filter,
             target: .handlers(handlers ?? [], scope),
             by: author
         )

@@ -39,8 +39,8 @@ struct Endpoint: Sendable {
     let right: ConsoleRight?
     /// Every parameter that it takes.
     let parameters: [any EndpointParameter]
-    /// The name of the schema of its body; nil where it takes none.
-    let body: StaticString?
+    /// Its body; nil where it takes none.
+    let body: (any ActionBody.Type)?
     /// What succeeds.
     let answers: [Answer]
     /// Does it.
@@ -97,7 +97,7 @@ struct Endpoint: Sendable {
     ///   - path: The path below `/api/v1/`.
     ///   - summary: What it does.
     ///   - parameters: Every parameter that it takes besides `Idempotency-Key`.
-    ///   - body: The name of the schema of its body.
+    ///   - body: Its body.
     ///   - answers: What succeeds.
     ///   - handle: Does it.
     /// - Returns: The endpoint.
@@ -106,7 +106,7 @@ struct Endpoint: Sendable {
         _ path: String,
         _ summary: StaticString,
         _ parameters: [any EndpointParameter] = [],
-        body: StaticString = "Reason",
+        body: any ActionBody.Type = ReasonBody.self,
         answers: [Answer] = [.one("Outcome", 200, "Done")],
         _ handle: @escaping @Sendable (EndpointRequest) async throws -> Response
     ) -> Endpoint {

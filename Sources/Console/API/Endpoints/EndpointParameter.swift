@@ -172,6 +172,7 @@ extension FilterField: EndpointParameter {
         let value =
             switch kind {
             case .text: #"{"type":"string"}"#
+            case .clause: #"{"type":"string","examples":["data.total>=190"]}"#
             case .uuid: #"{"type":"string","format":"uuid"}"#
             case .time: #"{"type":"string","examples":["2h","yesterday","2026-01-31","2026-01-31T12:00:00Z"]}"#
             case .words(let words):

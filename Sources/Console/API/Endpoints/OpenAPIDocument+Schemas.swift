@@ -71,6 +71,9 @@ extension OpenAPIDocument {
         "items":{"$ref":"#/components/schemas/Message"}},"next":{"type":["string","null"]},
         "estimate":{"type":"integer"}},"additionalProperties":false}
         """#,
+        "Outcome": #"""
+        {"type":"object","description":"What was done; docs/api.md describes each action."}
+        """#,
         "Overview": #"""
         {"type":"object","description":"Rates are per second, over the workers that are alive.",
         "required":["at","newest_message_at","in_flight","rates","ack_latency_seconds","streams","workers",
@@ -131,40 +134,6 @@ extension OpenAPIDocument {
         {"type":"object","required":["name","role","rights"],"properties":{"name":{"type":"string"},
         "role":{"type":"string","enum":["viewer","operator","auditor"]},"rights":{"type":"array",
         "items":{"type":"string","enum":["read","act","reveal","audit"]}}}}
-        """#,
-    ]
-
-    /// The schemas of actions, by name.
-    static let actionSchemas: [String: String] = [
-        "Outcome": #"{"type":"object","description":"What was done; docs/api.md describes each action."}"#,
-        "Reason":
-            #"{"type":"object","properties":{"reason":{"type":"string","maxLength":1000}},"additionalProperties":false}"#,
-        "Pause": #"""
-        {"type":"object","properties":{"reason":{"type":"string","maxLength":1000},
-        "for":{"type":"string","examples":["30m"]}},"additionalProperties":false}
-        """#,
-        "DeadAction": #"""
-        {"type":"object","description":"First `filter` or `all`, then the `id` that was answered.",
-        "properties":{"id":{"type":"string","format":"uuid"},"reason":{"type":"string","maxLength":1000},
-        "all":{"type":"boolean"},"filter":{"type":"object","properties":{"handler":{"type":"string"},
-        "group":{"type":"string"},"category":{"type":"string"},"message_key":{"type":"string","format":"uuid"},
-        "since":{"type":"string"},"until":{"type":"string"}},"additionalProperties":false}},
-        "additionalProperties":false}
-        """#,
-        "RetryNow": #"""
-        {"type":"object","properties":{"handler":{"type":"string"},"message_key":{"type":"string","format":"uuid"},
-        "category":{"type":"string"},"all":{"type":"boolean"},"limit":{"type":"integer","minimum":1,
-        "maximum":10000},"reason":{"type":"string","maxLength":1000}},"additionalProperties":false}
-        """#,
-        "ReplayStart": #"""
-        {"type":"object","properties":{"reason":{"type":"string","maxLength":1000},"again":{"type":"boolean"}},
-        "additionalProperties":false}
-        """#,
-        "ReplayPlan": #"""
-        {"type":"object","properties":{"name":{"type":"string","maxLength":100},"reason":{"type":"string"},
-        "handlers":{"type":"array","items":{"type":"string"},"maxItems":100},"scope":{"enum":["not_handled","only_failed","all"]},
-        "include_replayed":{"type":"boolean"},"rate":{"type":"number"},"speed":{"type":"number"},"concurrency":{"type":"integer"},
-        "filter":{"type":"object"}},"additionalProperties":false}
         """#,
     ]
 }

@@ -46,7 +46,7 @@ enum OpenAPIDocument {
                 json.member("securitySchemes", json: Array(securitySchemes.utf8))
                 json.name("schemas")
                 json.object { json in
-                    let all = [actionSchemas, ResourceCatalog.schemas].reduce(schemas) { $0.merging($1) { $1 } }
+                    let all = schemas.merging(ResourceCatalog.schemas) { $1 }
                     for (name, schema) in all.sorted(by: { $0.key < $1.key }) {
                         json.name(escaping: name)
                         json.json(Array(schema.utf8))
@@ -77,7 +77,7 @@ extension Endpoint {
             }
             if let body {
                 json.name("requestBody")
-                json.object { Self.content("application/json", Answer.one(body.description).schema, to: &$0) }
+                json.object { Self.content("application/json", BodyMember.schema(body.members), to: &$0) }
             }
             json.name("responses")
             json.object { json in

@@ -1,6 +1,7 @@
 import Hummingbird
 import Postgres
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 
@@ -16,24 +17,29 @@ struct ConflictsPage: ConsoleRoutes {
     }
 
     private func list(_ request: PageRequest) async throws -> HTML {
-        var filter = MessageFilter()
-        filter.categories = request.query.all("category")
-        filter.messageID = request.query["message_id"]
         let aliases = services.aliases
-        var cursor = request.query["cursor"].flatMap { ConflictCursor($0) }
+        let list = try PageList<MessageFilter, ConflictCursor>(
+            request,
+            at: "/conflicts",
+            sight: services.settings.sight,
+            ConflictCursor.init
+        )
+        var cursor = list.cursor
         if let name = cursor?.fingerprint { cursor?.fingerprint = aliases.fingerprint(of: name) }
-        var query = ConflictQuery(filter: filter, after: cursor, limit: Self.pageSize)
-        query.byteLimit = AnswerBounds.page
-        let (found, now) = try await services.reader.withConnection(.search) { [query] connection in
-            (try await query.page(connection), try await MessageTail.now(connection))
+        let (found, now) = try await services.reader.withConnection(.search) { [cursor] connection in
+            let now = try await MessageTail.now(connection)
+            guard list.asked.mistakes.isEmpty else { return ((rows: [ConflictRow](), isFull: false), now) }
+            var query = ConflictQuery(filter: try list.asked.judged(now: now), after: cursor, limit: Self.pageSize)
+            query.byteLimit = AnswerBounds.page
+            return (try await query.page(connection), now)
         }
         let rows = found.rows.map { aliases.named($0) }
-        let base = PageAddress("/conflicts").query("category", filter.categories).query("message_id", filter.messageID)
-        let next = found.isFull ? rows.last.map { base.query("cursor", "\($0.namedCursor)") } : nil
         return PageShell("Conflicts", .conflicts, for: request).document(
             """
             \(Part.head("Conflicts", "Copies that came under a known id with other content. The first copy was stored; these wait for a decision."))
-            <section class="card">\(Self.table(rows, now))\(Part.pager(first: cursor == nil ? nil : base, next: next))</section>
+            <section class="card">\(list.form)</section>
+            <section class="card">\(list.unreadable ?? Self.table(rows, now))\
+            \(list.pager(next: found.isFull ? rows.last?.namedCursor : nil))</section>
             """
         )
     }

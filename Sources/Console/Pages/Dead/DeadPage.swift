@@ -17,34 +17,35 @@ struct DeadPage: ConsoleRoutes {
     }
 
     private func page(_ request: PageRequest) async throws -> HTML {
-        var filter = DeadLetterFilter()
-        filter.handler = request.query["handler"]
-        filter.group = request.query["group"]
-        filter.category = request.query["category"]
         let sight = services.settings.sight
-        guard sight.mayName(group: filter.group) else { throw Problem.groupHidden }
-        let cursor = request.query["cursor"].flatMap { DeadLetterCursor($0) }
-        let (groups, letters, now) = try await services.reader.withConnection(.search) { [filter] connection in
+        let list = try PageList<DeadLetterFilter, DeadLetterCursor>(
+            request,
+            at: "/dead",
+            sight: sight,
+            DeadLetterCursor.init
+        )
+        let (groups, letters, now) = try await services.reader.withConnection(.search) { connection in
+            let now = try await MessageTail.now(connection)
             let table = DeadLetters(connection)
-            return (
-                try await table.summary(handler: filter.handler),
-                try await table.list(filter, after: cursor, limit: Self.pageSize).shown(to: sight, connection),
-                try await MessageTail.now(connection)
-            )
+            let groups = try await table.summary(handler: list.asked.filter.handler)
+            guard list.asked.mistakes.isEmpty else { return (groups, [DeadLetter](), now) }
+            let filter = try list.asked.judged(now: now)
+            let letters = try await table.list(filter, after: list.cursor, limit: Self.pageSize)
+            return (groups, try await letters.shown(to: sight, connection), now)
         }
-        let view = View(filter: filter, cursor: cursor, now: now, mayAct: request.mayAct, sight: sight)
+        let view = View(list: list, now: now, mayAct: request.mayAct, sight: sight)
         return PageShell("Dead letters", .dead, for: request).document(
             """
             \(Part.head("Dead letters", "Deliveries that were given up. They keep their messages until retried, discarded or too old."))
             <div id="dead-groups" data-live>\(view.groups(groups))</div>
-            <div id="dead-letters" data-live>\(view.letters(letters, isFull: letters.count == Self.pageSize))</div>
+            <section class="card">\(list.form)</section>
+            <div id="dead-letters" data-live>\(list.unreadable ?? view.letters(letters, isFull: letters.count == Self.pageSize))</div>
             """
         )
     }
 
     private struct View {
-        var filter: DeadLetterFilter
-        var cursor: DeadLetterCursor?
+        var list: PageList<DeadLetterFilter, DeadLetterCursor>
         var now: Timestamp
         var mayAct: Bool
         var sight: Sight
@@ -98,7 +99,7 @@ struct DeadPage: ConsoleRoutes {
         }
 
         func letters(_ letters: [DeadLetter], isFull: Bool) -> HTML {
-            guard !letters.isEmpty || isNarrowed else { return "" }
+            guard !letters.isEmpty || !list.isEmpty else { return "" }
             let columns = [
                 Column("Died"), Column("Handler"), Column("Message"), Column("Category"),
                 Column("Attempts", isNumber: true), Column("Error"),
@@ -113,38 +114,21 @@ struct DeadPage: ConsoleRoutes {
                     "<span class=\"mono\">\(stranger: letter.error.shortened(300))</span>",
                 ]
             }
-            var fields: [(String, String)] = []
-            if let handler = filter.handler { fields.append(("filter.handler", handler)) }
-            if let group = filter.group { fields.append(("filter.group", group)) }
-            if let category = filter.category { fields.append(("filter.category", category)) }
-            let tools: HTML = """
-                <div class="actions">\(HTML.when(isNarrowed, "<a class=\"button small ghost\" href=\"/dead\">Show all</a>"))\
-                \(mayAct && isNarrowed && !letters.isEmpty ? actions("these", fields) : "")</div>
-                """
+            let tools: HTML =
+                mayAct && !list.isEmpty && !letters.isEmpty ? actions("these", list.members) : ""
             let body =
                 rows.isEmpty
                 ? Part.empty(
                     "None left here",
                     "They were retried or discarded. <a href=\"/dead\">Show all dead letters</a>."
                 )
-                : Part.table("Dead letters", columns, rows) + pager(isFull ? letters.last : nil)
+                : Part.table("Dead letters", columns, rows) + list.pager(next: isFull ? letters.last?.cursor : nil)
             return Part.card(
-                isNarrowed ? "Chosen" : "Latest",
+                list.isEmpty ? "Latest" : "Chosen",
                 count: Figures.count(letters.count),
                 actions: tools,
                 body
             )
         }
-
-        private func pager(_ last: DeadLetter?) -> HTML {
-            let base = PageAddress("/dead").query("handler", filter.handler).query("group", filter.group)
-                .query("category", filter.category)
-            return Part.pager(
-                first: cursor == nil ? nil : base,
-                next: last.map { base.query("cursor", "\($0.cursor)") }
-            )
-        }
-
-        private var isNarrowed: Bool { filter.handler != nil || filter.group != nil || filter.category != nil }
     }
 }

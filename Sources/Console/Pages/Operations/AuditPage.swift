@@ -16,45 +16,30 @@ struct AuditPage: ConsoleRoutes {
     }
 
     private func page(_ request: PageRequest) async throws -> HTML {
-        var filter = AuditFilter()
-        filter.who = request.query["who"]
-        filter.action = request.query["action"]
-        filter.before = request.query["cursor"].flatMap { Int64($0) }
-        let (rows, now) = try await services.reader.withConnection { [filter] connection in
-            let rows = try await connection.run { connection throws(PostgresError) in
+        let list = try PageList<AuditFilter, Int64>(request, at: "/audit", sight: services.settings.sight) { Int64($0) }
+        let (rows, now) = try await services.reader.withConnection { connection in
+            let now = try await MessageTail.now(connection)
+            guard list.asked.mistakes.isEmpty else { return ([AuditEntry](), now) }
+            var filter = try list.asked.judged(now: now)
+            filter.before = list.cursor
+            let rows = try await connection.run { [filter] connection throws(PostgresError) in
                 try AuditLog.page(connection, filter, limit: Self.pageSize)
             }
-            return (rows.map { $0.shown(to: services.settings.sight) }, try await MessageTail.now(connection))
+            return (rows.map { $0.shown(to: services.settings.sight) }, now)
         }
-        let base = PageAddress("/audit").query("who", filter.who).query("action", filter.action)
-        let next = rows.count == Self.pageSize ? rows.last.map { base.query("cursor", "\($0.id)") } : nil
         return PageShell("Audit", .audit, for: request).document(
             """
             \(Part.head("Audit", "What people did, by this console and by command. Nothing here can be changed."))
-            <section class="card">\(form(filter))</section>
-            <section class="card">\(table(rows, filter, now))\
-            \(Part.pager(first: filter.before == nil ? nil : base, next: next))</section>
+            <section class="card">\(list.form)</section>
+            <section class="card">\(list.unreadable ?? table(rows, now, isAll: list.isEmpty && list.cursor == nil))\
+            \(list.pager(next: rows.count == Self.pageSize ? rows.last?.id : nil))</section>
             """
         )
     }
 
-    private func form(_ filter: AuditFilter) -> HTML {
-        let options = HTML(AuditAction.allCases) { action in
-            let chosen: HTML = action.rawValue == filter.action ? " selected" : ""
-            return "<option value=\"\(action.rawValue)\"\(chosen)>\(action.rawValue)</option>"
-        }
-        return """
-            <form class="filter" action="/audit" method="get" role="search">
-            <div><label for="f-who">Who</label><input id="f-who" name="who" value="\(exact: filter.who ?? "")" dir="auto" autocomplete="off"></div>
-            <div><label for="f-action">Action</label><select id="f-action" name="action"><option value="">any</option>\(options)</select></div>
-            <div class="actions"><button class="primary">Search</button>\
-            \(HTML.when(filter.who != nil || filter.action != nil, "<a class=\"button ghost\" href=\"/audit\">Clear</a>"))</div></form>
-            """
-    }
-
-    private func table(_ rows: [AuditEntry], _ filter: AuditFilter, _ now: Timestamp) -> HTML {
+    private func table(_ rows: [AuditEntry], _ now: Timestamp, isAll: Bool) -> HTML {
         guard !rows.isEmpty else {
-            return filter == AuditFilter()
+            return isAll
                 ? Part.empty(
                     "Nothing has been done yet",
                     "Pauses, retries, releases, replays and erasures are recorded here."

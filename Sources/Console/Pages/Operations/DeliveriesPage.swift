@@ -17,39 +17,42 @@ struct DeliveriesPage: ConsoleRoutes {
     }
 
     private func page(_ request: PageRequest) async throws -> HTML {
-        var query = WaitingQuery()
-        query.handler = request.query["handler"]
-        query.cursor = request.query["cursor"].flatMap { WaitingCursor($0) }
-        query.limit = Self.pageSize
-        let (rows, handlers, now) = try await services.reader.withConnection(.search) { [query] connection in
-            (
-                try await query.rows(connection).shown(to: services.settings.sight, connection),
-                try await HandlerStates(connection).list(counted: 10_000),
-                try await MessageTail.now(connection)
-            )
+        let list = try PageList<WaitingFilter, WaitingCursor>(
+            request,
+            at: "/deliveries",
+            sight: services.settings.sight,
+            WaitingCursor.init
+        )
+        let (rows, handlers, now) = try await services.reader.withConnection(.search) { connection in
+            let now = try await MessageTail.now(connection)
+            let handlers = try await HandlerStates(connection).list(counted: 10_000)
+            guard list.asked.mistakes.isEmpty else { return ([WaitingDelivery](), handlers, now) }
+            var query = WaitingQuery()
+            (query.filter, query.cursor, query.limit) = (try list.asked.judged(now: now), list.cursor, Self.pageSize)
+            return (try await query.rows(connection).shown(to: services.settings.sight, connection), handlers, now)
         }
-        let view = View(query: query, handlers: handlers, now: now, mayAct: request.mayAct)
-        let base = PageAddress("/deliveries").query("handler", query.handler)
-        let next = rows.count == Self.pageSize ? rows.last.map { base.query("cursor", "\($0.cursor)") } : nil
+        let view = View(list: list, handlers: handlers, now: now, mayAct: request.mayAct)
         let lead: HTML = "Deliveries that are not done yet; what is due first comes first."
-        return PageShell("Waiting", .deliveries, for: request, refresh: query.cursor == nil ? 10 : nil)
+        return PageShell("Waiting", .deliveries, for: request, refresh: list.cursor == nil ? 10 : nil)
             .document(
                 """
                 \(Part.head("Waiting deliveries", lead, actions: view.actions))
-                <section class="card">\(view.tabs)<div id="waiting" data-live>\(view.table(rows))</div>\
-                \(Part.pager(first: query.cursor == nil ? nil : base, next: next))</section>
+                <section class="card">\(list.form)</section>
+                <section class="card">\(view.tabs)<div id="waiting" data-live>\(list.unreadable ?? view.table(rows))</div>\
+                \(list.pager(next: rows.count == Self.pageSize ? rows.last?.cursor : nil))</section>
                 """
             )
     }
 
     private struct View {
-        var query: WaitingQuery
+        var list: PageList<WaitingFilter, WaitingCursor>
         var handlers: [HandlerState]
         var now: Timestamp
         var mayAct: Bool
 
         var actions: HTML {
-            guard mayAct, let handler = query.handler, handlers.contains(where: { $0.name == handler && $0.depth > 0 })
+            guard mayAct, let handler = list.asked.filter.handler,
+                handlers.contains(where: { $0.name == handler && $0.depth > 0 })
             else { return "" }
             return Act.dialog(
                 "retry-now",
@@ -72,13 +75,13 @@ struct DeliveriesPage: ConsoleRoutes {
                 <span class="count">\(Figures.count(count, limit: 10_000))</span></a>
                 """
             }
-            let all = tab("All", "/deliveries", handlers.reduce(0) { $0 + $1.depth }, query.handler == nil)
+            let all = tab("All", "/deliveries", handlers.reduce(0) { $0 + $1.depth }, list.asked.filter.handler == nil)
             let each = HTML(handlers) { handler in
                 tab(
                     handler.name,
                     PageAddress("/deliveries").query("handler", handler.name),
                     handler.depth,
-                    query.handler == handler.name
+                    list.asked.filter.handler == handler.name
                 )
             }
             return "<div class=\"card-head\"><nav class=\"tabs\" aria-label=\"Handlers\">\(all)\(each)</nav></div>"

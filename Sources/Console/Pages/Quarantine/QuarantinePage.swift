@@ -16,43 +16,31 @@ struct QuarantinePage: ConsoleRoutes {
     }
 
     private func list(_ request: PageRequest) async throws -> HTML {
-        var query = QuarantineQuery()
-        query.reason = request.query["reason"]
-        query.senderID = request.query["sender"]
-        query.cursor = request.query["cursor"].flatMap { Int64($0) }
-        query.limit = Self.pageSize
-        let (rows, now) = try await services.reader.withConnection(.search) { [query] connection in
-            (try await query.rows(connection), try await MessageTail.now(connection))
+        let list = try PageList<QuarantineQuery, Int64>(
+            request,
+            at: "/quarantine",
+            sight: services.settings.sight
+        ) { Int64($0) }
+        let (rows, now) = try await services.reader.withConnection(.search) { connection in
+            let now = try await MessageTail.now(connection)
+            guard list.asked.mistakes.isEmpty else { return ([QuarantineRow](), now) }
+            var query = try list.asked.judged(now: now)
+            (query.cursor, query.limit) = (list.cursor, Self.pageSize)
+            return (try await query.rows(connection), now)
         }
-        let base = PageAddress("/quarantine").query("reason", query.reason).query("sender", query.senderID)
-        let next = rows.count == Self.pageSize ? rows.last.map { base.query("cursor", "\($0.id)") } : nil
         return PageShell("Quarantine", .quarantine, for: request).document(
             """
             \(Part.head("Quarantine", "Stanzas that could not be taken as messages, verbatim: one row for each distinct one."))
-            <section class="card">\(filter(query))</section>
-            <section class="card">\(table(rows, now, query))\
-            \(Part.pager(first: query.cursor == nil ? nil : base, next: next))</section>
+            <section class="card">\(list.form)</section>
+            <section class="card">\(list.unreadable ?? table(rows, now, isAll: list.isEmpty && list.cursor == nil))\
+            \(list.pager(next: rows.count == Self.pageSize ? rows.last?.id : nil))</section>
             """
         )
     }
 
-    private func filter(_ query: QuarantineQuery) -> HTML {
-        let options = HTML(QuarantineReason.allCases) { reason in
-            let chosen: HTML = reason.rawValue == query.reason ? " selected" : ""
-            return "<option value=\"\(reason.rawValue)\"\(chosen)>\(reason.rawValue)</option>"
-        }
-        return """
-            <form class="filter" action="/quarantine" method="get" role="search">
-            <div><label for="f-reason">Reason</label><select id="f-reason" name="reason"><option value="">any</option>\(options)</select></div>
-            <div><label for="f-sender">Sender</label><input id="f-sender" name="sender" value="\(exact: query.senderID ?? "")" dir="auto" autocomplete="off"></div>
-            <div class="actions"><button class="primary">Search</button>\
-            \(HTML.when(query.reason != nil || query.senderID != nil, "<a class=\"button ghost\" href=\"/quarantine\">Clear</a>"))</div></form>
-            """
-    }
-
-    private func table(_ rows: [QuarantineRow], _ now: Timestamp, _ query: QuarantineQuery) -> HTML {
+    private func table(_ rows: [QuarantineRow], _ now: Timestamp, isAll: Bool) -> HTML {
         guard !rows.isEmpty else {
-            return query.reason == nil && query.senderID == nil && query.cursor == nil
+            return isAll
                 ? Part.empty("Nothing is quarantined", "What no message can be made of is kept here with the reason.")
                 : Part.empty("Nothing matches", "<a href=\"/quarantine\">Show all of it</a>.")
         }

@@ -10,8 +10,8 @@ struct PageRequest {
     /// Whether they signed in on the sign-in page.
     var hasSession = false
 
-    /// A path parameter, decoded.
-    func part(_ name: String) -> String { PageQuery.decode(parameters.get(name) ?? "", plusIsSpace: false) }
+    /// A part of the path; the router leaves it percent-encoded.
+    func part(_ name: String) -> String { parameters.get(name).flatMap { FormText.decode($0[...]) } ?? "" }
 
     /// Whether the reader may act; otherwise no buttons are shown.
     var mayAct: Bool { principal.may(.act) }
@@ -32,7 +32,7 @@ extension RouterGroup where Context == ConsoleContext {
         get(path) { request, context in
             let principal = try context.require(right)
             let page = PageRequest(
-                query: PageQuery(request),
+                query: try PageQuery(request.uri.query ?? ""),
                 parameters: context.parameters,
                 principal: principal,
                 hasSession: SessionCookie.id(in: request, isSecure: context.isSecure) != nil
