@@ -22,6 +22,7 @@ package struct Field<Row>: Sendable {
         _ name: StaticString,
         _ column: TableColumn? = nil,
         about: StaticString? = nil,
+        secrecy: Secrecy = .payload,
         _ value: @escaping @Sendable (Row) -> Value,
         cell: (@Sendable (Row) -> String)? = nil,
         redact: (@Sendable (inout Row, Sight, [String]) -> Void)? = nil
@@ -31,7 +32,7 @@ package struct Field<Row>: Sendable {
         self.value = value
         self.cell = cell
         self.redact = redact
-        secrecy = redact == nil ? .plain : .payload
+        self.secrecy = redact == nil ? .plain : secrecy
         schema = Value.schema
         var column = column
         column?.name = name.description

@@ -96,3 +96,32 @@ extension MessageDetail {
         return stored.dropLast() + [UInt8(ascii: ",")] + json.finish().dropFirst()
     }
 }
+
+extension QuarantineRow: ShownResource {
+    package static let schema = "Stanza"
+    package static let leavesOut = true
+    package static let fields: [Field<QuarantineRow>] = [
+        Field("id", "ID") { $0.id },
+        Field("received_at", "RECEIVED") { $0.receivedAt },
+        Field("times_seen", TableColumn("SEEN", dropOrder: 6)) { $0.timesSeen },
+        Field("last_seen_at", TableColumn("LAST SEEN", dropOrder: 3)) { $0.lastSeenAt },
+        Field("reason", "REASON") { $0.reason },
+        Field("sender_id", TableColumn("SENDER", minimum: 10, dropOrder: 2, cut: .middle)) { $0.senderID },
+        Field("bytes", TableColumn("BYTES", dropOrder: 1)) { $0.byteCount },
+        // One of the project's own sentences.
+        Field("detail", TableColumn("DETAIL", minimum: 10, dropOrder: 4)) { $0.detail },
+        Field("message_id", TableColumn("MESSAGE ID", minimum: 10, dropOrder: 5, cut: .middle)) { $0.messageID },
+        // A payload as a whole.
+        Field("stanza_masked", about: "as text, with what looks like a token masked") { row -> String? in
+            guard !row.isVerbatim, !row.stanza.isEmpty else { return nil }
+            return TerminalText.escape(bytes: StanzaMask.mask(row.stanza))
+        } redact: { row, sight, _ in
+            if !sight.payloads { row.stanza = [] }
+        },
+        Field("stanza_base64", about: "as received, with `reveal=token`", secrecy: .secret) { row -> String? in
+            row.isVerbatim && !row.stanza.isEmpty ? Base64.text(row.stanza) : nil
+        } redact: { row, sight, _ in
+            row.isVerbatim = sight.tokens
+        },
+    ]
+}

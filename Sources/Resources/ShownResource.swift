@@ -61,6 +61,9 @@ extension ShownResource {
         }
     }
 
+    /// The row's values, one for each column; nil for null.
+    package var texts: [String?] { Self.fields.filter { $0.column != nil }.map { $0.value(self).text } }
+
     /// The names of all fields with their texts.
     package var facts: [(name: String, text: String)] {
         Self.fields.map { ($0.name.description, $0.value(self).cell) }
@@ -69,52 +72,104 @@ extension ShownResource {
 
 /// A declared resource, independent of its row type.
 package struct Resource: Sendable {
+    /// A member of its objects.
+    package struct Member: Sendable {
+        let name: String
+        let secrecy: Secrecy
+        /// Its JSON Schema.
+        let schema: String
+        /// Whether every object has it.
+        let isRequired: Bool
+
+        fileprivate init(_ name: String, _ schema: String, _ secrecy: Secrecy, isRequired: Bool) {
+            (self.name, self.schema, self.secrecy, self.isRequired) = (name, schema, secrecy, isRequired)
+        }
+
+        /// A member with a value of a type.
+        package init<Value: ShownValue>(
+            _ name: String,
+            _: Value.Type,
+            _ secrecy: Secrecy = .plain,
+            isRequired: Bool = true
+        ) {
+            self.init(name, Value.schema.json(), secrecy, isRequired: isRequired)
+        }
+
+        /// A member that is a resource.
+        package static func one(
+            _ name: String,
+            _ resource: String,
+            _ secrecy: Secrecy = .plain,
+            isRequired: Bool = true,
+            orNull: Bool = false
+        ) -> Member {
+            let reference = ##"{"$ref":"#/components/schemas/\##(resource)"}"##
+            let schema = orNull ? #"{"oneOf":[\#(reference),{"type":"null"}]}"# : reference
+            return Member(name, schema, secrecy, isRequired: isRequired)
+        }
+
+        /// A member that is an array of a resource.
+        package static func list(_ name: String, of resource: String, _ secrecy: Secrecy = .plain) -> Member {
+            let schema = ##"{"type":"array","items":{"$ref":"#/components/schemas/\##(resource)"}}"##
+            return Member(name, schema, secrecy, isRequired: true)
+        }
+
+        /// A member of one of some words, or of any type.
+        package static func any(_ name: String, _ words: String..., secrecy: Secrecy = .plain) -> Member {
+            let list = words.map { "\"\($0)\"" }.joined(separator: ",")
+            return Member(name, words.isEmpty ? "{}" : "{\"enum\":[\(list)]}", secrecy, isRequired: false)
+        }
+
+        /// The same where an object may lack it.
+        package var optional: Member { Member(name, schema, secrecy, isRequired: false) }
+    }
+
     /// The name of its schema in the API's description.
     package let schema: String
     /// Who may see each of its members.
     package let members: [String: Secrecy]
-    /// Its JSON Schema; nil if it is written by hand.
-    package let description: String?
+    /// Its JSON Schema.
+    package let description: String
 
     /// Declares a resource by its described fields.
     package init<Row: ShownResource>(_: Row.Type) {
-        schema = Row.schema
-        members = Dictionary(Row.fields.map { ($0.name.description, $0.secrecy) }) { first, _ in first }
-        description = Self.description(of: Row.self)
+        let members = Row.fields.map { field in
+            var schema = field.schema
+            let isRequired = !Row.leavesOut || !schema.isNullable
+            if Row.leavesOut { schema.isNullable = false }
+            return Member(
+                field.name.description,
+                schema.json(about: field.about),
+                field.secrecy,
+                isRequired: isRequired
+            )
+        }
+        self.init(Row.schema, about: Row.about?.description, members)
     }
 
-    /// Declares a resource described elsewhere.
-    package init(_ schema: String, _ members: [String: Secrecy]) {
-        (self.schema, self.members, description) = (schema, members, nil)
-    }
-
-    /// Declares a resource described elsewhere whose members everybody may see.
-    package init(plain schema: String, _ names: String...) {
-        self.init(schema, Dictionary(names.map { ($0, .plain) }) { first, _ in first })
-    }
-
-    private static func description<Row: ShownResource>(of _: Row.Type) -> String {
+    /// Declares a resource by its members.
+    package init(_ schema: String, about: String? = nil, _ members: [Member]) {
+        self.schema = schema
+        self.members = Dictionary(members.map { ($0.name, $0.secrecy) }) { first, _ in first }
         var json = JSONWriter()
         json.beginObject()
         json.member("type", "object")
-        if let about = Row.about { json.member("description", about.description) }
+        if let about { json.member("description", about) }
         json.name("required")
         json.beginArray()
-        for field in Row.fields where !Row.leavesOut || !field.schema.isNullable { json.string(field.name.description) }
+        for member in members where member.isRequired { json.string(member.name) }
         json.endArray()
         json.name("properties")
         json.beginObject()
-        for field in Row.fields {
-            json.name(field.name)
-            var schema = field.schema
-            if Row.leavesOut { schema.isNullable = false }
-            schema.write(to: &json, about: field.about)
+        for member in members {
+            json.name(escaping: member.name)
+            json.json(Array(member.schema.utf8))
         }
         json.endObject()
         json.name("additionalProperties")
         json.bool(false)
         json.endObject()
-        return String(decoding: json.finish(), as: UTF8.self)
+        description = String(decoding: json.finish(), as: UTF8.self)
     }
 
     /// The schema of a page of rows.

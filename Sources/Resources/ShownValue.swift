@@ -40,6 +40,13 @@ package struct ValueSchema: Sendable {
         (self.type, self.format, self.words, self.items) = (type, format, words, items)
     }
 
+    /// Returns it as a JSON object.
+    func json(about: StaticString? = nil) -> String {
+        var json = JSONWriter()
+        write(to: &json, about: about)
+        return String(decoding: json.finish(), as: UTF8.self)
+    }
+
     /// Writes it as a JSON object; `about` says what the value means.
     func write(to json: inout JSONWriter, about: StaticString?) {
         json.beginObject()
@@ -133,9 +140,7 @@ extension Optional: ShownValue where Wrapped: ShownValue {
 
 extension Array: ShownValue where Element: ShownValue {
     package static var schema: ValueSchema {
-        var items = JSONWriter()
-        Element.schema.write(to: &items, about: nil)
-        return ValueSchema("array", items: String(decoding: items.finish(), as: UTF8.self))
+        ValueSchema("array", items: Element.schema.json())
     }
     package var cell: String { map(\.cell).joined(separator: ",") }
     package func write(to json: inout JSONWriter) {

@@ -24,9 +24,7 @@ struct SecrecyTests {
         let document = try #require(try JSONSerialization.jsonObject(with: Data(json)) as? [String: Any])
         let components = try #require(document["components"] as? [String: Any])
         let schemas = try #require(components["schemas"] as? [String: [String: Any]])
-        let asked: Set = [
-            "Reason", "Pause", "DeadAction", "RetryNow", "ReplayStart", "ReplayPlan", "Outcome", "Document",
-        ]
+        let asked: Set = ["Outcome", "Document"]
         var described: [String: Set<String>] = [:]
         for (name, schema) in schemas where !asked.contains(name) {
             var members = Set((schema["properties"] as? [String: Any] ?? [:]).keys)

@@ -245,10 +245,10 @@ struct QuarantineTests {
         one.hasStanzas = true
         let row = try #require(try await one.rows(fixture.reader).first)
         #expect(row.stanza == [0, 0xFF, 0x1B, 0x5B] + Array(#"{"from":"SECRET5"}"#.utf8))
-        let masked = String(decoding: row.json(verbatim: false, isForTerminal: false), as: UTF8.self)
+        let masked = String(decoding: row.json(), as: UTF8.self)
         #expect(!masked.contains("SECRET") && masked.contains("(hidden: not an XML element)"))
         let verbatim = try #require(
-            try JSONSerialization.jsonObject(with: Data(row.json(verbatim: true, isForTerminal: true)))
+            try JSONSerialization.jsonObject(with: Data(row.shown(to: Sight(tokens: true, payloads: true)).json(isForTerminal: true)))
                 as? [String: Any]
         )
         #expect(Data(base64Encoded: verbatim["stanza_base64"] as? String ?? "").map { [UInt8]($0) } == row.stanza)

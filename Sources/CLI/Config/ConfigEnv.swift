@@ -44,6 +44,7 @@ struct ConfigEnv: ProgramCommand {
                 .init("variable"), .init("default", minimum: 12, dropOrder: 1), .init("meaning", minimum: 24),
             ],
             cells: { [$0.name, $0.standard, $0.meaning] },
+            texts: { [$0.name, $0.standard.isEmpty ? nil : $0.standard, $0.meaning] },
             json: { row, isForTerminal in
                 var json = JSONWriter(isForTerminal: isForTerminal)
                 json.beginObject()

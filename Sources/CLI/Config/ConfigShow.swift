@@ -39,6 +39,7 @@ struct ConfigShow: ProgramCommand {
             none: "every key has its default",
             columns: [.init("key"), .init("value", minimum: 16), .init("source", minimum: 12, dropOrder: 1)],
             cells: { [$0.key, Self.text($0), $0.source] },
+            texts: { [$0.key, $0.value == nil ? nil : Self.text($0), Self.kind($0.origin)] },
             json: { Self.json($0, isForTerminal: $1) }
         )
         try context.console.show(values, format, list, piped: .table)

@@ -48,6 +48,13 @@ struct ConflictsList: ProgramCommand {
                 row.copy.message.senderID, row.copy.message.deviceKey.description, row.fingerprint.description,
                 ShownTime.short(row.lastSeenAt),
             ]
+        } texts: { row in
+            let message = MessageRow.texts(row.copy, tokens: false)
+            return [
+                message[0], message[1], String(row.timesSeen), row.releasedAt?.rfc3339, message[2], message[3],
+                MessageRow.json(row.copy, tokens: tokens.reveal), message[6], message[4], row.fingerprint.description,
+                row.lastSeenAt.rfc3339,
+            ]
         } json: {
             $0.json(tokens: tokens.reveal, isForTerminal: $1)
         }

@@ -42,6 +42,25 @@ enum MessageRow {
         ]
     }
 
+    /// The values as CSV has them, in the order of ``columns(tokens:keyLength:)``.
+    static func texts(_ stored: StoredMessage, tokens: Bool) -> [String?] {
+        let message = stored.message
+        return [
+            Timestamp(microseconds: message.receivedAtMicroseconds).rfc3339, message.messageKey.description,
+            message.category, message.messageID, message.deviceKey.description,
+        ] + (tokens ? [message.registrationToken.rawValue] : []) + [
+            json(stored, tokens: tokens), message.senderID, message.messageType, stored.stanzaFrom,
+            stored.fingerprint.description,
+        ]
+    }
+
+    /// `data` as JSON; nil where there is none, or jsonb would refuse it.
+    static func json(_ stored: StoredMessage, tokens: Bool) -> String? {
+        guard let data = stored.message.data, !stored.isDataRaw else { return nil }
+        let token = stored.message.registrationToken.rawValue
+        return String(decoding: tokens ? data : TokenMask.mask(data, of: token), as: UTF8.self)
+    }
+
     /// The start of the data, on one line.
     static func data(_ stored: StoredMessage, tokens: Bool) -> String {
         guard var data = stored.message.data else { return "-" }

@@ -88,8 +88,9 @@ struct MessagesList: ProgramCommand {
 
     /// A row of a table, or one to be printed in another order.
     private struct Held {
-        var cells: [String]
-        var json: [UInt8]
+        var cells: [String] = []
+        var texts: [String?] = []
+        var json: [UInt8] = []
     }
 
     private static let none = "no messages match"
@@ -103,22 +104,22 @@ struct MessagesList: ProgramCommand {
         let format = try output.chosen(console)
         if format == .csv, output.columns == nil { return try await reversedCSV(&pager, connection, console) }
         var rows: [Held] = []
-        let isTable = format == .table
         var lines = MessageLines(.ndjson, tokens: tokens.reveal, isForTerminal: console.output.isTerminal)
         let end = try await each(&pager, connection) { page, row in
-            if isTable {
-                rows.append(Held(cells: MessageRow.cells(try page.message(row), tokens: tokens.reveal), json: []))
-            } else {
+            switch format {
+            case .table: rows.append(Held(cells: MessageRow.cells(try page.message(row), tokens: tokens.reveal)))
+            case .csv: rows.append(Held(texts: MessageRow.texts(try page.message(row), tokens: tokens.reveal)))
+            case .json, .ndjson:
                 lines.appendObject(of: page, row)
-                rows.append(Held(cells: [], json: lines.take()))
+                rows.append(Held(json: lines.take()))
             }
         }
-        let keyLength = MessageRow.distinctLength(rows.compactMap { isTable ? $0.cells[1] : nil })
+        let keyLength = MessageRow.distinctLength(rows.compactMap { $0.cells.isEmpty ? nil : $0.cells[1] })
         let columns = MessageRow.columns(tokens: tokens.reveal, keyLength: keyLength)
         try console.show(
             rows,
             output,
-            RowList(none: Self.none, columns: columns, cells: \.cells, json: { row, _ in row.json })
+            RowList(none: Self.none, columns: columns, cells: \.cells, texts: \.texts, json: { row, _ in row.json })
         )
         return end
     }

@@ -7,6 +7,8 @@ struct RowList<Row> {
     var none: String
     var columns: [TextTable.Column]
     var cells: (Row) throws -> [String]
+    /// A row's values as CSV has them, one for each column; nil for null.
+    var texts: (Row) throws -> [String?]
     /// A row's JSON object; the flag says whether it is for a terminal.
     var json: (Row, Bool) throws -> [UInt8]
 }
@@ -16,6 +18,8 @@ extension RowList where Row: ShownResource {
     init(none: String) {
         self.init(none: none, columns: Row.columns) {
             $0.cells
+        } texts: {
+            $0.texts
         } json: {
             $0.json(isForTerminal: $1)
         }
@@ -50,7 +54,7 @@ extension Terminal {
             // Columns that were asked for are stacked rather than left out.
             if options.columns != nil { for place in columns.indices { columns[place].dropOrder = 0 } }
             if !rows.isEmpty { show(TextTable(columns, cells)) }
-        case .csv: try csv(rows, places.map { list.columns[$0].name }, list)
+        case .csv: try csv(rows, places, list)
         case .json, .ndjson:
             var output = RowOutput(format, tokens: false, to: self)
             for row in rows { try output.append(object: try list.json(row, output.isForTerminal)) }
@@ -71,16 +75,14 @@ extension Terminal {
         message("not shown at this width: \(leftOut.joined(separator: ", ")) (\(way))")
     }
 
-    private func csv<Row>(_ rows: [Row], _ names: [String], _ list: RowList<Row>) throws {
+    private func csv<Row>(_ rows: [Row], _ places: [Int], _ list: RowList<Row>) throws {
         let file = outputFile
-        try file.write(Array((names.joined(separator: ",") + "\r\n").utf8))
+        try file.write(Array((places.map { list.columns[$0].name }.joined(separator: ",") + "\r\n").utf8))
         for row in rows {
-            let members = JSONMembers.split(try list.json(row, false))
-            let fields = names.map { name in
-                // As in exports: an empty field is null, the empty string has quotes, and data is JSON.
-                guard let value = members[name], var text = name == "data" ? value.text : JSONMembers.text(value) else {
-                    return ""
-                }
+            let texts = try list.texts(row)
+            let fields = places.map { place in
+                // As in exports: an empty field is null, the empty string has quotes.
+                guard var text = texts[place] else { return "" }
                 if output.isTerminal { text = TerminalText.escape(text) }
                 let isPlain =
                     !text.isEmpty && !text.utf8.contains { #",""#.utf8.contains($0) || $0 == 0x0A || $0 == 0x0D }
@@ -89,8 +91,4 @@ extension Terminal {
             try file.write(Array((fields.joined(separator: ",") + "\r\n").utf8))
         }
     }
-}
-
-extension [UInt8] {
-    fileprivate var text: String? { String(decoding: self, as: UTF8.self) }
 }

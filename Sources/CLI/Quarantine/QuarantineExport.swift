@@ -31,11 +31,12 @@ struct QuarantineExport: ProgramCommand {
             var query = try await asked.judged(connection)
             // A stanza has 256 KiB at most unless limits.stanza says more.
             (query.order, query.hasStanzas, query.limit, query.cursor) = (.oldestFirst, true, 100, after)
+            let sight = Sight(tokens: withTokens, payloads: true)
             var output = RowOutput(.ndjson, tokens: withTokens, to: context.console)
             while true {
                 let rows = try await query.rows(connection)
                 for row in rows {
-                    try output.append(object: row.json(verbatim: withTokens, isForTerminal: output.isForTerminal))
+                    try output.append(object: row.shown(to: sight).json(isForTerminal: output.isForTerminal))
                 }
                 guard let last = rows.last, rows.count == query.limit else { return }
                 query.cursor = last.id

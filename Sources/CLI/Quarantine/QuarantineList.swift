@@ -27,30 +27,16 @@ struct QuarantineList: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         guard (1...10_000).contains(limit) else { throw CommandFailure(.usage, "--limit is 1 to 10000") }
-        _ = (try format.chosen(context.console), try format.chosen(Self.columns))
+        _ = (try format.chosen(context.console), try format.chosen(Self.list.columns))
         let asked = try filter.asked()
         let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
             var query = try await asked.judged(connection)
             (query.limit, query.cursor) = (limit, after)
             return try await query.rows(connection)
         }
-        let list = RowList<QuarantineRow>(none: "no quarantined stanzas match", columns: Self.columns) { row in
-            [
-                String(row.id), ShownTime.short(row.receivedAt), String(row.timesSeen),
-                ShownTime.short(row.lastSeenAt), row.reason, row.senderID, String(row.byteCount), row.detail,
-                row.messageID ?? "-",
-            ]
-        } json: {
-            $0.json(verbatim: false, isForTerminal: $1)
-        }
-        try context.console.show(rows, format, list)
+        try context.console.show(rows, format, Self.list)
         if rows.count == limit, let last = rows.last { context.console.message("more: --after \(last.id)") }
     }
 
-    private static let columns: [TextTable.Column] = [
-        "ID", .init("RECEIVED", name: "received_at"), .init("SEEN", name: "times_seen", dropOrder: 6),
-        .init("LAST SEEN", name: "last_seen_at", dropOrder: 3), "REASON",
-        .init("SENDER", name: "sender_id", minimum: 10, dropOrder: 2, cut: .middle), .init("BYTES", dropOrder: 1),
-        .init("DETAIL", minimum: 10, dropOrder: 4), .init("MESSAGE ID", minimum: 10, dropOrder: 5, cut: .middle),
-    ]
+    private static var list: RowList<QuarantineRow> { RowList(none: "no quarantined stanzas match") }
 }

@@ -1,6 +1,6 @@
 import ArgumentParser
 import Querying
-import UpstreamConfiguration
+import Resources
 import Vocabulary
 
 struct QuarantineShow: ProgramCommand {
@@ -49,18 +49,11 @@ struct QuarantineShow: ProgramCommand {
             return try console.outputFile.write(row.stanza)
         }
         if json {
-            return try console.show(rows, tokens: reveal) { $0.json(verbatim: reveal, isForTerminal: $1) }
+            let sight = Sight(tokens: reveal, payloads: true)
+            return try console.show(rows, tokens: reveal) { $0.shown(to: sight).json(isForTerminal: $1) }
         }
         var facts = MessageText.facts()
-        facts.add("id", String(row.id))
-        facts.add("received_at", ShownTime.short(row.receivedAt))
-        facts.add("last_seen_at", ShownTime.short(row.lastSeenAt))
-        facts.add("times_seen", String(row.timesSeen))
-        facts.add("sender_id", row.senderID)
-        facts.add("message_id", row.messageID ?? "-")
-        facts.add("reason", row.reason)
-        facts.add("detail", row.detail)
-        facts.add("stanza", Amount.bytes(row.byteCount))
+        for (name, text) in row.facts where !name.hasPrefix("stanza_") { facts.add(name, text) }
         console.facts(facts)
         console.data("  " + TerminalText.escape(bytes: reveal ? row.stanza : StanzaMask.mask(row.stanza)))
     }

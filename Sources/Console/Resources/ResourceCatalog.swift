@@ -2,21 +2,11 @@ import MessageStore
 import Querying
 import Replaying
 import Resources
+import UpstreamKit
 import Vocabulary
 
 // Who may see which field. A test fails for an undeclared member of an answer, and for a declared one whose value
 // reaches somebody it is not for.
-
-extension QuarantineRow {
-    /// The stanza as a reader with this sight may see it: it is a payload as a whole.
-    ///
-    /// `detail` is one of the project's own sentences.
-    func shown(to sight: Sight) -> QuarantineRow {
-        var row = self
-        if !sight.payloads { row.stanza = [] }
-        return row
-    }
-}
 
 extension Job: ShownResource {
     static let schema = "Job"
@@ -72,108 +62,140 @@ extension PartitionPlan: ShownResource {
     ]
 }
 
-/// A message as ``MessageLines`` writes it.
-enum ShownMessage {
-    /// The members of a message, in every answer.
-    static let members: [String: Secrecy] = {
-        var members: [String: Secrecy] = ["registration_token": .secret]
-        for name in [
-            "message_key", "received_at", "sender_id", "message_id", "category", "device_key", "message_type",
-            "stanza_from", "payload",
-        ] { members[name] = .plain }
-        for name in ["data", "data_verbatim", "data_raw", "extra", "extra_verbatim", "fingerprint"] {
-            members[name] = .payload
-        }
-        return members
-    }()
-
-    static func members(and others: [String: Secrecy]) -> [String: Secrecy] { members.merging(others) { $1 } }
-}
-
 enum ResourceCatalog {
-    /// All resources that are shown, by the names of their schemas in the API's description.
-    static let all: [Resource] = rows + plain
+    /// The members of a message as `MessageLines` writes it, without key and fingerprint.
+    private static let message: [Resource.Member] = [
+        .init("received_at", Timestamp.self), .init("sender_id", String.self), .init("message_id", String.self),
+        .init("category", String.self), .init("device_key", Digest128.self),
+        .init("registration_token", String.self, .secret, isRequired: false),
+        .init("message_type", String.self, isRequired: false), .init("stanza_from", String.self, isRequired: false),
+        .any("data", secrecy: .payload), .init("data_verbatim", String.self, .payload, isRequired: false),
+        .init("data_raw", String.self, .payload, isRequired: false), .any("extra", secrecy: .payload),
+        .init("extra_verbatim", String.self, .payload, isRequired: false), .any("payload", "hidden"),
+    ]
+    private static let key = Resource.Member("message_key", MessageKey.self)
 
-    private static let rows: [Resource] = [
-        Resource(DeadLetter.self), Resource(DeadLetterGroup.self), Resource(WaitingDelivery.self),
-        Resource(MessageDetail.DeliveryRow.self), Resource(AttemptRow.self), Resource(MessageDetail.LedgerRow.self),
-        Resource(Replay.self), Resource(ReplayTable.HistoryEntry.self), Resource(ReplayDetail.self),
-        Resource(ReplayPlan.self), Resource(ReplayPlan.HandlerCounts.self), Resource(ReplayPlan.Count.self),
-        Resource(EarlierReplay.self), Resource(SampledMessage.self),
-        Resource(Job.self), Resource(AuditEntry.self), Resource(HandlerView.self), Resource(HandlerWorker.self),
-        Resource(WorkerRow.self), Resource(WorkerReport.Streams.self), Resource(WorkerReport.Rates.self),
-        Resource(SenderView.self), Resource(PartitionPlan.self),
-        Resource("Message", ShownMessage.members),
-        // The release key is derived from the fingerprint.
+    /// All resources that are shown.
+    static let all: [Resource] =
+        [
+            Resource(DeadLetter.self), Resource(DeadLetterGroup.self), Resource(WaitingDelivery.self),
+            Resource(MessageDetail.DeliveryRow.self), Resource(AttemptRow.self),
+            Resource(MessageDetail.LedgerRow.self), Resource(Replay.self), Resource(ReplayTable.HistoryEntry.self),
+            Resource(ReplayDetail.self), Resource(Job.self), Resource(QuarantineRow.self), Resource(AuditEntry.self),
+            Resource(HandlerView.self), Resource(HandlerWorker.self), Resource(WorkerRow.self),
+            Resource(WorkerReport.Streams.self), Resource(WorkerReport.Rates.self), Resource(SenderView.self),
+            Resource(PartitionPlan.self),
+        ] + messages + state
+
+    private static let messages: [Resource] = [
+        Resource(
+            "Message",
+            about: "A message; what it does not have is left out. docs/queries.md has the members.",
+            [key] + message + [.init("fingerprint", Digest128.self, .payload, isRequired: false)]
+        ),
+        // The release key is derived from the fingerprint, which has a stand-in where payloads are hidden.
         Resource(
             "Conflict",
-            ShownMessage.members(and: [
-                "times_seen": .plain, "last_seen_at": .plain, "released_at": .plain, "released_by": .plain,
-                "release_key": .payload,
-            ])
+            [key] + message + [
+                .init("fingerprint", Digest128.self, .payload), .init("times_seen", Int.self),
+                .init("last_seen_at", Timestamp.self),
+                .init("release_key", MessageKey.self, .payload, isRequired: false),
+                .init("released_at", Timestamp.self, isRequired: false),
+                .init("released_by", String.self, isRequired: false),
+            ]
         ),
         Resource(
             "MessageDetail",
-            ShownMessage.members(and: [
-                "more_conflicts": .plain, "conflicts_with": .plain, "conflicts": .plain, "ledger": .payload,
-                "attempts": .payload, "deliveries": .payload, "dead_letters": .payload,
-            ])
+            about: "What the tables hold about a message; without its body where retention has deleted it.",
+            [
+                key, .list("attempts", of: "Attempt", .payload), .list("deliveries", of: "DeliveryOf", .payload),
+                .list("dead_letters", of: "DeliveryOf", .payload), .list("conflicts", of: "Conflict"),
+                .one("ledger", "Ledger", .payload, isRequired: false),
+                .init("fingerprint", Digest128.self, .payload, isRequired: false),
+                .init("more_conflicts", Bool.self, isRequired: false),
+                .init("conflicts_with", MessageKey.self, isRequired: false),
+            ] + message.map(\.optional)
         ),
         Resource(
-            "Stanza",
+            "ConflictDetail",
             [
-                "id": .plain, "received_at": .plain, "last_seen_at": .plain, "times_seen": .plain, "bytes": .plain,
-                "sender_id": .plain, "reason": .plain, "detail": .plain, "message_id": .plain,
-                "stanza_base64": .secret, "stanza_masked": .payload,
+                key, .one("stored", "Message", orNull: true), .list("conflicts", of: "Conflict"),
+                .init("more_conflicts", Bool.self, isRequired: false),
             ]
         ),
     ]
 
-    /// The schemas of those that are described, by name.
-    static var schemas: [String: String] {
-        Dictionary(rows.compactMap { row in row.description.map { (row.schema, $0) } }) { first, _ in first }
-    }
-
     /// Resources without content of devices and handlers.
-    private static let plain: [Resource] = [
-        Resource(plain: "ConflictDetail", "message_key", "stored", "conflicts", "more_conflicts"),
-        Resource(plain: "Estimate", "name", "rows_estimate"),
+    private static let state: [Resource] = [
         Resource(
-            plain: "Expired",
-            "conflicts",
-            "quarantine",
-            "dead_letters",
-            "ledger_estimate",
-            "counted_to"
+            "Overview",
+            about: "Rates are per second, over the workers that are alive.",
+            [
+                .init("at", Timestamp.self), .init("newest_message_at", Timestamp?.self), .init("in_flight", Int.self),
+                .one("rates", "Rates"), .one("ack_latency_seconds", "Latency"), .list("streams", of: "Streams"),
+                .list("workers", of: "Worker"), .list("handlers", of: "Handler"), .one("sizes", "Sizes"),
+                .list("categories", of: "Estimate"),
+            ]
         ),
-        Resource(plain: "Latency", "p50", "p99"),
         Resource(
-            plain: "Overview",
-            "at",
-            "newest_message_at",
-            "in_flight",
-            "rates",
-            "ack_latency_seconds",
-            "streams",
-            "workers",
-            "handlers",
-            "sizes",
-            "categories"
+            "Rates",
+            ["received", "stored", "duplicates", "acked", "handled"].map { .init($0, Double.self) }
         ),
-        Resource(plain: "Partitions", "items", "next", "missing", "policy", "expired", "last_run_at"),
+        Resource("Latency", [.init("p50", Double?.self), .init("p99", Double?.self)]),
         Resource(
-            plain: "Policy",
-            "messages_seconds",
-            "dedupe_window_seconds",
-            "dead_letters_seconds",
-            "attempts_seconds",
-            "set_by",
-            "set_at"
+            "Sizes",
+            [
+                .init("database_bytes", Int.self), .list("tables", of: "Table"), .init("days", Int.self),
+                .init("days_ahead", Int.self),
+            ]
         ),
-        Resource(plain: "Problem", "type", "status", "title", "detail"),
-        Resource(plain: "Rates", "received", "stored", "duplicates", "acked", "handled"),
-        Resource(plain: "Sizes", "database_bytes", "tables", "days", "days_ahead"),
-        Resource(plain: "Table", "name", "rows_estimate", "bytes"),
-        Resource(plain: "WhoAmI", "name", "role", "rights"),
+        Resource(
+            "Table",
+            [.init("name", String.self), .init("rows_estimate", Int?.self), .init("bytes", Int.self)]
+        ),
+        Resource("Estimate", [.init("name", String.self), .init("rows_estimate", Int?.self)]),
+        Resource(
+            "Partitions",
+            [
+                .list("items", of: "Day"), .init("next", String?.self), .init("missing", [String].self),
+                .one("policy", "Policy", orNull: true), .one("expired", "Expired"),
+                .init("last_run_at", Timestamp?.self),
+            ]
+        ),
+        Resource(
+            "Policy",
+            ["messages_seconds", "dedupe_window_seconds", "dead_letters_seconds", "attempts_seconds"].map {
+                .init($0, Double.self)
+            } + [.init("set_by", String.self), .init("set_at", Timestamp.self)]
+        ),
+        Resource(
+            "Expired",
+            [
+                .init("conflicts", Int.self), .init("quarantine", Int.self), .init("dead_letters", Int.self),
+                .init("ledger_estimate", Int?.self), .init("counted_to", Int.self),
+            ]
+        ),
+        Resource(
+            "WhoAmI",
+            [.init("name", String.self), .init("role", String.self), .init("rights", [String].self)]
+        ),
+        Resource(
+            "Problem",
+            about: "Problem details (RFC 9457): detail says what to do.",
+            ["type", "title", "detail"].map { .init($0, String.self) } + [.init("status", Int.self)]
+        ),
     ]
+
+    /// Every schema of the API's description, by name.
+    static var schemas: [String: String] {
+        var schemas = Dictionary(all.map { ($0.schema, $0.description) }) { first, _ in first }
+        schemas["Messages"] = #"""
+            {"type":"object","required":["items","next"],"properties":{"items":{"type":"array",
+            "items":{"$ref":"#/components/schemas/Message"}},"next":{"type":["string","null"]},
+            "estimate":{"type":"integer"}},"additionalProperties":false}
+            """#
+        schemas["Outcome"] = #"{"type":"object","description":"What was done; docs/api.md describes each action."}"#
+        schemas["Document"] = #"{"type":"object"}"#
+        return schemas
+    }
 }

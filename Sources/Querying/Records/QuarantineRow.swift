@@ -21,33 +21,8 @@ package struct QuarantineRow: Sendable {
     package var receivedAt: Timestamp
     /// When the latest was received.
     package var lastSeenAt: Timestamp
-
-    /// The row as a JSON object on one line.
-    ///
-    /// `verbatim` writes the stanza as received, in base64, instead of as text with masked tokens. `isForTerminal`
-    /// escapes control characters as well.
-    package func json(verbatim: Bool, isForTerminal: Bool) -> [UInt8] {
-        var writer = JSONWriter(isForTerminal: isForTerminal)
-        writer.beginObject()
-        writer.member("id", id)
-        writer.member("received_at", receivedAt)
-        writer.member("last_seen_at", lastSeenAt)
-        writer.member("times_seen", timesSeen)
-        writer.member("bytes", byteCount)
-        writer.member("sender_id", senderID)
-        if let messageID { writer.member("message_id", messageID) }
-        writer.member("reason", reason)
-        writer.member("detail", detail)
-        if !stanza.isEmpty {
-            if verbatim {
-                writer.member("stanza_base64", Base64.text(stanza))
-            } else {
-                writer.member("stanza_masked", TerminalText.escape(bytes: StanzaMask.mask(stanza)))
-            }
-        }
-        writer.endObject()
-        return writer.finish()
-    }
+    /// Whether the stanza is shown as received, in base64, and not as text with its tokens masked.
+    package var isVerbatim = false
 }
 
 /// A query for quarantined stanzas, in pages along the id.

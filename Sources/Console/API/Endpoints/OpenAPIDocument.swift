@@ -46,8 +46,7 @@ enum OpenAPIDocument {
                 json.member("securitySchemes", json: Array(securitySchemes.utf8))
                 json.name("schemas")
                 json.object { json in
-                    let all = schemas.merging(ResourceCatalog.schemas) { $1 }
-                    for (name, schema) in all.sorted(by: { $0.key < $1.key }) {
+                    for (name, schema) in ResourceCatalog.schemas.sorted(by: { $0.key < $1.key }) {
                         json.name(escaping: name)
                         json.json(Array(schema.utf8))
                     }

@@ -27,7 +27,7 @@ struct OddRoutes: EndpointGroup {
                 "quarantine",
                 "Stanzas that were no usable message, without their bytes, the latest first.",
                 QuarantineQuery.parameters + [Self.limit, Self.afterStanza],
-                .page(of: "Stanza"),
+                .page(of: QuarantineRow.schema),
                 quarantine
             ),
             .get(
@@ -35,7 +35,7 @@ struct OddRoutes: EndpointGroup {
                 "quarantine/{id}",
                 "A quarantined stanza as text with its tokens masked.",
                 [Self.stanza, Parameter.reveal],
-                .one("Stanza"),
+                .one(QuarantineRow.schema),
                 stanza
             ),
             .get(
@@ -67,9 +67,7 @@ struct OddRoutes: EndpointGroup {
             return try await query.rows(connection)
         }
         let next = rows.count < limit ? nil : rows.last.map { String($0.id) }
-        return JSONAnswer.list(rows.map { $0.shown(to: sight) }, next: next) { json, row in
-            json.json(row.json(verbatim: false, isForTerminal: false))
-        }
+        return JSONAnswer.page(rows.map { $0.shown(to: sight) }, next: next)
     }
 
     private func stanza(_ request: EndpointRequest) async throws -> Response {
@@ -86,8 +84,7 @@ struct OddRoutes: EndpointGroup {
             throw Problem.notFound("no quarantined stanza has this id; retention may have deleted it")
         }
         if reveals { try await Revealing.record(1, "quarantine \(id)", [], services, request.principal) }
-        let shown = found.shown(to: Sight(tokens: reveals, payloads: payloads))
-        return JSONAnswer.of(shown.json(verbatim: reveals, isForTerminal: false))
+        return JSONAnswer.of(found.shown(to: Sight(tokens: reveals, payloads: payloads)).json())
     }
 
     private func conflicts(_ request: EndpointRequest) async throws -> Response {
