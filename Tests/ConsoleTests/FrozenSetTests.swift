@@ -30,7 +30,7 @@ struct FrozenSetTests {
             #expect(shown.object["planned"] as? Int == 2_200 && shown.object["state"] as? String == "planned")
             let groups = shown.object["groups"] as? [[String: Any]] ?? []
             #expect(groups.map { $0["count"] as? Int } == [1_500, 700], "\(shown.text)")
-            #expect(groups.map { $0["group"] as? String } == ["status 503", "timeout"])
+            #expect(groups.map { $0["error_group"] as? String } == ["status 503", "timeout"])
             #expect(try await console.count("dead_letters") == 2_205)
             #expect(try await console.trail().isEmpty)
             // Meanwhile: some die, some are discarded, some are retried and die again.

@@ -85,7 +85,7 @@ struct SecrecyStage {
             INSERT INTO upstream.jobs (action, subject, groups, state, planned, chunks, created_by, expires_at)
             VALUES (
                 'dead.retry', 'dead letters, group ''PAYLOADjob''',
-                '[{"handler":"billing","group":"PAYLOADjob","count":1}]', 'finished', 0, 0, 'x', now() + interval '1 h'
+                '[{"handler":"billing","error_group":"PAYLOADjob","count":1}]', 'finished', 0, 0, 'x', now() + interval '1 h'
             );
             SELECT upstream.record_audit('x', 'console', 'dead.retry', 'dead letters, group ''PAYLOADaudit''', 1, NULL);
             """

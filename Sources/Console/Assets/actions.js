@@ -67,7 +67,7 @@ function summary(job) {
     const list = document.createElement("ul");
     for (const group of (job.groups ?? []).slice(0, 8)) {
         const item = document.createElement("li");
-        item.append(`${count(group.count)} × `, stranger(group.handler), ": ", stranger(group.group));
+        item.append(`${count(group.count)} × `, stranger(group.handler), ": ", stranger(group.error_group));
         list.append(item);
     }
     return [line(`This touches ${count(job.planned)} dead letter${job.planned === 1 ? "" : "s"}, as of now:`), list];

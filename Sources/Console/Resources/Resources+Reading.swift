@@ -63,14 +63,20 @@ struct JobGroups: ShownValue {
 
     private struct Group: Codable {
         var handler: String
-        var group: String
+        var errorGroup: String
         var count: Int
+
+        enum CodingKeys: String, CodingKey {
+            case handler
+            case errorGroup = "error_group"
+            case count
+        }
     }
 
     /// The groups as a reader may see them; none if they can't be read.
     static func shown(_ groups: [UInt8], to sight: Sight) -> [UInt8] {
         guard var known = try? JSONDecoder().decode([Group].self, from: Data(groups)) else { return Array("[]".utf8) }
-        for index in known.indices { known[index].group = sight.group(known[index].group) }
+        for index in known.indices { known[index].errorGroup = sight.group(known[index].errorGroup) }
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
         return (try? encoder.encode(known)).map(Array.init) ?? Array("[]".utf8)

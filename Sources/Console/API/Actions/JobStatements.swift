@@ -30,7 +30,7 @@ enum JobStatements: StatementCatalog {
                 FROM upstream.dead_letters WHERE \(filter.condition) LIMIT \(most)
             ) AS chosen
         ), counted AS (
-            SELECT handler, left(error_group, 200) AS "group", count(*) AS count FROM frozen
+            SELECT handler, left(error_group, 200) AS error_group, count(*) AS count FROM frozen
             GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2 LIMIT 50
         ), made AS (
             INSERT INTO upstream.jobs (action, subject, groups, planned, chunks, created_by, expires_at)
