@@ -93,7 +93,7 @@ class Actions:
         page.wait_for_url("**category=com.example.live*since=1h*")
         assert page.get_by_label("Received since").input_value() == "1h", "the form forgets"
         page.get_by_role("link", name="Next page").click()
-        page.wait_for_url("**cursor=*")
+        page.wait_for_url("**after=*")
         page.get_by_role("link", name="First page").click()
         page.locator("#message-rows a.mono").first.click()
         page.wait_for_url("**/messages/*-*-*-*-*")

@@ -41,7 +41,9 @@ extension FilterGroup {
     /// - Returns: What is asked for; the database's clock judges its times.
     func asked(beside others: [String: [String]] = [:]) throws(CommandFailure) -> Asked<Filter> {
         let given = given
-        if let excess = FilterBounds.excess(in: given.merging(others) { first, _ in first }) {
+        let options = given.merging(others) { first, _ in first }
+            .map { ("--" + $0.key.replacing("_", with: "-"), $0.value) }
+        if let excess = FilterBounds.excess(in: Dictionary(options) { first, _ in first }) {
             throw CommandFailure(.usage, excess)
         }
         do throws(FilterMistake) {
