@@ -121,7 +121,7 @@ class Actions:
         dialog = self.confirm(page, label, "the provider is back")
         dialog.get_by_text("This touches").wait_for()
         self.check(page, f"dialog of {label}")
-        page.screenshot(path=f"{self.folder}/dead-{label.lower()}-dialog.png")
+        page.screenshot(path=f"{self.folder}/dead-{label.lower()}-dialog.png", caret="initial")
         dialog.get_by_role("button", name=re.compile(f"{label} [0-9]")).click()
         self.toast(page, done)
 
