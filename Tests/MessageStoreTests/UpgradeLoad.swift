@@ -1,5 +1,6 @@
 import DatabaseSupport
 import Digests
+import Dispatcher
 import Ingest
 import MessageStore
 import Postgres

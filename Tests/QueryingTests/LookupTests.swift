@@ -248,7 +248,9 @@ struct QuarantineTests {
         let masked = String(decoding: row.json(), as: UTF8.self)
         #expect(!masked.contains("SECRET") && masked.contains("(hidden: not an XML element)"))
         let verbatim = try #require(
-            try JSONSerialization.jsonObject(with: Data(row.shown(to: Sight(tokens: true, payloads: true)).json(isForTerminal: true)))
+            try JSONSerialization.jsonObject(
+                with: Data(row.shown(to: Sight(tokens: true, payloads: true)).json(isForTerminal: true))
+            )
                 as? [String: Any]
         )
         #expect(Data(base64Encoded: verbatim["stanza_base64"] as? String ?? "").map { [UInt8]($0) } == row.stanza)

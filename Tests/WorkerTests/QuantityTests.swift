@@ -1,8 +1,7 @@
 import Testing
 import Vocabulary
 
-@testable import Vocabulary
-@testable import Worker
+@testable import UpstreamConfiguration
 
 struct QuantityTests {
     @Test(

@@ -1,5 +1,7 @@
 import MessageStore
+import Postgres
 import Resources
+import Vocabulary
 import Worker
 
 extension DeadFilter {

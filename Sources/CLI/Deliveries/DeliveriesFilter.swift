@@ -42,8 +42,7 @@ struct DeliveriesAction: ParsableArguments {
         let asked = try filter.asked()
         let console = context.console
         let report = try await options.withConnection(context) { connection in
-            let deliveries = WaitingDeliveries(connection)
-            let now = try await deliveries.now()
+            let now = try await connection.databaseTime()
             try await KnownHandlers.require(filter.handler, connection)
             var chosen = try await asked.judged(connection)
             // What arrives meanwhile is not part of it.

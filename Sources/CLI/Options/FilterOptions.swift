@@ -118,7 +118,7 @@ struct FilterOptions: FilterGroup {
     ///   - handlers: What else is selected by, of the option `--handler`.
     /// - Throws: ``CommandFailure``: what is written can't be read, or is too much.
     /// - Returns: What is asked for.
-    func asked(_ console: Console, handlers: [String] = []) throws(CommandFailure) -> Asked<Filter> {
+    func asked(_ console: Terminal, handlers: [String] = []) throws(CommandFailure) -> Asked<Filter> {
         guard let file = token.file else { return try asked(beside: ["handler": handlers]) }
         guard device == nil else {
             throw CommandFailure(.usage, "--device and --from-token-file both name a device: give one of them")

@@ -5,6 +5,8 @@ import MessageStore
 import Postgres
 import Querying
 import Resources
+import UpstreamConfiguration
+import Vocabulary
 import Worker
 
 /// A command's failure: the one place where errors become exit codes.

@@ -5,6 +5,7 @@ import Postgres
 import Querying
 import Replaying
 import Resources
+import UpstreamConfiguration
 import UpstreamKit
 import Vocabulary
 
@@ -65,14 +66,12 @@ struct ReplayPlanCommand: ProgramCommand {
         // A plan over tens of millions of rows takes minutes.
         settings.statementTimeout = 3_600_000
         let connection = try await PostgresConnection.open(settings)
-        var wanted = typed
-        wanted.filter = try await asked.judged(connection)
-        let plan: ReplayPlan
-        do {
-            plan = try await ReplayPlanner(connection).plan(wanted, isDryRun: dryRun)
-        } catch let error as ReplayError {
-            throw CommandFailure(error)
-        }
+        var judged = typed
+        judged.filter = try await asked.judged(connection)
+        let (wanted, isDryRun) = (judged, dryRun)
+        let plan = try await connection.inTransaction { connection throws(PostgresError) in
+            try ReplayPlanner.plan(connection, wanted, isDryRun: isDryRun)
+        }.orFail()
         await connection.close()
         if json {
             console.data(json: Data(plan.json()))

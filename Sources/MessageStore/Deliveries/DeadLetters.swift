@@ -73,9 +73,7 @@ package struct DeadLetters: Sendable {
     ///
     /// - Throws: ``PostgresError``
     package func frozen(_ filter: DeadLetterFilter) async throws(PostgresError) -> DeadLetterFilter {
-        let now = try await connection.run { connection throws(PostgresError) in
-            try connection.run(DeadLetterStatements.now).value(Timestamp.self)
-        }
+        let now = try await connection.databaseTime()
         var filter = filter
         filter.until = min(filter.until ?? now, now)
         return filter

@@ -58,16 +58,7 @@ struct DeliveryActions: EndpointGroup {
         let filter = asked.filter
         return try await IdempotentActions(services: services).perform(request) {
             connection throws(PostgresError) in
-            let count = try WaitingDeliveries.step(connection, .retryNow, filter, limit: limit, by: author)
-            if count > 0 {
-                try AuditLog.record(
-                    connection,
-                    .retryDeliveries,
-                    "deliveries" + filter.description,
-                    count: count,
-                    by: author
-                )
-            }
+            let count = try BulkAction(.waiting(.retryNow, filter), total: limit, by: author).begin(connection)
             return .success(
                 ActionAnswer {
                     $0.member("done", count)

@@ -34,7 +34,9 @@ struct ReplayActions: EndpointGroup {
                 "replays/plan",
                 "Freezes what a replay to handlers would send; sends nothing.",
                 body: ReplayPlanBody.self,
-                answers: [.one("Outcome", 200, "There is nothing to send"), .one("Outcome", 201, "The plan")],
+                answers: [
+                    .one(ReplayPlan.schema, 200, "There is nothing to send"), .one(ReplayPlan.schema, 201, "The plan"),
+                ],
                 plan
             ),
             control("startReplay", .start, "Starts a replay, in the workers.", body: Control.self),
