@@ -152,7 +152,10 @@ let package = Package(
         ),
 
         // What is shown of each kind of row, described once for commands, API and pages.
-        module("Resources", ["Vocabulary", "UpstreamKit", "Postgres", "Querying", "Replaying", "MessageStore"]),
+        module(
+            "Resources",
+            ["Vocabulary", "UpstreamKit", "Telemetry", "Postgres", "Querying", "Replaying", "MessageStore"]
+        ),
 
         // Looking at a running system, and proving that nothing is missing.
         module(

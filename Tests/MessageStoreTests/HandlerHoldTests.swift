@@ -53,7 +53,10 @@ struct HandlerHoldTests {
             let rows = try await WaitingQuery().rows(fixture.store.admin)
             #expect(rows.count == 10)
             for row in rows where row.messageKey.digest.low > 1 {
-                #expect(row.reason == .held && row.heldUntil == state.heldUntil && row.heldReason == state.heldReason)
+                #expect(row.reason == .held && row.heldReason == state.heldReason)
+                // The other worker may have told of it in between, later by what a statement takes.
+                let until = try #require(row.heldUntil).microseconds
+                #expect(abs(until - (try #require(state.heldUntil).microseconds)) < 5_000_000)
             }
             #expect((seen.first.all + seen.second.all) == [1])
             #expect(try await HandlerStates(fixture.store.admin).resume("orders", by: .tester(nil)))

@@ -16,13 +16,16 @@ import Vocabulary
     /// Everything that the catalog says of the schema, a line for each thing.
     private static let catalog = """
         SELECT string_agg(line, E'\\n') FROM (
-            SELECT format('relation %s %s %s %s %s %s', relname, relkind, relreplident, reloptions, relacl,
-                pg_get_expr(relpartbound, oid)) AS line
+            SELECT format('relation %s %s %s %s %s %s', relname, relkind, relreplident, reloptions, (
+                SELECT string_agg(a::text, ' ' ORDER BY a::text)
+                FROM unnest(coalesce(relacl, acldefault((CASE relkind WHEN 'S' THEN 's' ELSE 'r' END)::"char", relowner))) AS a
+                WHERE a::text NOT LIKE 'upstream\\_%=%'
+            ), pg_get_expr(relpartbound, oid)) AS line
             FROM pg_class WHERE relnamespace = 'upstream'::regnamespace
             UNION ALL
             SELECT format('column %s.%s %s', attrelid::regclass, attname, concat_ws(' ', attnum,
                 format_type(atttypid, atttypmod), attnotnull, attidentity, attstorage, attcompression, attstattarget,
-                attacl, attoptions, pg_get_expr(adbin, adrelid), col_description(attrelid, attnum)))
+                attoptions, pg_get_expr(adbin, adrelid), col_description(attrelid, attnum)))
             FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid AND attnum > 0
             LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
             WHERE relnamespace = 'upstream'::regnamespace

@@ -79,6 +79,8 @@ package enum TrialRun {
         (message.messageID, message.registrationToken, message.category, message.data) = spans
         message.dataForm = .json
         (message.messageKey, message.fingerprint, message.deviceKey) = (key, random(), random())
+        // A scope that few senders have, so that upstream.senders is written to as well.
+        message.isKeyedByDevice = true
         message.receivedAt = Timestamp.now.microseconds
         return message
     }
