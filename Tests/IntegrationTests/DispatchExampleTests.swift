@@ -180,7 +180,8 @@ extension Integration {
             #expect(try await stage.database.deadLetters() == (dead.map { [$0] } ?? []))
             try await waitUntil("\(done) are done") { try await worker.deliveries(name, "done") == done }
             worker.send(SIGTERM)
-            #expect(try await worker.exitCode() == 0)
+            let (code, printed) = (try await worker.exitCode(), try worker.logText())
+            #expect(code == 0, "\(printed.suffix(2_000))")
             try await body(worker)
         }
     }
