@@ -117,7 +117,7 @@ final class DispatchIntake: DeliveryIntake {
             settler.open(block: offer.block, token: offer.token, count: deliveries.count, lane: index)
         }
         let settlements = lanes[index].withMachine(wake: deliveries.count) {
-            $0.handOver(deliveries, reserved: offer.count, bytes: offer.bytes)
+            $0.handOver(deliveries, reserved: offer.count, bytes: offer.bytes) + $0.releaseRefused(now: clock.now())
         }
         released(settlements, index)
     }

@@ -113,6 +113,25 @@ struct DispatchFaultTests {
         #expect(numbers == [11, 1, 12, 2, 13, 3])
     }
 
+    @Test("what comes after the breaker has opened is released; what a probe needs is not")
+    func lateArrivals() throws {
+        var machine = machine()
+        _ = machine.claimed([delivery(1)], hasMore: false)
+        #expect(machine.reserve(1) == true)
+        #expect(machine.releaseRefused(now: start) == [])
+        _ = try #require(run(&machine, .down(after: nil, hold: .seconds(30), failure)))
+        #expect(machine.handOver([delivery(2)], reserved: 1) == [])
+        #expect(machine.claimed([delivery(3)], hasMore: false) == [])
+        let released = machine.releaseRefused(now: start)
+        #expect(Set(released.map(\.messageKey.low)) == [2, 3])
+        #expect(machine.isIdle)
+        let probe = start + .seconds(30)
+        #expect(machine.claimLimit(now: probe) == 1)
+        #expect(machine.claimed([delivery(4)], hasMore: false) == [])
+        #expect(machine.releaseRefused(now: probe) == [])
+        #expect(run(&machine, .done, at: .seconds(30))?.number == 4)
+    }
+
     @Test("a pause that the handler asks for holds every message, and ends with a probe")
     func held() throws {
         var machine = machine()
