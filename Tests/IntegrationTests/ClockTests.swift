@@ -35,15 +35,13 @@ extension Integration {
             func set(ahead days: Int) throws { try Data("\(days * 86_400)\n".utf8).write(to: file) }
         }
 
-        /// Whether every time in the store is between a moment and now, but for what a worker may be wrong about the
-        /// database's clock on a busy machine.
+        /// Whether every time in the store is between a moment and now.
         private static func isDated(_ database: Database, since: String) async throws -> Bool {
             try await database.integer(
                 """
                 SELECT count(*) FROM (
                     SELECT received_at FROM upstream.messages UNION ALL SELECT received_at FROM upstream.message_ids
-                ) AS times
-                WHERE received_at NOT BETWEEN '\(since)'::timestamptz - interval '5 s' AND now() + interval '5 s'
+                ) AS times WHERE received_at NOT BETWEEN '\(since)' AND now()
                 """
             ) == 0
         }
@@ -86,9 +84,10 @@ extension Integration {
                 try await goOn("acks with the right clock")
                 #expect(try worker.events("clock.differs").count == 1)
                 #expect(try worker.events("database.unavailable").isEmpty)
-                #expect(try await Self.isDated(stage.database, since: since))
                 worker.send(SIGTERM)
                 #expect(try await worker.exitCode() == 0)
+                // A worker knows the database's clock to a few milliseconds, so what is arriving may be ahead.
+                #expect(try await Self.isDated(stage.database, since: since))
             }
         }
 
