@@ -97,31 +97,27 @@ package struct FilterField<Filter>: Sendable {
 
     /// One message.
     package static func message(_ path: any WritableKeyPath<Filter, MessageKey?> & Sendable) -> FilterField {
-        FilterField("message_key", "Only one message, by its message_key.", ("Message key", "00000000-…"), .uuid) {
-            filter,
-            texts,
-            _,
-            _ throws(FilterMistake) in
-            filter[keyPath: path] = try texts.first.map { text throws(FilterMistake) in
-                guard let key = MessageKey(text) else {
-                    throw .wrong("message_key", "takes a message_key: 8-4-4-4-12 hex digits")
-                }
-                return key
-            }
-        }
+        let takes = "takes a message_key: 8-4-4-4-12 hex digits"
+        return key("message_key", path, "Only one message, by its message_key.", "Message key", takes, MessageKey.init)
     }
 
     /// One device.
     package static func device(_ path: any WritableKeyPath<Filter, DeviceKey?> & Sendable) -> FilterField {
-        FilterField("device", "Only this device, by its device_key.", ("Device key", "00000000-…"), .uuid) {
-            filter,
-            texts,
-            _,
-            _ throws(FilterMistake) in
+        let takes = "takes a device_key, 8-4-4-4-12 hex digits, never a token"
+        return key("device", path, "Only this device, by its device_key.", "Device key", takes, DeviceKey.init)
+    }
+
+    private static func key<Key>(
+        _ name: StaticString,
+        _ path: any WritableKeyPath<Filter, Key?> & Sendable,
+        _ about: StaticString,
+        _ label: StaticString,
+        _ takes: String,
+        _ parse: @escaping @Sendable (String) -> Key?
+    ) -> FilterField {
+        FilterField(name, about, (label, "00000000-…"), .uuid) { filter, texts, _, _ throws(FilterMistake) in
             filter[keyPath: path] = try texts.first.map { text throws(FilterMistake) in
-                guard let key = DeviceKey(text) else {
-                    throw .wrong("device", "takes a device_key, 8-4-4-4-12 hex digits, never a token")
-                }
+                guard let key = parse(text) else { throw .wrong(name, takes) }
                 return key
             }
         }
@@ -271,7 +267,7 @@ package struct Asked<Filter: Filtered>: Sendable {
     /// - Throws: ``FilterMistake`` and `PostgresError`
     package func judged(_ connection: PostgresConnection) async throws -> Filter {
         guard values["since"] != nil || values["until"] != nil else { return filter }
-        return try judged(now: try await MessageTail.now(connection))
+        return try judged(now: try await connection.databaseTime())
     }
 
     private mutating func read(now: Timestamp) {
