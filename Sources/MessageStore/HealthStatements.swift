@@ -4,8 +4,6 @@ enum HealthStatements: StatementCatalog {
     /// Whether the server takes no writes.
     static let isReadOnly: SQL = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool"
 
-    static let clock: SQL = "SELECT clock_timestamp()"
-
     /// The settings that decide what a commit survives.
     static let durability: SQL = """
         SELECT current_setting('synchronous_standby_names'), (SELECT count(*) FROM pg_stat_replication),
@@ -43,8 +41,7 @@ enum HealthStatements: StatementCatalog {
 
     package static var samples: [StatementSample] {
         [
-            StatementSample("isReadOnly", isReadOnly), StatementSample("clock", clock),
-            StatementSample("durability", durability),
+            StatementSample("isReadOnly", isReadOnly), StatementSample("durability", durability),
             StatementSample("upkeep", upkeep),
         ]
     }

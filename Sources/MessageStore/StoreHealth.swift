@@ -40,14 +40,7 @@ extension DatabaseClock {
     /// Reads the server's clock.
     func look(_ connection: isolated PostgresConnection) throws(PostgresError) {
         let asked = ClockReading.Moment.now
-        let time = try connection.run(HealthStatements.clock).value(Timestamp.self)
+        let time = try connection.databaseTime()
         learn(ClockReading(asked: asked, database: time))
-    }
-}
-
-extension PostgresConnection {
-    /// The server's time.
-    package nonisolated func databaseTime() async throws(PostgresError) -> Timestamp {
-        try await run { connection throws(PostgresError) in try connection.run(HealthStatements.clock).value() }
     }
 }

@@ -1,4 +1,5 @@
 import ConsoleSupport
+import Postgres
 import QuerySupport
 import Querying
 import Synchronization
@@ -163,7 +164,7 @@ import Vocabulary
             secrets.withLock { $0 = [] }
             clock.advance(.seconds(6))
             console.access.refreshTokens()
-            let now = try await MessageTail.now(console.database.admin)
+            let now = try await console.database.admin.databaseTime()
             try await console.database.add([Seed(id: "after", at: (now - QueryFixture.start).microseconds)])
             // It ends, and not only where the client gives up.
             var seen: [String] = []

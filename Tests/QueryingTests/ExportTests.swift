@@ -50,7 +50,7 @@ struct ExportTests {
 
     @Test("what a worker's clock has stamped ahead of the database's is exported, and what comes later is not")
     func ahead() async throws {
-        let now = try await MessageTail.now(try await QueryFixture().reader)
+        let now = try await QueryFixture().reader.databaseTime()
         let later = (now - QueryFixture.start + .seconds(600)).microseconds
         let fixture = try await QueryFixture([Seed(id: "past", at: 0), Seed(id: "ahead", at: later)])
         var export = export(.ndjson)

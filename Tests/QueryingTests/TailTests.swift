@@ -102,7 +102,7 @@ struct TailTests {
         _ fixture: QueryFixture,
         by connection: PostgresConnection? = nil
     ) async throws {
-        let received = try await MessageTail.now(fixture.admin) - .seconds(secondsAgo)
+        let received = try await fixture.admin.databaseTime() - .seconds(secondsAgo)
         let seed = Seed(id: id, category: category, at: (received - QueryFixture.start).microseconds)
         try await fixture.add([seed], by: connection)
     }
@@ -192,7 +192,7 @@ struct TailTests {
         var tail = try await MessageTail(MessageFilter(), overlap: overlap, fixture.reader)
         #expect(try await tail.poll(fixture.reader) { _, _ in } == nil)
         // The follower's last poll was three days ago by the database's clock.
-        let now = try await MessageTail.now(fixture.reader)
+        let now = try await fixture.reader.databaseTime()
         let last = now - .seconds(3 * 86_400)
         tail.window = TailWindow(now: last, overlap: overlap)
         let seconds = [250_000, 200_000, 100_000, 3_600, 100, 2]

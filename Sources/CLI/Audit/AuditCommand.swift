@@ -107,7 +107,7 @@ struct AuditCommand: ProgramCommand {
     }
 
     private func audit(_ connection: PostgresConnection, _ console: Terminal) async throws -> ConservationReport {
-        let now = try await MessageTail.now(connection)
+        let now = try await connection.databaseTime()
         let (since, until) = try times(now: now)
         let conservation = Conservation(connection, since: since, until: until)
         let bar = ProgressBar("audit", on: console)

@@ -46,7 +46,7 @@ struct MessagesTail: ProgramCommand {
         let filter = try await withReader(context) { try await asked.judged($0) }
         let screen = { TailScreen(output.chosen(context.console), tokens: output.reveal, context.console) }
         guard follow else { return try await withReader(context) { try await begin(filter, screen(), $0) } }
-        if let until = filter.until, until <= (try await withReader(context) { try await MessageTail.now($0) }) {
+        if let until = filter.until, until <= (try await withReader(context) { try await $0.databaseTime() }) {
             try await withReader(context) { try await begin(filter, screen(), $0) }
             return context.console.message("--until has passed: there is nothing to follow")
         }

@@ -192,7 +192,7 @@ package struct Retention: Sendable {
         let clock = clock
         return try await connection.run { connection throws(PostgresError) in
             let asked = clock()
-            let database: Timestamp = try connection.run(HealthStatements.clock).value()
+            let database: Timestamp = try connection.databaseTime()
             return ClockDifference(asked: asked, database: database, answered: clock())
         }
     }

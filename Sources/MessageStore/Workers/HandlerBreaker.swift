@@ -22,7 +22,7 @@ package struct HandlerBreaker: Sendable, Equatable {
     /// The workers' rows and the database's time; no rows without the right to read them.
     static func workers(_ connection: PostgresConnection) async throws(PostgresError) -> ([WorkerRow], Timestamp) {
         try await connection.run { connection throws(PostgresError) in
-            let now: Timestamp = try connection.run(HealthStatements.clock).value()
+            let now: Timestamp = try connection.databaseTime()
             do throws(PostgresError) {
                 return (try WorkerTable.list(connection), now)
             } catch  where error.failureClass == .permission {

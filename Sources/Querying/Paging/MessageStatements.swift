@@ -150,8 +150,6 @@ enum MessageStatements: StatementCatalog {
         """
     }
 
-    static let now: SQL = "SELECT clock_timestamp()"
-
     /// A time after every stored message, and not before the database's.
     static let end: SQL = """
         SELECT greatest(clock_timestamp(), max(received_at) + interval '1 microsecond') FROM upstream.messages
@@ -198,7 +196,6 @@ enum MessageStatements: StatementCatalog {
             StatementSample("keys", keys(in: key.digest...key.digest)),
             StatementSample("deliveries", deliveries(key)),
             StatementSample("deadLetters", deadLetters(key)),
-            StatementSample("now", now),
             StatementSample("end", end),
             StatementSample("oldestDay", oldestDay),
             StatementSample("selected", selected(filter, from: cursor.receivedAt)),

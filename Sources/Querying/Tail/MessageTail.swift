@@ -156,9 +156,4 @@ package struct MessageTail: Sendable {
             TailPosition(at: try row.next(), transaction: try row.next())
         }
     }
-
-    /// The database's time, from which ages are counted back.
-    package static func now(_ connection: PostgresConnection) async throws(PostgresError) -> Timestamp {
-        try await connection.result(of: MessageStatements.now).value()
-    }
 }

@@ -22,7 +22,7 @@ struct MessageStreamTests {
         _ console: ConsoleHarness,
         by connection: PostgresConnection? = nil
     ) async throws {
-        let received = try await MessageTail.now(console.database.admin) - .seconds(secondsAgo)
+        let received = try await console.database.admin.databaseTime() - .seconds(secondsAgo)
         let seed = Seed(id: id, category: category, at: (received - QueryFixture.start).microseconds)
         try await console.database.add([seed], by: connection)
     }
@@ -166,7 +166,7 @@ struct MessageStreamTests {
         let place = feed.subscribe {}
         try await feed.start()
         let big = "\"" + String(repeating: "x", count: 250_000) + "\""
-        let at = (try await MessageTail.now(database.admin) - QueryFixture.start).microseconds
+        let at = (try await database.admin.databaseTime() - QueryFixture.start).microseconds
         try await database.add((1...40).map { Seed(id: "m\($0)", data: big, at: at + Int64($0)) })
         let driver = Task { try await feed.drive() }
         var signals = place.signals.makeAsyncIterator()

@@ -2,6 +2,7 @@ import HTTPTypes
 import Hummingbird
 import Logging
 import NIOCore
+import Postgres
 import QuerySupport
 import Querying
 import Synchronization
@@ -49,7 +50,7 @@ struct StreamParts {
 
     /// Stores a message now.
     func add(_ id: String, data: String = "1") async throws {
-        let at = (try await MessageTail.now(database.admin) - QueryFixture.start).microseconds
+        let at = (try await database.admin.databaseTime() - QueryFixture.start).microseconds
         try await database.add([Seed(id: id, data: data, at: at)])
     }
 

@@ -27,7 +27,7 @@ struct ConflictsPage: ConsoleRoutes {
         var cursor = list.cursor
         if let name = cursor?.fingerprint { cursor?.fingerprint = aliases.fingerprint(of: name) }
         let (found, now) = try await services.reader.withConnection(.search) { [cursor] connection in
-            let now = try await MessageTail.now(connection)
+            let now = try await connection.databaseTime()
             guard list.asked.mistakes.isEmpty else { return ((rows: [ConflictRow](), isFull: false), now) }
             var query = ConflictQuery(filter: try list.asked.judged(now: now), after: cursor, limit: Self.pageSize)
             query.byteLimit = AnswerBounds.page
@@ -87,7 +87,7 @@ struct ConflictsPage: ConsoleRoutes {
             (
                 try await query.rows(connection),
                 try await MessageLookup(connection).detail(key, conflictBytes: 0)?.stored,
-                try await MessageTail.now(connection)
+                try await connection.databaseTime()
             )
         }
         guard let row = rows.first else { throw Problem.notFound("there is no such conflict any more: see /conflicts") }

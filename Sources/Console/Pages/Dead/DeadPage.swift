@@ -25,7 +25,7 @@ struct DeadPage: ConsoleRoutes {
             DeadLetterCursor.init
         )
         let (groups, letters, now) = try await services.reader.withConnection(.search) { connection in
-            let now = try await MessageTail.now(connection)
+            let now = try await connection.databaseTime()
             let table = DeadLetters(connection)
             let groups = try await table.summary(handler: list.asked.filter.handler)
             guard list.asked.mistakes.isEmpty else { return (groups, [DeadLetter](), now) }

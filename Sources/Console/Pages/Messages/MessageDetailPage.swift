@@ -16,7 +16,7 @@ struct MessageDetailPage: ConsoleRoutes {
     private func page(_ request: PageRequest) async throws -> HTML {
         let reference = request.part("reference")
         let (found, now) = try await services.reader.withConnection { connection in
-            (try await MessageLookup(connection).find(reference), try await MessageTail.now(connection))
+            (try await MessageLookup(connection).find(reference), try await connection.databaseTime())
         }
         let shell = PageShell("Message", .messages, for: request)
         guard let detail = found.first else {

@@ -26,7 +26,7 @@ struct MessageListPage: ConsoleRoutes {
             MessageCursor.init
         )
         let (rows, isFull, now) = try await services.reader.withConnection(.search) { connection in
-            let now = try await MessageTail.now(connection)
+            let now = try await connection.databaseTime()
             guard list.asked.mistakes.isEmpty else { return ([StoredMessage](), false, now) }
             let filter = try list.asked.judged(now: now)
             var pager = MessagePager(filter, .newestFirst, limit: Self.pageSize, after: list.cursor)

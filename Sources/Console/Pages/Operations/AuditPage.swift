@@ -18,7 +18,7 @@ struct AuditPage: ConsoleRoutes {
     private func page(_ request: PageRequest) async throws -> HTML {
         let list = try PageList<AuditFilter, Int64>(request, at: "/audit", sight: services.settings.sight) { Int64($0) }
         let (rows, now) = try await services.reader.withConnection { connection in
-            let now = try await MessageTail.now(connection)
+            let now = try await connection.databaseTime()
             guard list.asked.mistakes.isEmpty else { return ([AuditEntry](), now) }
             var filter = try list.asked.judged(now: now)
             filter.before = list.cursor

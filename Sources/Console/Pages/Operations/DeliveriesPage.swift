@@ -24,7 +24,7 @@ struct DeliveriesPage: ConsoleRoutes {
             WaitingCursor.init
         )
         let (rows, handlers, now) = try await services.reader.withConnection(.search) { connection in
-            let now = try await MessageTail.now(connection)
+            let now = try await connection.databaseTime()
             let handlers = try await HandlerStates(connection).list(counted: 10_000)
             guard list.asked.mistakes.isEmpty else { return ([WaitingDelivery](), handlers, now) }
             var query = WaitingQuery()

@@ -22,7 +22,7 @@ struct QuarantinePage: ConsoleRoutes {
             sight: services.settings.sight
         ) { Int64($0) }
         let (rows, now) = try await services.reader.withConnection(.search) { connection in
-            let now = try await MessageTail.now(connection)
+            let now = try await connection.databaseTime()
             guard list.asked.mistakes.isEmpty else { return ([QuarantineRow](), now) }
             var query = try list.asked.judged(now: now)
             (query.cursor, query.limit) = (list.cursor, Self.pageSize)
@@ -73,7 +73,7 @@ struct QuarantinePage: ConsoleRoutes {
         query.hasStanzas = services.settings.showsPayloads
         query.limit = 1
         let (rows, now) = try await services.reader.withConnection { [query] connection in
-            (try await query.rows(connection), try await MessageTail.now(connection))
+            (try await query.rows(connection), try await connection.databaseTime())
         }
         guard let row = rows.first?.shown(to: services.settings.sight) else {
             throw Problem.notFound("no stanza is quarantined under \(id): see /quarantine")

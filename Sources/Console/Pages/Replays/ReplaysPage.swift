@@ -19,7 +19,7 @@ struct ReplaysPage: ConsoleRoutes {
             let rows = try await connection.run { connection throws(PostgresError) in
                 try ReplayTable.list(connection, limit: 100)
             }
-            return (rows.map { $0.shown(to: services.settings.sight) }, try await MessageTail.now(connection))
+            return (rows.map { $0.shown(to: services.settings.sight) }, try await connection.databaseTime())
         }
         let new: HTML = request.mayAct ? "<a class=\"button primary\" href=\"/replays/new\">Plan a replay</a>" : ""
         let isBusy = rows.contains { $0.state.isActive }
@@ -82,7 +82,7 @@ struct ReplaysPage: ConsoleRoutes {
         guard let found = found?.shown(to: services.settings.sight) else {
             throw Problem.notFound("no replay has this name or id: see /replays")
         }
-        let now = try await services.reader.withConnection { try await MessageTail.now($0) }
+        let now = try await services.reader.withConnection { try await $0.databaseTime() }
         let view = View(found: found, now: now, mayAct: request.mayAct)
         let refresh = found.replay.state.isActive ? 2 : 15
         return PageShell("Replay", .replays, for: request, refresh: refresh).document(
