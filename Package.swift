@@ -262,14 +262,14 @@ let package = Package(
         // What the suites with real processes share.
         .target(
             name: "IntegrationSupport",
-            dependencies: ["Vocabulary", nio, nioPosix],
+            dependencies: ["Vocabulary", nio, nioPosix, logging],
             path: "Tests/IntegrationSupport",
             swiftSettings: strict
         ),
         // A cluster for each suite, and a database for each test.
         .target(
             name: "DatabaseSupport",
-            dependencies: ["Postgres", "LocalDatabase", "MessageStore"],
+            dependencies: ["IntegrationSupport", "Postgres", "LocalDatabase", "MessageStore"],
             path: "Tests/DatabaseSupport",
             swiftSettings: strict
         ),
@@ -285,7 +285,7 @@ let package = Package(
         .target(
             name: "ConsoleSupport",
             dependencies: [
-                "UpstreamConfiguration",
+                "UpstreamConfiguration", "IntegrationSupport",
                 "Console", "Postgres", "QuerySupport", nio, logging, lifecycle,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
@@ -347,7 +347,8 @@ let package = Package(
             "ReplayingTests",
             [
                 "XMPPEndpoint",
-                "Vocabulary", "DatabaseSupport", "Replaying", "Querying", "Postgres", "LocalDatabase", "MessageStore",
+                "Vocabulary", "IntegrationSupport", "DatabaseSupport", "Replaying", "Querying", "Postgres", "LocalDatabase",
+                "MessageStore",
                 "Dispatcher",
                 "UpstreamKit",
                 "XMPP",

@@ -1,6 +1,7 @@
 package import AsyncHTTPClient
 package import Console
 import Foundation
+import IntegrationSupport
 import Logging
 package import NIOCore
 package import NIOHTTP1
@@ -82,7 +83,7 @@ package struct ConsoleHarness: Sendable {
         sessions.statementTimeout = statementTimeout
         var settings = ConsoleSettings(version: "0.0.0-test")
         configure(&settings)
-        let quiet = Logger(label: "console") { _ in SwiftLogNoOpLogHandler() }
+        let quiet = Logger.quiet
         let services = ConsoleServices(
             reader: ReadPool(sessions, size: 4),
             probe: ReadPool(sessions, size: 1),

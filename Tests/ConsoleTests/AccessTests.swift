@@ -1,6 +1,7 @@
 import ConsoleSupport
 import HTTPTypes
 import Hummingbird
+import IntegrationSupport
 import Logging
 import NIOCore
 import Synchronization
@@ -48,7 +49,7 @@ import Testing
 
     @Test("one secret for two holders is refused at the start, and after a rotation lets neither in")
     func shared() throws {
-        let quiet = Logger(label: "console") { _ in SwiftLogNoOpLogHandler() }
+        let quiet = Logger.quiet
         let clock = ManualClock()
         let secrets = Mutex([Self.secret("a"), Self.secret("b")])
         var rules = ConsoleAccess.Settings()

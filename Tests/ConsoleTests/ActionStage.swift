@@ -1,5 +1,6 @@
 import ConsoleSupport
 import Foundation
+import IntegrationSupport
 import Postgres
 import QuerySupport
 
@@ -70,14 +71,8 @@ extension QueryFixture {
 
     /// Waits for a query to give true.
     func waitUntil(_ sql: String) async throws {
-        let deadline = ContinuousClock.now + .seconds(120)
-        while try await look("SELECT (\(sql))::text") != "true" {
-            guard ContinuousClock.now < deadline else { throw WaitedTooLong(sql: sql) }
-            await Task.yield()
+        try await IntegrationSupport.waitUntil(sql, limit: .seconds(120)) {
+            try await look("SELECT (\(sql))::text") == "true"
         }
-    }
-
-    struct WaitedTooLong: Error {
-        var sql: String
     }
 }

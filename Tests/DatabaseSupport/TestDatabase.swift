@@ -1,4 +1,5 @@
 import Foundation
+import IntegrationSupport
 package import LocalDatabase
 import MessageStore
 package import Postgres
@@ -19,14 +20,24 @@ package struct TestDatabase: Sendable {
     ///   - migrated: Whether it has our schema.
     /// - Throws: What went wrong.
     package init(on cluster: LocalCluster, migrated: Bool = true) async throws {
-        let name = "t\(UInt64.random(in: 0...UInt64.max))"
-        let root = try await PostgresConnection.open(PostgresSettings(url: cluster.url))
-        try await root.run { connection throws(PostgresError) in try connection.script("CREATE DATABASE \(name)") }
-        await root.close()
-        url = cluster.url.replacingOccurrences(of: "/upstream?", with: "/\(name)?")
+        url = try await Self.create(on: cluster).url
         settings = try PostgresSettings(url: url)
         admin = try await PostgresConnection.open(settings)
         if migrated { _ = try await Migrator().up(admin) }
+    }
+
+    /// Makes an empty database.
+    package static func create(
+        on cluster: LocalCluster,
+        tablespace: String = "pg_default"
+    ) async throws -> (name: String, url: String) {
+        let name = "t\(UInt64.random(in: 0...UInt64.max))"
+        let root = try await PostgresConnection.open(PostgresSettings(url: cluster.url))
+        try await root.run { connection throws(PostgresError) in
+            try connection.script("CREATE DATABASE \(name) TABLESPACE \(tablespace)")
+        }
+        await root.close()
+        return (name, cluster.url.replacingOccurrences(of: "/upstream?", with: "/\(name)?"))
     }
 
     /// Runs statements.
@@ -49,12 +60,7 @@ package struct TestDatabase: Sendable {
 
     /// Waits for a query to give true.
     package func waitUntil(_ sql: String) async throws {
-        let deadline = ContinuousClock.now + .seconds(20)
-        while ContinuousClock.now < deadline {
-            if try await first(sql, Bool.self) == true { return }
-            await Task.yield()
-        }
-        throw WaitedTooLong(condition: sql)
+        try await IntegrationSupport.waitUntil(sql) { try await first(sql, Bool.self) == true }
     }
 
     private func first<Value: SQLDecodable & Sendable>(_ sql: String, _ type: Value.Type) async throws -> Value? {
@@ -63,16 +69,5 @@ package struct TestDatabase: Sendable {
                 try row.next(type)
             }
         }
-    }
-}
-
-extension TestDatabase {
-    /// A condition did not come to hold.
-    package struct WaitedTooLong: Error {
-        /// The condition.
-        package var condition: String
-
-        /// An error about this condition.
-        package init(condition: String) { self.condition = condition }
     }
 }

@@ -40,7 +40,7 @@ struct DispatchClaimTests {
             senderIDs: [],
             settings: settings,
             metrics: Metrics(senders: [], categories: [], handlers: handlers.map(\.name), version: "test"),
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            logger: .quiet,
             execute: { [done] _, _, _, _ in
                 done.add()
                 return .verdict(.done)
@@ -54,7 +54,7 @@ struct DispatchClaimTests {
         // 50 at once, and 70 more as they are allowed.
         let store = CountedDeliveries(["limited": 120])
         try await run(store, [registration("limited", .all, rate: HandlerRate(50))]) { _ in
-            try await wait("all are handled") { done.count == 120 }
+            try await waitUntil("all are handled") { done.count == 120 }
         }
     }
 
@@ -62,7 +62,7 @@ struct DispatchClaimTests {
     func withoutRate() async throws {
         let store = CountedDeliveries(["free": 5_000])
         try await run(store, [registration("free", .all, rate: nil)]) { _ in
-            try await wait("all are handled") { done.count == 5_000 }
+            try await waitUntil("all are handled") { done.count == 5_000 }
         }
     }
 
@@ -71,7 +71,7 @@ struct DispatchClaimTests {
         let names = (1...count).map { "h\($0)" }
         let store = CountedDeliveries(Dictionary(uniqueKeysWithValues: names.map { ($0, 10) }))
         try await run(store, names.map { registration($0, .all, rate: nil) }) { _ in
-            try await wait("all are handled") { done.count == 10 * count }
+            try await waitUntil("all are handled") { done.count == 10 * count }
         }
     }
 
@@ -84,12 +84,12 @@ struct DispatchClaimTests {
         ]
         try await run(store, handlers) { service in
             // Each claims, and asks for suspects; the handlers in their order.
-            try await wait("the first round has ended") { store.claims("limited") == 2 }
+            try await waitUntil("the first round has ended") { store.claims("limited") == 2 }
             let message = messages(1...1)
             for round in 2...4 {
                 let offer = service.intake.offer(for: 1, bytes: 0)
                 service.intake.committed(offer, messages: message, outcomes: [.stored])
-                try await wait("it claims again") { store.claims("limited") == 2 * round }
+                try await waitUntil("it claims again") { store.claims("limited") == 2 * round }
             }
             #expect(store.claims("free") == 2)
         }

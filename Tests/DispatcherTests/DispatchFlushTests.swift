@@ -142,7 +142,7 @@ struct DispatchFlushTests {
             senderIDs: ["s"],
             settings: settings,
             metrics: Metrics(senders: [], categories: [], handlers: ["log"], version: "test"),
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            logger: .quiet,
             flush: log.flush,
             execute: { _, delivery, _, _ in
                 log.logger.event(.info, .messageHandled, "message", [.messageKey: .uuid(delivery.messageKey)])
@@ -156,7 +156,7 @@ struct DispatchFlushTests {
     func rows(_ isImmediate: Bool) async throws {
         let store = WatchedDeliveries(output, waiting: 3_000)
         try await run(store, isImmediate: isImmediate) { _ in
-            try await wait("all are settled") { store.settled == 3_000 }
+            try await waitUntil("all are settled") { store.settled == 3_000 }
         }
         #expect(store.early.isEmpty, "\(store.early.count) were settled without a line")
         #expect(output.lines == 3_000 && output.keys.count == 3_000)
@@ -181,7 +181,7 @@ struct DispatchFlushTests {
             let offer = service.intake.offer(for: batch.count, bytes: 0)
             #expect(offer.packed == ["log"])
             service.intake.committed(offer, messages: batch, outcomes: batch.map { _ in .stored })
-            try await wait("all are settled") { store.settled == 200 }
+            try await waitUntil("all are settled") { store.settled == 200 }
         }
         #expect(store.early.isEmpty, "\(store.early.count) were settled without a line")
         #expect(output.lines == 200 && output.keys.count == 200 && output.writes < 40)
@@ -194,7 +194,7 @@ struct DispatchFlushTests {
     func outage(_ isImmediate: Bool) async throws {
         let store = WatchedDeliveries(output, waiting: 50, outages: 3)
         try await run(store, isImmediate: isImmediate) { _ in
-            try await wait("all lines are written") { output.lines == 50 }
+            try await waitUntil("all lines are written") { output.lines == 50 }
         }
         #expect(store.settled == 50 && store.early.isEmpty)
         #expect(output.lines == 50)

@@ -101,7 +101,7 @@ struct DispatchImmediateFaultTests {
         let time = ManualTime()
         handler.whileTaking { time.pass(.seconds($0)) }
         await service(store, clock: clock(time)).run {
-            try await wait("all are settled") { store.done.count == 64 }
+            try await waitUntil("all are settled") { store.done.count == 64 }
         }
         #expect(handler.calls.map(\.count) == [64])
         let booked = metrics.handler(0).duration.snapshot()
@@ -121,7 +121,7 @@ struct DispatchImmediateFaultTests {
         }
         let counted = metrics.handler(0)
         await service.run {
-            try await wait("all have ended") { store.done.count >= 3 && counted.duration.snapshot().count == 4 }
+            try await waitUntil("all have ended") { store.done.count >= 3 && counted.duration.snapshot().count == 4 }
         }
         #expect(handler.calls == [[1, 2, 3, 4]])
         #expect(store.settled.map(\.messageKey.low) == [1, 3, 4])
@@ -133,7 +133,7 @@ struct DispatchImmediateFaultTests {
     func suspects() async {
         let store = OrderlyDeliveries((1...3).map { Delivery.row($0, crashes: 2) })
         await service(store).run {
-            try await wait("all are settled") { store.done.count == 3 }
+            try await waitUntil("all are settled") { store.done.count == 3 }
         }
         #expect(handler.calls == [[1], [2, 3]])
     }
@@ -148,7 +148,7 @@ struct DispatchImmediateFaultTests {
             await service.waitUntilSubscribed()
             // What is in order waits in the table.
             #expect(service.intake.offer(for: 5, bytes: 0).handlers.isEmpty)
-            try await wait("all are settled") { store.done.count == 30 }
+            try await waitUntil("all are settled") { store.done.count == 30 }
         }
         for device: UInt64 in [100, 200, 300] {
             let own = handler.calls.map { call in call.filter { $0 / 100 == device / 100 } }

@@ -124,7 +124,7 @@ struct DispatchImmediateTests {
     func rows() async throws {
         let store = AskedDeliveries(handler, waiting: (1...500).map { Delivery.row($0, attempts: Int($0) % 2) })
         await run(store, concurrency: 1) { _ in
-            try await wait("all are settled") { store.settled.count == 500 }
+            try await waitUntil("all are settled") { store.settled.count == 500 }
         }
         let calls = handler.calls
         #expect(handler.single == 0 && calls.joined().count == 500 && handler.keys.count == 500 && store.early == 0)
@@ -143,7 +143,7 @@ struct DispatchImmediateTests {
             await service.waitUntilSubscribed()
             let offer = service.intake.offer(for: batch.count, bytes: 0)
             service.intake.committed(offer, messages: batch, outcomes: batch.map { _ in .stored })
-            try await wait("the block is settled") { !store.blocks.isEmpty }
+            try await waitUntil("the block is settled") { !store.blocks.isEmpty }
         }
         let block = try #require(store.blocks.first)
         #expect(store.blocks.count == 1 && block.isComplete && store.settled.isEmpty && store.early == 0)
@@ -162,7 +162,7 @@ struct DispatchImmediateTests {
             await service.waitUntilSubscribed()
             let offer = service.intake.offer(for: batch.count, bytes: 0)
             service.intake.committed(offer, messages: batch, outcomes: batch.map { _ in .stored })
-            try await wait("all are settled") {
+            try await waitUntil("all are settled") {
                 store.blocks.reduce(0) { $0 + $1.done.count } + store.settled.count == 40
             }
         }
@@ -177,7 +177,7 @@ struct DispatchImmediateTests {
         let sampler = TraceSampler(ratio: 1)
         let tracing = MessageTracing(tracer: NoOpTracer(), sampler: sampler, member: nil, senderIDs: ["s"])
         await run(store, tracing: tracing) { _ in
-            try await wait("all are settled") { store.settled.count == 20 }
+            try await waitUntil("all are settled") { store.settled.count == 20 }
         }
         #expect(handler.single == 20 && handler.calls.isEmpty)
     }

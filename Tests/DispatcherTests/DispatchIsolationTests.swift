@@ -1,3 +1,4 @@
+import IntegrationSupport
 import Logging
 import Synchronization
 import Telemetry
@@ -90,7 +91,7 @@ struct DispatchIsolationTests {
             senderIDs: [],
             settings: DispatchSettings(),
             metrics: Metrics(senders: [], categories: [], handlers: names, version: "test"),
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            logger: .quiet,
             execute: { _, _, _, _ in .verdict(.done) }
         )
         await service.run {
@@ -104,11 +105,11 @@ struct DispatchIsolationTests {
     func settlement() async throws {
         let store = StuckDeliveries(.settle, ["stuck": 10_000, "free": 20_000])
         await run(store) {
-            try await wait("the settlement waits") { store.isReached }
-            try await wait("all of the other are settled") { store.settled("free") == 20_000 }
+            try await waitUntil("the settlement waits") { store.isReached }
+            try await waitUntil("all of the other are settled") { store.settled("free") == 20_000 }
             #expect(store.settled("stuck") == 0)
             store.open()
-            try await wait("and then those") { store.settled("stuck") == 10_000 }
+            try await waitUntil("and then those") { store.settled("stuck") == 10_000 }
         }
     }
 
@@ -116,10 +117,10 @@ struct DispatchIsolationTests {
     func claim() async throws {
         let store = StuckDeliveries(.claim, ["stuck": 10_000, "free": 20_000])
         await run(store) {
-            try await wait("the claim waits") { store.isReached }
-            try await wait("all of the other are settled") { store.settled("free") == 20_000 }
+            try await waitUntil("the claim waits") { store.isReached }
+            try await waitUntil("all of the other are settled") { store.settled("free") == 20_000 }
             store.open()
-            try await wait("and then those") { store.settled("stuck") == 10_000 }
+            try await waitUntil("and then those") { store.settled("stuck") == 10_000 }
         }
     }
 }

@@ -1,4 +1,5 @@
 import Dispatcher
+import IntegrationSupport
 import Logging
 import Synchronization
 import Telemetry
@@ -45,7 +46,7 @@ import Vocabulary
             senderIDs: [],
             settings: DispatchSettings(),
             metrics: Metrics(senders: [], categories: [], handlers: ["a", "b"], version: "test"),
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            logger: .quiet,
             execute: { _, _, _, _ in .verdict(.done) }
         )
         service.beginShutdown()

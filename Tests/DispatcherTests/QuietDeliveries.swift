@@ -1,4 +1,5 @@
 import Dispatcher
+import IntegrationSupport
 import Logging
 import Telemetry
 import Testing
@@ -75,7 +76,7 @@ extension DispatchService {
             senderIDs: ["s"],
             settings: settings,
             metrics: metrics,
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            logger: .quiet,
             clock: clock,
             tracing: tracing,
             execute: { _, _, message, context in .verdict(await HandlerVerdict.of(handler, message, context)) }
@@ -93,12 +94,4 @@ extension DispatchService {
         beginShutdown()
         await task.value
     }
-}
-
-/// Waits until that holds; a failure of the test after 20 s.
-func wait(_ name: Comment, until condition: () -> Bool) async throws {
-    let end = ContinuousClock.now + .seconds(20)
-    while !condition(), ContinuousClock.now < end { try await Task.sleep(for: .milliseconds(5)) }
-    let holds = condition()
-    #expect(holds, name)
 }

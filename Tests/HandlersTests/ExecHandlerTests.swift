@@ -1,5 +1,6 @@
 import Dispatcher
 import Foundation
+import IntegrationSupport
 import Logging
 import Testing
 import UpstreamKit
@@ -28,7 +29,7 @@ private func program(_ body: String) -> [String] {
         messages: [UpstreamMessage] = [.sample(category: "a", data: #"{"n":1}"#)],
         timeout: Duration = .seconds(30),
         environment: [String] = ExecHandler.passedEnvironment,
-        logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+        logger: Logger = .quiet
     ) async -> [HandlerVerdict] {
         let handler = ExecHandler(name: "h", command: command, mode: mode, environment: environment, logger: logger)
         var verdicts: [HandlerVerdict] = []
@@ -192,9 +193,7 @@ private func program(_ body: String) -> [String] {
         let before = try descriptors()
         #expect(await run(["/bin/sh", "-c", script], mode: .once, logger: log.logger) == [.done])
         // Nor does it keep our ends of its streams open.
-        let end = ContinuousClock.now + .seconds(20)
-        while try descriptors() > before, ContinuousClock.now < end { await Task.yield() }
-        #expect(try descriptors() <= before)
+        try await waitUntil { try descriptors() <= before }
         for line in log.lines { if let pid = line["line"].flatMap(Int32.init) { kill(pid, SIGKILL) } }
     }
 
@@ -283,7 +282,7 @@ private func program(_ body: String) -> [String] {
                 name: "h",
                 command: ["/bin/sleep", "600"],
                 mode: mode,
-                logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+                logger: .quiet
             )
             let task = Task {
                 await HandlerVerdict.of(handler, .sample(category: "a", data: "{}"), HandlerContext(handler: "h"))

@@ -1,6 +1,7 @@
 import Dispatcher
 import Glibc
 import Ingest
+import IntegrationSupport
 import Logging
 import Testing
 import UpstreamKit
@@ -47,7 +48,7 @@ private final class ShortLivedThreads: TaskExecutor {
             name: "h",
             command: ["/usr/bin/env", "python3", "-c", script],
             mode: .stream,
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            logger: .quiet
         )
         var words: [String] = []
         for _ in 0..<3 {

@@ -1,6 +1,7 @@
 import Dispatcher
 import Foundation
 import Glibc
+import IntegrationSupport
 import Testing
 import UpstreamKit
 import Vocabulary
@@ -68,15 +69,15 @@ struct FaultyPlugin {
     }
 
     /// Has a call under way, so that what is given meanwhile goes into one call after it, but for those that go `alone` at once.
-    func together(_ data: [String], alone: Int = 0) async -> [HandlerVerdict] {
+    func together(_ data: [String], alone: Int = 0) async throws -> [HandlerVerdict] {
         let gate = notes.folder.appending(path: "gate").path
         mkfifo(gate, 0o600)
         let before = notes.times("wait")
         async let first = run([#"{"do":"wait"}"#])
-        while notes.times("wait") == before { await Task.yield() }
+        try await waitUntil { notes.times("wait") > before }
         async let others = run(data)
         // All of them have been given when the queue holds them.
-        while handler.waiting < data.count - alone { await Task.yield() }
+        try await waitUntil { handler.waiting >= data.count - alone }
         let descriptor = open(gate, O_WRONLY)
         close(descriptor)
         #expect(await first == [.done])

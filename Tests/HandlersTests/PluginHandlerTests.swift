@@ -1,6 +1,7 @@
 import Dispatcher
 import Foundation
 import Glibc
+import IntegrationSupport
 import Logging
 import Testing
 import UpstreamKit
@@ -13,7 +14,7 @@ import Vocabulary
     @Test("Outcomes come back as the plugin set them, for a whole batch in one call")
     func outcomes() async throws {
         let plugin = try FaultyPlugin()
-        let verdicts = await plugin.together(["{}", "retry", "reject", "unset", "unknown", "long", "longer"])
+        let verdicts = try await plugin.together(["{}", "retry", "reject", "unset", "unknown", "long", "longer"])
         #expect(verdicts[0] == .done)
         #expect(verdicts[1] == .retry(after: .seconds(90), HandlerFailure("busy")))
         #expect(verdicts[2] == .reject(HandlerFailure("no")))
@@ -40,7 +41,7 @@ import Vocabulary
     )
     func crash(_ fault: String, _ expected: String) async throws {
         let plugin = try FaultyPlugin(timeout: fault == "loop" ? .seconds(1) : .seconds(20))
-        let verdicts = await plugin.together([#"{"n":1}"#, #"{"n":2}"#, fault, #"{"n":3}"#, #"{"n":4}"#])
+        let verdicts = try await plugin.together([#"{"n":1}"#, #"{"n":2}"#, fault, #"{"n":3}"#, #"{"n":4}"#])
         #expect(verdicts.enumerated().allSatisfy { $0.offset == 2 || $0.element == .done }, "\(verdicts)")
         #expect(group(verdicts[2]) == expected)
         // Twice: in the call with the others, and alone. What had an outcome before the crash is not repeated.
@@ -56,7 +57,7 @@ import Vocabulary
     func manyBad() async throws {
         let plugin = try FaultyPlugin()
         let data = (0..<12).map { $0 % 3 == 1 ? "segfault" : #"{"n":1}"# }
-        let verdicts = await plugin.together(data)
+        let verdicts = try await plugin.together(data)
         for (text, verdict) in zip(data, verdicts) {
             #expect(text == "segfault" ? group(verdict) == "plugin ended before it answered" : verdict == .done)
         }
@@ -67,7 +68,7 @@ import Vocabulary
     func failedBefore() async throws {
         let plugin = try FaultyPlugin(timeout: .seconds(3))
         async let hanging = plugin.run(["loop"], attempt: 2)
-        while plugin.notes.times("loop") == 0 { await Task.yield() }
+        try await waitUntil { plugin.notes.times("loop") > 0 }
         #expect(await plugin.run(Array(repeating: "{}", count: 50)).allSatisfy { $0 == .done })
         #expect(group(await hanging.first) == "plugin gave no answer in time")
         #expect(plugin.notes.times("loop") == 1, "at once alone")
@@ -80,7 +81,7 @@ import Vocabulary
         let gate = plugin.notes.folder.appending(path: "gate").path
         mkfifo(gate, 0o600)
         async let held = plugin.run(["wait"])
-        while plugin.notes.times("wait") == 0 { await Task.yield() }
+        try await waitUntil { plugin.notes.times("wait") > 0 }
         #expect(await plugin.run(["{}"], attempt: 2) == [.done])
         close(open(gate, O_WRONLY))
         #expect(await held == [.done])
@@ -95,10 +96,9 @@ import Vocabulary
         for fault in ["stdout", "garbage", "close", "{}", "fork", "forkreturn", "{}"] {
             #expect(await plugin.run([fault, "{}"]) == [.done, .done], "\(fault)")
         }
-        let end = ContinuousClock.now + .seconds(30)
-        func hasSpoken() -> Bool { plugin.log.lines.contains { $0["line"]?.contains("hello from the plugin") == true } }
-        while !hasSpoken(), ContinuousClock.now < end { await Task.yield() }
-        #expect(hasSpoken(), "its standard output goes to the log")
+        try await waitUntil("its standard output is in the log") {
+            plugin.log.lines.contains { $0["line"]?.contains("hello from the plugin") == true }
+        }
         let processes = plugin.notes.starts + plugin.notes.lines("children").compactMap { Int32($0) }
         await plugin.handler.shutdown()
         for process in processes { #expect(!isRunning(process), "\(process)") }
@@ -149,7 +149,7 @@ import Vocabulary
                 HandlerContext(handler: "h", deadline: .now + .seconds(600))
             )
         }
-        while plugin.notes.lines("children").isEmpty { await Task.yield() }
+        try await waitUntil { !plugin.notes.lines("children").isEmpty }
         task.cancel()
         #expect(await task.value == .cancelled)
         #expect(await plugin.run(["{}"]) == [.done])
@@ -188,7 +188,7 @@ import Vocabulary
         let message = UpstreamMessage.sample(category: "a", data: "{}")
         let context = HandlerContext(handler: "h", deadline: .now + .seconds(600))
         let task = Task { await HandlerVerdict.of(plugin.handler, message, context) }
-        while notes.lines("opening").isEmpty { await Task.yield() }
+        try await waitUntil { !notes.lines("opening").isEmpty }
         // As the dispatcher does it: it cancels what is left, and then shuts the handler down.
         task.cancel()
         #expect(await task.value == .cancelled)
@@ -197,7 +197,7 @@ import Vocabulary
         let time = ContinuousClock.now - start
         #expect(time < .seconds(10), "\(time)")
         let process = try #require(notes.lines("opening").first.flatMap { Int32($0) })
-        while isRunning(process) { await Task.yield() }
+        try await waitUntil { !isRunning(process) }
         #expect(plugin.log.lines.allSatisfy { $0["event"] != "handler.process_ended" }, "we ended it ourselves")
     }
 
@@ -205,7 +205,7 @@ import Vocabulary
     func large() async throws {
         let plugin = try FaultyPlugin(messages: 40)
         let data = String(repeating: "x", count: 1 << 19)
-        #expect(await plugin.together((0..<40).map { _ in data }).allSatisfy { $0 == .done })
+        #expect(try await plugin.together((0..<40).map { _ in data }).allSatisfy { $0 == .done })
         #expect(plugin.notes.calls.dropFirst().reduce(0, +) == 40 && plugin.notes.calls.allSatisfy { $0 <= 32 })
         await plugin.handler.shutdown()
     }

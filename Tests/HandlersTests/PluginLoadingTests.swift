@@ -1,5 +1,6 @@
 import Dispatcher
 import Foundation
+import IntegrationSupport
 import Logging
 import Testing
 import UpstreamKit
@@ -19,7 +20,7 @@ import Vocabulary
                 timeout: .seconds(20),
                 messages: 4
             ),
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            logger: .quiet
         )
     }
 

@@ -47,7 +47,7 @@ import Testing
             ]
         }
         let plugin = try FaultyPlugin(library: library.path)
-        let verdicts = await plugin.together(["trace", "retry", "{}"])
+        let verdicts = try await plugin.together(["trace", "retry", "{}"])
         #expect(verdicts[0] == .done && group(verdicts[1]) == "busy" && verdicts[2] == .done)
         #expect(plugin.notes.lines("traces").isEmpty && plugin.notes.calls == [1, 3])
         await plugin.handler.shutdown()

@@ -1,5 +1,6 @@
 import Dispatcher
 import Foundation
+import IntegrationSupport
 import TLSWire
 import Testing
 import UpstreamKit
@@ -103,9 +104,7 @@ import Vocabulary
         }
         #expect(failure.group == "webhook status 403")
         try files.issue("first")
-        let end = ContinuousClock.now + .seconds(30)
-        while await verdict(handler) != .done, ContinuousClock.now < end { await Task.yield() }
-        #expect(await verdict(handler) == .done)
+        try await waitUntil { await verdict(handler) == .done }
         await handler.shutdown()
     }
 

@@ -68,7 +68,7 @@ struct IngestOrderTests {
             queue: queue,
             writers: [writer],
             metrics: Metrics(senders: [], categories: [], handlers: [], version: "test"),
-            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
+            logger: .quiet,
             clock: .manual,
             intake: journal
         )

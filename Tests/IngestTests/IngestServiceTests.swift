@@ -91,7 +91,7 @@ struct IngestServiceTests {
             queue: queue,
             writers: writers,
             metrics: metrics,
-            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+            logger: .quiet
         )
     }
 
@@ -111,7 +111,7 @@ struct IngestServiceTests {
                 queue: queue,
                 writers: [writer],
                 metrics: metrics,
-                logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
+                logger: .quiet,
                 clock: .manual,
                 intake: intake
             )
@@ -135,7 +135,7 @@ struct IngestServiceTests {
             queue: queue,
             writers: [writer],
             metrics: metrics,
-            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
+            logger: .quiet,
             clock: .manual,
             intake: intake
         )
@@ -265,7 +265,7 @@ struct IngestServiceTests {
             queue: queue,
             writers: writers,
             metrics: metrics,
-            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+            logger: .quiet
         )
         let running = Task { await service.run() }
         submit(1...3)

@@ -125,7 +125,7 @@ struct StampTests {
             queue: queue,
             writers: [writer],
             metrics: Metrics(senders: [], categories: [], handlers: [], version: "test"),
-            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
+            logger: .quiet,
             clock: .manual,
             stamps: clock
         ).run()
@@ -146,7 +146,7 @@ struct StampTests {
             queue: queue,
             writers: [writer],
             metrics: Metrics(senders: [], categories: [], handlers: [], version: "test"),
-            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
+            logger: .quiet,
             stamps: clock
         ).run()
         #expect(writer.times == [Self.start + 1_000_000] && writer.refused == 0)

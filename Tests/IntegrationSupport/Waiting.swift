@@ -14,6 +14,7 @@ package struct WaitedTooLong: Error, CustomStringConvertible {
 ///   - limit: When it is an error.
 ///   - file: Of the call.
 ///   - line: Of the call.
+///   - isolation: The caller's actor, on which the condition is tried.
 ///   - condition: Tried every 10 ms.
 /// - Throws: ``WaitedTooLong``, or what the condition throws.
 package func waitUntil(
@@ -21,6 +22,7 @@ package func waitUntil(
     limit: Duration = .seconds(60),
     file: String = #fileID,
     line: Int = #line,
+    isolation: isolated (any Actor)? = #isolation,
     _ condition: () async throws -> Bool
 ) async throws {
     let what = what.isEmpty ? "the condition at \(file):\(line)" : what

@@ -21,14 +21,7 @@ struct Database: Sendable {
     /// Makes one, on the suite's cluster unless another is named.
     init(on own: LocalCluster? = nil, tablespace: String = "pg_default", migrated: Bool = true) async throws {
         cluster = own ?? SharedCluster.cluster
-        let database = "t\(UInt64.random(in: 0...UInt64.max))"
-        name = database
-        let root = try await PostgresConnection.open(PostgresSettings(url: cluster.url))
-        try await root.run { connection throws(PostgresError) in
-            try connection.script("CREATE DATABASE \(database) TABLESPACE \(tablespace)")
-        }
-        await root.run { connection in connection.close() }
-        url = cluster.url.replacingOccurrences(of: "/upstream?", with: "/\(database)?")
+        (name, url) = try await TestDatabase.create(on: cluster, tablespace: tablespace)
         var settings = try PostgresSettings(url: url)
         settings.applicationName = "test"
         client = PostgresClient(settings)

@@ -1,5 +1,6 @@
 import Dispatcher
 import Ingest
+import IntegrationSupport
 import Logging
 import MessageStore
 import Postgres
@@ -21,7 +22,7 @@ extension DeliveriesFixture {
         _ handlers: [HandlerRegistration],
         owner: String = "a",
         over store: PostgresDeliveryStore? = nil,
-        logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+        logger: Logger = .quiet,
         clock: TimeSource = .system,
         _ change: (inout DispatchSettings) -> Void = { _ in }
     ) -> DispatchService {

@@ -1,6 +1,7 @@
 import Dispatcher
 import Handlers
 import Ingest
+import IntegrationSupport
 import Logging
 import MessageStore
 import Postgres
@@ -67,7 +68,7 @@ import Vocabulary
             senderIDs: StoreFixture.senders,
             settings: settings,
             metrics: metrics,
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            logger: .quiet,
             execute: { registration, delivery, message, context in
                 await caller.call(
                     function,

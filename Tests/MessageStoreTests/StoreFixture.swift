@@ -14,8 +14,6 @@ enum SharedCluster {
 
 /// A test's database, and writers of messages.
 struct StoreFixture {
-    typealias WaitedTooLong = TestDatabase.WaitedTooLong
-
     static let senders = ["1234567890", "987"]
 
     private let database: TestDatabase

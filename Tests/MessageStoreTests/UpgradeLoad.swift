@@ -2,6 +2,7 @@ import DatabaseSupport
 import Digests
 import Dispatcher
 import Ingest
+import IntegrationSupport
 import MessageStore
 import Postgres
 import Vocabulary
@@ -45,13 +46,7 @@ actor Load {
     func waitForCommits(_ count: Int) async throws {
         // One of each writer may be under way.
         let wanted = commits + count + writers
-        let deadline = ContinuousClock.now + .seconds(30)
-        while commits < wanted {
-            guard ContinuousClock.now < deadline else {
-                throw StoreFixture.WaitedTooLong(condition: "commits go on; \(lastError)")
-            }
-            try await Task.sleep(for: .milliseconds(5))
-        }
+        try await waitUntil("commits go on; \(lastError)") { commits >= wanted }
     }
 
     /// The longest commit since the last call, waits between its attempts included.

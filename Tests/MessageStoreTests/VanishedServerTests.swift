@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import Ingest
+import IntegrationSupport
 import LocalDatabase
 import Postgres
 import Testing
@@ -130,12 +131,8 @@ struct VanishedServerTests {
         let connection = try await pooler.connect(settings)
         cluster.kill()
         // Until then it might hand the statement to a connection that has died.
-        let deadline = ContinuousClock.now + .seconds(20)
         let log = pooler.folder.appending(path: "log")
-        while try !String(contentsOf: log, encoding: .utf8).contains("server conn crashed?") {
-            try #require(ContinuousClock.now < deadline)
-            await Task.yield()
-        }
+        try await waitUntil { try String(contentsOf: log, encoding: .utf8).contains("server conn crashed?") }
         let error = await #expect(throws: PostgresError.self) {
             try await connection.run { connection throws(PostgresError) in try connection.script("SELECT 1") }
         }

@@ -1,3 +1,4 @@
+import IntegrationSupport
 import MessageStore
 import Postgres
 import Testing
@@ -79,6 +80,6 @@ extension ReplayFixture {
         let blocked = """
             SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
             """
-        try await wait { try await integer(blocked) >= count }
+        try await waitUntil { try await integer(blocked) >= count }
     }
 }

@@ -1,6 +1,7 @@
 import DatabaseSupport
 import Dispatcher
 import Foundation
+import IntegrationSupport
 import LocalDatabase
 import Logging
 import MessageStore
@@ -101,7 +102,7 @@ struct ReplayFixture {
         return ReplayRunner(
             PostgresClient(self.settings),
             settings: settings,
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            logger: .quiet,
             intake: intake
         )
     }
@@ -123,11 +124,6 @@ struct ReplayFixture {
         try await admin.run { connection throws(PostgresError) in
             try HandlerFeed.step(connection, lease, from: position, count: count).step
         }
-    }
-
-    /// Waits until a condition holds; the suite's time limit bounds it.
-    func wait(until condition: () async throws -> Bool) async throws {
-        while try await !condition() { await Task.yield() }
     }
 
     /// Records every delivery that is ever queued, even if it is deleted.

@@ -1,4 +1,5 @@
 import Foundation
+import IntegrationSupport
 import Postgres
 import Querying
 import Testing
@@ -189,7 +190,7 @@ struct ReplayDatabaseTests {
                     while true {
                         let ending = try await runner.run(replay)
                         if ending == .finished || ending == .stopped(.finished) { return }
-                        try await fixture.wait {
+                        try await waitUntil {
                             let replay = try await fixture.replay()
                             return !replay.isHeld || replay.state != .running
                         }
@@ -202,7 +203,7 @@ struct ReplayDatabaseTests {
                 var done: Int64 = 0
                 while true {
                     // A step later, at the earliest.
-                    try await fixture.wait {
+                    try await waitUntil {
                         let replay = try await fixture.replay()
                         defer { done = replay.done }
                         return replay.done > done || replay.state != .running
@@ -251,7 +252,7 @@ struct ReplayDatabaseTests {
         try await fixture.plan(fixture.request("r", .handlers(["audit"], .all)) { $0.pace.rate = 200 })
         try await fixture.apply(.start)
         async let first = fixture.runner().run(fixture.replay())
-        try await fixture.wait { try await fixture.replay().done >= 20 }
+        try await waitUntil { try await fixture.replay().done >= 20 }
         try await fixture.apply(.pause)
         #expect(try await first == .stopped(.paused))
         let paused = try await fixture.replay()
@@ -259,7 +260,7 @@ struct ReplayDatabaseTests {
         #expect(try await fixture.integer("SELECT count(*) FROM upstream.deliveries") == Int(paused.done))
         try await fixture.apply(.resume)
         async let second = fixture.runner("b").run(fixture.replay())
-        try await fixture.wait { try await fixture.replay().done > paused.done }
+        try await waitUntil { try await fixture.replay().done > paused.done }
         try await fixture.apply(.cancel)
         #expect(try await second == .stopped(.cancelled))
         let cancelled = try await fixture.replay()
@@ -282,7 +283,7 @@ struct ReplayDatabaseTests {
         let replay = try await fixture.replay()
         // A run that stops and, as after a kill, leaves more in the file than it has stored in the database.
         let task = Task { try await fixture.runner(lease: .milliseconds(50)).run(replay) }
-        try await fixture.wait { try await fixture.replay().done >= 300 }
+        try await waitUntil { try await fixture.replay().done >= 300 }
         task.cancel()
         _ = try await task.value
         let position = try await fixture.replay()

@@ -1,5 +1,6 @@
 import Dispatcher
 import Ingest
+import IntegrationSupport
 import Logging
 import Synchronization
 import Telemetry
@@ -80,7 +81,7 @@ struct MessageTraceTests {
             queue: queue,
             writers: [TracedWriter(outages: outages)],
             metrics: Metrics(senders: [], categories: [], handlers: [], version: "test"),
-            logger: Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+            logger: .quiet,
             clock: TimeSource(now: { .now }, sleep: { _ in }, random: { 1 }),
             tracing: MessageTracing(
                 tracer: spans.tracer(ratio: ratio),

@@ -1,3 +1,4 @@
+import IntegrationSupport
 import Logging
 import Telemetry
 import Testing
@@ -14,7 +15,7 @@ struct SpanExporterTests {
         _ spans: SpanCollection,
         _ collector: ScriptedCollector,
         clock: ManualClock = ManualClock(),
-        logger: Logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() },
+        logger: Logger = .quiet,
         until condition: (@Sendable () -> Bool)? = nil
     ) async throws {
         let exporter = SpanExporter(
@@ -30,7 +31,7 @@ struct SpanExporterTests {
             return await exporter.run()
         }
         let task = Task { await exporter.run() }
-        while !condition() { try await Task.sleep(for: .milliseconds(1)) }
+        try await waitUntil { condition() }
         spans.queue.close()
         await task.value
     }

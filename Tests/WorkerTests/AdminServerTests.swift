@@ -1,4 +1,5 @@
 import Foundation
+import IntegrationSupport
 import Logging
 import ServiceLifecycle
 import Synchronization
@@ -31,7 +32,7 @@ struct AdminServerTests {
         let group = ServiceGroup(
             configuration: .init(
                 services: [.init(service: server)],
-                logger: Logger(label: "x") { _ in SwiftLogNoOpLogHandler() }
+                logger: .quiet
             )
         )
         try await withThrowingTaskGroup(of: Void.self) { tasks in

@@ -1,4 +1,5 @@
 import Foundation
+import IntegrationSupport
 import Logging
 import Testing
 
@@ -78,7 +79,7 @@ struct WebhookConfigurationTests {
             let yaml = minimal.replacing("SECRET", with: folder.secret)
             let path = folder.path + "/webhook"
             let configuration = try read(yaml + handlers.replacing("FILE", with: path))
-            let logger = Logger(label: "test") { _ in SwiftLogNoOpLogHandler() }
+            let logger = Logger.quiet
             try WorkerRuntime.validate(configuration, logger: logger)
         }
         for content in [good, good + "\n", "\(good)\r\n\(good)\n"] { try check(content) }

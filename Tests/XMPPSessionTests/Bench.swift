@@ -1,4 +1,5 @@
 import Ingest
+import IntegrationSupport
 import Logging
 import NIOCore
 import NIOEmbedded
@@ -168,7 +169,7 @@ final class Bench: StreamBench<MessageReceiver> {
         _ settings: SenderSettings? = nil,
         sink: any AckSink = IdleSink(),
         suspended: SuspendedStream? = nil,
-        logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+        logger: Logger = .quiet
     ) throws {
         let settings = SharedSettings(try settings ?? Bench.settings())
         let clock = ArrivalClock()

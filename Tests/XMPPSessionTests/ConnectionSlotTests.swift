@@ -47,7 +47,7 @@ final class ConnectionSlotTests: Sendable {
             settings: settings,
             group: .singleton,
             environment: Connection.Environment(ingest: ingest, clock: ArrivalClock(), metrics: metrics),
-            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+            logger: .quiet
         )
         let running = Task {
             await service.run()

@@ -1,4 +1,5 @@
 import Ingest
+import IntegrationSupport
 import Logging
 import NIOCore
 import NIOPosix
@@ -42,7 +43,7 @@ private final class FirstWords: ChannelInboundHandler, Sendable {
 @Suite("Connections and the service that keeps them open", .timeLimit(.minutes(1)))
 struct ConnectionTests {
     private let metrics = Metrics(senders: ["42"], categories: [], handlers: [], version: "test")
-    private let logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+    private let logger = Logger.quiet
     private var environment: Connection.Environment {
         Connection.Environment(ingest: IngestQueue(), clock: ArrivalClock(), metrics: metrics)
     }
@@ -124,9 +125,7 @@ struct ConnectionTests {
             connection.open()
             _ = await connection.ended
         }
-        let deadline = ContinuousClock.now + .seconds(20)
-        while freed != nil, ContinuousClock.now < deadline { await Task.yield() }
-        #expect(freed == nil)
+        try await waitUntil("it is freed") { freed == nil }
     }
 
     @Test("The service opens again after failures, and returns once it is cancelled")
@@ -141,9 +140,7 @@ struct ConnectionTests {
             logger: logger
         )
         let running = Task { await service.run() }
-        let deadline = ContinuousClock.now + .seconds(20)
-        while metrics.reconnects[.connectFailed].value < 6, ContinuousClock.now < deadline { await Task.yield() }
-        #expect(metrics.reconnects[.connectFailed].value >= 6)
+        try await waitUntil { metrics.reconnects[.connectFailed].value >= 6 }
         running.cancel()
         await running.value
         #expect(gauges == [0, 0, 0])
@@ -166,13 +163,8 @@ struct ConnectionTests {
                 let service = SenderService(settings: settings, group: group, environment: environment, logger: logger)
                 return Task { await service.run() }
             }
-            let deadline = ContinuousClock.now + .seconds(20)
             // Each slot goes on over its own event loop.
-            while loops.withLock({ $0.count == 2 ? $0.values.min() ?? 0 : 0 }) < 2, ContinuousClock.now < deadline {
-                await Task.yield()
-            }
-            let counts = loops.withLock { $0 }
-            #expect(counts.count == 2 && counts.values.allSatisfy { $0 >= 2 }, "\(counts.values)")
+            try await waitUntil { loops.withLock { $0.count == 2 && $0.values.allSatisfy { $0 >= 2 } } }
             for task in running { task.cancel() }
             for task in running { await task.value }
             try await group.shutdownGracefully()

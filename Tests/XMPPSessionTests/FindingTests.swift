@@ -118,7 +118,7 @@ struct FindingTests {
             settings: SharedSettings(settings),
             on: MultiThreadedEventLoopGroup.singleton.next(),
             environment: Connection.Environment(ingest: IngestQueue(), clock: ArrivalClock(), metrics: metrics),
-            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+            logger: .quiet
         )
         connection.open()
         return await connection.ended
@@ -197,7 +197,7 @@ struct FindingTests {
             settings: try await settings(server, try Addresses.loopback()),
             group: .singleton,
             environment: Connection.Environment(ingest: IngestQueue(), clock: ArrivalClock(), metrics: metrics),
-            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+            logger: .quiet
         )
         let running = Task { await service.run() }
         try await waitUntil("both are tried, the first again") { first.kinds.count >= 2 && second.kinds.count >= 1 }

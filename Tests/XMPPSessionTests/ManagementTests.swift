@@ -1,3 +1,4 @@
+import IntegrationSupport
 import Logging
 import NIOCore
 import NIOEmbedded
@@ -35,7 +36,7 @@ struct ManagementTests {
     private static func binding(
         _ features: String = features,
         _ settings: SenderSettings? = nil,
-        logger: Logger = Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() })
+        logger: Logger = .quiet
     ) throws -> Bench {
         let bench = try Bench(try settings ?? self.settings(), logger: logger)
         try bench.requestBinding(features)

@@ -1,5 +1,6 @@
 import Foundation
 import Ingest
+import IntegrationSupport
 import Logging
 import NIOCore
 import NIOEmbedded
@@ -32,7 +33,7 @@ final class SharedBench: @unchecked Sendable {
                 clock: ArrivalClock(),
                 metrics: Metrics(senders: ["42"], categories: [], handlers: [], version: "test")
             ),
-            logger: Logger(label: "test", factory: { _ in SwiftLogNoOpLogHandler() }),
+            logger: .quiet,
             sink: IdleSink(),
             turn: loop.makePromise(),
             end: loop.makePromise()

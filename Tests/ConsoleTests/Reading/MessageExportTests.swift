@@ -1,6 +1,7 @@
 import AsyncHTTPClient
 import ConsoleSupport
 import Foundation
+import IntegrationSupport
 import NIOCore
 import NIOHTTP1
 import QuerySupport
@@ -113,11 +114,9 @@ struct MessageExportTests {
                 )
             }
             let request = Task { try await console.get(path) }
-            while try await active() != "1" { await Task.yield() }
+            try await waitUntil { try await active() == "1" }
             request.cancel()
-            let limit = ContinuousClock.now + .seconds(10)
-            while try await active() != "0", ContinuousClock.now < limit { await Task.yield() }
-            #expect(try await active() == "0")
+            try await waitUntil(limit: .seconds(10)) { try await active() == "0" }
         }
     }
 }

@@ -14,9 +14,9 @@ struct StreamFaultTests {
         try await parts.publish("early")
         let output = KeptOutput()
         let running = Task { try await parts.stream().run(StreamOutput(output)) }
-        await output.text.wait(for: "event: position")
+        try await output.text.wait(for: "event: position")
         try await parts.add("later")
-        await output.text.wait(for: "\"later\"")
+        try await output.text.wait(for: "\"later\"")
         // A position covers it sooner or later: behind that, a stream that broke would have lost it.
         #expect(!output.text.value.contains("\"early\""))
         parts.place.end()

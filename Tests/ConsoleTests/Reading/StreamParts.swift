@@ -1,5 +1,6 @@
 import HTTPTypes
 import Hummingbird
+import IntegrationSupport
 import Logging
 import NIOCore
 import Postgres
@@ -81,7 +82,7 @@ struct KeptOutput: ResponseBodyWriter {
         fileprivate func append(_ buffer: ByteBuffer) { state.withLock { $0 += String(buffer: buffer) } }
 
         /// Waits until something was written.
-        func wait(for part: String) async { while !value.contains(part) { await Task.yield() } }
+        func wait(for part: String) async throws { try await waitUntil { value.contains(part) } }
     }
 
     let text = Text()
