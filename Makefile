@@ -7,7 +7,7 @@
 # make deb      builds the Debian package of the same binary
 # make check-deploy checks packages, their bytes, units, scripts, migrations and the image's file; ARGS="units" for some of it
 # make test-package installs the package in a fresh system and follows docs/install.md there (as root); make deb before
-# make baseline builds the bare C worker that `bench --baseline .build/baseline` compares ours with
+# make compare  measures the worker beside a bare one in C, and what history and tracing cost; ARGS="--only baseline --repeats 3"
 # make instructions counts instructions and allocations per message, and fails where they rose; ARGS=--renew stores them
 # make chaos    kills, freezes and locks at random under load, then counts what is missing; ARGS="--seconds 600" for longer
 # make fuzz     fuzzes the parsers, each for FUZZ_SECONDS
@@ -22,7 +22,7 @@ BUILD_FLAGS ?= --explicit-target-dependency-import-check error
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help run test packages test-tools build examples docs program release deb check-deploy test-package baseline \
+.PHONY: help run test packages test-tools build examples docs program release deb check-deploy test-package compare baseline \
 	instructions lint format chaos fuzz sanitize clean
 
 help:
@@ -76,6 +76,11 @@ check-deploy: test-tools
 test-package:
 	@scripts/test-package
 
+compare: program baseline
+	scripts/build-release Compare
+	.build/release/Compare $(ARGS)
+
+# A bare worker in C.
 baseline: packages
 	mkdir -p .build
 	$(CC) -O2 -Wall -Wextra -Wno-unused-parameter -o .build/baseline Benchmarks/Baseline/baseline.c \

@@ -237,7 +237,7 @@ let package = Package(
                 "BuildInfo", "Vocabulary", "CGlibc", "UpstreamConfiguration", "Worker", "Console", "CCSEmulator",
                 "Telemetry",
                 "Postgres", "LocalDatabase", "MessageStore", "Diagnosis", "Querying", "Replaying", "XMPPEndpoint",
-                "Resources", "Ingest", "XMLWire", "XMPP", "UpstreamKit", nio, nioPosix, logging,
+                "Resources", "Ingest", "XMLWire", "XMPP", "UpstreamKit", nio, logging,
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ]
@@ -256,6 +256,16 @@ let package = Package(
             name: "Micro",
             dependencies: ["Vocabulary", "XMLWire", "XMPP", "CCSEmulator", nio],
             path: "Benchmarks/Micro",
+            swiftSettings: strict
+        ),
+        // What developers decide by, measured as `bench` measures.
+        .executableTarget(
+            name: "Compare",
+            dependencies: [
+                "CLI", "CCSEmulator", "Postgres", "Resources", nio, nioPosix,
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Benchmarks/Compare",
             swiftSettings: strict
         ),
 
@@ -412,7 +422,7 @@ let package = Package(
                 "UpstreamConfiguration",
                 "Vocabulary", "IntegrationSupport",
                 "DatabaseSupport", "CLI", "Console", "Diagnosis", "Worker", "CCSEmulator", "Postgres", "LocalDatabase",
-                "Handlers",
+                "Handlers", "Compare",
                 "MessageStore", "Querying", "Replaying", "TLSWire",
                 "Telemetry", nio, nioPosix, logging,
             ]
