@@ -145,7 +145,7 @@ let package = Package(
         module(
             "XMPPEndpoint",
             [
-                "Vocabulary", "UpstreamKit", "Telemetry", "XMLWire", "XMPP", "XMPPSession", "Querying", "Replaying",
+                "Vocabulary", "UpstreamKit", "Telemetry", "XMLWire", "XMPP", "XMPPSession", "Replaying",
                 nio,
                 nioPosix, logging,
             ]
@@ -154,7 +154,7 @@ let package = Package(
         // What is shown of each kind of row, described once for commands, API and pages.
         module(
             "Resources",
-            ["Vocabulary", "UpstreamKit", "Telemetry", "Postgres", "Querying", "Replaying", "MessageStore"]
+            ["Vocabulary", "UpstreamKit", "Postgres", "Querying", "Replaying", "MessageStore"]
         ),
 
         // Looking at a running system, and proving that nothing is missing.
@@ -176,7 +176,7 @@ let package = Package(
 
         // The core: batches, deliveries to handlers, and the ports the other two sides meet at.
         module("Dispatcher", ["Vocabulary", "UpstreamKit", "Telemetry", logging, tracing]),
-        module("Ingest", ["Vocabulary", "UpstreamKit", "Telemetry", "Dispatcher", logging, tracing]),
+        module("Ingest", ["Vocabulary", "Telemetry", "Dispatcher", logging, tracing]),
         module(
             "Handlers",
             [
@@ -341,7 +341,7 @@ let package = Package(
             "DiagnosisTests",
             [
                 "Vocabulary", "DatabaseSupport", "QuerySupport", "Diagnosis", "Postgres", "LocalDatabase",
-                "MessageStore", "UpstreamKit",
+                "MessageStore",
             ]
         ),
         suite(
@@ -368,14 +368,14 @@ let package = Package(
         suite(
             "TraceExportTests",
             [
-                "Vocabulary", "UpstreamKit", "Telemetry", "Ingest", "Dispatcher", "TraceExport", "IntegrationSupport",
+                "Vocabulary", "Telemetry", "Ingest", "Dispatcher", "TraceExport", "IntegrationSupport",
                 "TLSWire",
                 tracing, logging,
             ]
         ),
         suite(
             "IngestTests",
-            ["Vocabulary", "IntegrationSupport", "Ingest", "Dispatcher", "Telemetry", "UpstreamKit", logging]
+            ["Vocabulary", "IntegrationSupport", "Ingest", "Dispatcher", "Telemetry", logging]
         ),
         suite(
             "DispatcherTests",
@@ -384,9 +384,8 @@ let package = Package(
         suite(
             "HandlersTests",
             [
-                "Vocabulary", "Handlers", "UpstreamKit", "Ingest", "Dispatcher", "Digests", "IntegrationSupport",
+                "Vocabulary", "Handlers", "UpstreamKit", "Dispatcher", "Digests", "IntegrationSupport",
                 "TLSWire",
-                nioPosix,
                 logging,
             ]
         ),
@@ -394,7 +393,7 @@ let package = Package(
             "WorkerTests",
             [
                 "UpstreamConfiguration",
-                "UpstreamKit", "Ingest", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore",
+                "Ingest", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore",
                 "Telemetry",
                 "DNS", "Postgres",
                 "TLSWire", "XMLWire", "XMPP", "XMPPSession", nio, nioPosix, logging, lifecycle,
@@ -404,7 +403,7 @@ let package = Package(
             "ConsoleTests",
             [
                 "UpstreamConfiguration",
-                "Vocabulary", "UpstreamKit", "CCSEmulator", "QuerySupport", "Postgres", "MessageStore", "Querying",
+                "Vocabulary", "CCSEmulator", "QuerySupport", "Postgres", "MessageStore", "Querying",
                 "Console", "Resources",
                 "ConsoleSupport",
                 "IntegrationSupport", "TLSWire", nio, logging,

@@ -1,6 +1,5 @@
 import Dispatcher
 import Glibc
-import Ingest
 import Logging
 import Testing
 import UpstreamKit

@@ -1,10 +1,8 @@
 import Dispatcher
 import Foundation
 import Glibc
-import Logging
 import Testing
 import UpstreamKit
-import Vocabulary
 
 @testable import Handlers
 

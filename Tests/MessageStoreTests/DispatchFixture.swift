@@ -1,8 +1,6 @@
 import Dispatcher
-import Ingest
 import Logging
 import MessageStore
-import Postgres
 import Synchronization
 import Telemetry
 import UpstreamKit

@@ -1,9 +1,7 @@
 import DatabaseSupport
 import Digests
 import Dispatcher
-import Ingest
 import MessageStore
-import Postgres
 import Vocabulary
 
 /// Writers that commit all the time, as a worker's do: a batch that failed for the database's sake is committed again.

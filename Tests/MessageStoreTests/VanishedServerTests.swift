@@ -4,7 +4,6 @@ import Ingest
 import LocalDatabase
 import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 @testable import MessageStore

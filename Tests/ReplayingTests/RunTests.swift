@@ -1,6 +1,5 @@
 import Foundation
 import Postgres
-import Querying
 import Testing
 
 @testable import Replaying

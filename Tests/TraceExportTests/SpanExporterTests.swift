@@ -1,7 +1,6 @@
 import Logging
 import Telemetry
 import Testing
-import Tracing
 
 @testable import TraceExport
 

@@ -1,9 +1,4 @@
 import CCSEmulator
-import Foundation
-import LocalDatabase
-import NIOCore
-import Postgres
-import UpstreamConfiguration
 
 /// Measures the handlers' cost to the receive path, delivery of a backlog, and the effect of a failing handler on acks.
 struct BenchHandlers: Sendable {

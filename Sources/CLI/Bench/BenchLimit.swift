@@ -3,7 +3,6 @@ import Ingest
 import MessageStore
 import Postgres
 import Synchronization
-import UpstreamKit
 import Vocabulary
 
 /// Measures the limit: the rate of a bare loop inserting the same rows in the same batches with as many writers.

@@ -1,8 +1,6 @@
 package import CCSEmulator
 import Foundation
 import NIOCore
-import UpstreamConfiguration
-import UpstreamKit
 import Vocabulary
 import XMLWire
 import XMPP

@@ -1,8 +1,6 @@
 package import CCSEmulator
 import Glibc
-import LocalDatabase
 import NIOCore
-import Postgres
 import Synchronization
 import Vocabulary
 

@@ -1,7 +1,4 @@
 import CCSEmulator
-import Foundation
-import Glibc
-import LocalDatabase
 import NIOCore
 import Postgres
 

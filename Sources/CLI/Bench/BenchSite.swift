@@ -4,7 +4,6 @@ import Glibc
 import LocalDatabase
 import MessageStore
 package import Postgres
-import UpstreamConfiguration
 import Vocabulary
 
 /// The environment of a run: a temporary folder with a PostgreSQL server.

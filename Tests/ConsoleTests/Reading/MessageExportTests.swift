@@ -1,8 +1,5 @@
-import AsyncHTTPClient
 import ConsoleSupport
 import Foundation
-import NIOCore
-import NIOHTTP1
 import QuerySupport
 import Querying
 import Testing
