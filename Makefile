@@ -1,6 +1,7 @@
 # make run      builds and starts a database, an emulator and a worker on this machine; ARGS="--rate 500" for options
 # make test     builds and runs every test
 # make lint     checks the format, and the manifest of Examples/swift; make format fixes it
+# make imports  fails where a file imports a module of which it uses nothing
 # make examples builds the example of a worker with Swift handlers (Examples/swift) as a package of its own
 # make docs     builds UpstreamKit's documentation, for handler authors, as a web site in .build/docs
 # make release  builds what is shipped, with Swift's runtime linked in: a tarball, its bill of materials and checksums
@@ -23,7 +24,7 @@ FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
 .PHONY: help run test packages test-tools build examples docs program release deb check-deploy test-package compare baseline \
-	instructions lint format chaos fuzz sanitize clean
+	instructions lint imports format chaos fuzz sanitize clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -94,6 +95,9 @@ instructions: packages
 lint:
 	$(SWIFT) format lint --strict --parallel --recursive $(SOURCES)
 	$(SWIFT) package --package-path Examples/swift dump-package >/dev/null
+
+imports: build
+	scripts/unused-imports
 
 format:
 	$(SWIFT) format --in-place --parallel --recursive $(SOURCES)
