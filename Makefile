@@ -1,13 +1,14 @@
 # make run      builds and starts a database, an emulator and a worker on this machine; ARGS="--rate 500" for options
 # make test     builds and runs every test
 # make lint     checks the format, and the manifest of Examples/swift; make format fixes it
+# make imports  fails where a file imports a module of which it uses nothing
 # make examples builds the example of a worker with Swift handlers (Examples/swift) as a package of its own
 # make docs     builds UpstreamKit's documentation, for handler authors, as a web site in .build/docs
 # make release  builds what is shipped, with Swift's runtime linked in: a tarball, its bill of materials and checksums
 # make deb      builds the Debian package of the same binary
 # make check-deploy checks packages, their bytes, units, scripts, migrations and the image's file; ARGS="units" for some of it
 # make test-package installs the package in a fresh system and follows docs/install.md there (as root); make deb before
-# make baseline builds the bare C worker that `bench --baseline .build/baseline` compares ours with
+# make compare  measures the worker beside a bare one in C, and what history and tracing cost; ARGS="--only baseline --repeats 3"
 # make instructions counts instructions and allocations per message, and fails where they rose; ARGS=--renew stores them
 # make chaos    kills, freezes and locks at random under load, then counts what is missing; ARGS="--seconds 600" for longer
 # make fuzz     fuzzes the parsers, each for FUZZ_SECONDS
@@ -22,8 +23,8 @@ BUILD_FLAGS ?= --explicit-target-dependency-import-check error
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
-.PHONY: help run test packages test-tools build examples docs program release deb check-deploy test-package baseline \
-	instructions lint format chaos fuzz sanitize clean
+.PHONY: help run test packages test-tools build examples docs program release deb check-deploy test-package compare baseline \
+	instructions lint imports format chaos fuzz sanitize clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -76,6 +77,11 @@ check-deploy: test-tools
 test-package:
 	@scripts/test-package
 
+compare: program baseline
+	scripts/build-release Compare
+	.build/release/Compare $(ARGS)
+
+# A bare worker in C.
 baseline: packages
 	mkdir -p .build
 	$(CC) -O2 -Wall -Wextra -Wno-unused-parameter -o .build/baseline Benchmarks/Baseline/baseline.c \
@@ -89,6 +95,9 @@ instructions: packages
 lint:
 	$(SWIFT) format lint --strict --parallel --recursive $(SOURCES)
 	$(SWIFT) package --package-path Examples/swift dump-package >/dev/null
+
+imports: build
+	scripts/unused-imports
 
 format:
 	$(SWIFT) format --in-place --parallel --recursive $(SOURCES)

@@ -145,7 +145,7 @@ let package = Package(
         module(
             "XMPPEndpoint",
             [
-                "Vocabulary", "UpstreamKit", "Telemetry", "XMLWire", "XMPP", "XMPPSession", "Querying", "Replaying",
+                "Vocabulary", "UpstreamKit", "Telemetry", "XMLWire", "XMPP", "XMPPSession", "Replaying",
                 nio,
                 nioPosix, logging,
             ]
@@ -154,7 +154,7 @@ let package = Package(
         // What is shown of each kind of row, described once for commands, API and pages.
         module(
             "Resources",
-            ["Vocabulary", "UpstreamKit", "Telemetry", "Postgres", "Querying", "Replaying", "MessageStore"]
+            ["Vocabulary", "UpstreamKit", "Postgres", "Querying", "Replaying", "MessageStore"]
         ),
 
         // Looking at a running system, and proving that nothing is missing.
@@ -176,7 +176,7 @@ let package = Package(
 
         // The core: batches, deliveries to handlers, and the ports the other two sides meet at.
         module("Dispatcher", ["Vocabulary", "UpstreamKit", "Telemetry", logging, tracing]),
-        module("Ingest", ["Vocabulary", "UpstreamKit", "Telemetry", "Dispatcher", logging, tracing]),
+        module("Ingest", ["Vocabulary", "Telemetry", "Dispatcher", logging, tracing]),
         module(
             "Handlers",
             [
@@ -237,7 +237,7 @@ let package = Package(
                 "BuildInfo", "Vocabulary", "CGlibc", "UpstreamConfiguration", "Worker", "Console", "CCSEmulator",
                 "Telemetry",
                 "Postgres", "LocalDatabase", "MessageStore", "Diagnosis", "Querying", "Replaying", "XMPPEndpoint",
-                "Resources", "Ingest", "XMLWire", "XMPP", "UpstreamKit", nio, nioPosix, logging,
+                "Resources", "Ingest", "XMLWire", "XMPP", "UpstreamKit", nio, logging,
                 .product(name: "UnixSignals", package: "swift-service-lifecycle"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ]
@@ -256,6 +256,16 @@ let package = Package(
             name: "Micro",
             dependencies: ["Vocabulary", "XMLWire", "XMPP", "CCSEmulator", nio],
             path: "Benchmarks/Micro",
+            swiftSettings: strict
+        ),
+        // What developers decide by, measured as `bench` measures.
+        .executableTarget(
+            name: "Compare",
+            dependencies: [
+                "CLI", "CCSEmulator", "Postgres", "Resources", nio, nioPosix,
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Benchmarks/Compare",
             swiftSettings: strict
         ),
 
@@ -331,7 +341,7 @@ let package = Package(
             "DiagnosisTests",
             [
                 "Vocabulary", "DatabaseSupport", "QuerySupport", "Diagnosis", "Postgres", "LocalDatabase",
-                "MessageStore", "UpstreamKit",
+                "MessageStore",
             ]
         ),
         suite(
@@ -359,14 +369,14 @@ let package = Package(
         suite(
             "TraceExportTests",
             [
-                "Vocabulary", "UpstreamKit", "Telemetry", "Ingest", "Dispatcher", "TraceExport", "IntegrationSupport",
+                "Vocabulary", "Telemetry", "Ingest", "Dispatcher", "TraceExport", "IntegrationSupport",
                 "TLSWire",
                 tracing, logging,
             ]
         ),
         suite(
             "IngestTests",
-            ["Vocabulary", "IntegrationSupport", "Ingest", "Dispatcher", "Telemetry", "UpstreamKit", logging]
+            ["Vocabulary", "IntegrationSupport", "Ingest", "Dispatcher", "Telemetry", logging]
         ),
         suite(
             "DispatcherTests",
@@ -375,9 +385,8 @@ let package = Package(
         suite(
             "HandlersTests",
             [
-                "Vocabulary", "Handlers", "UpstreamKit", "Ingest", "Dispatcher", "Digests", "IntegrationSupport",
+                "Vocabulary", "Handlers", "UpstreamKit", "Dispatcher", "Digests", "IntegrationSupport",
                 "TLSWire",
-                nioPosix,
                 logging,
             ]
         ),
@@ -385,7 +394,7 @@ let package = Package(
             "WorkerTests",
             [
                 "UpstreamConfiguration",
-                "UpstreamKit", "Ingest", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore",
+                "Ingest", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore",
                 "Telemetry",
                 "DNS", "Postgres",
                 "TLSWire", "XMLWire", "XMPP", "XMPPSession", nio, nioPosix, logging, lifecycle,
@@ -395,7 +404,7 @@ let package = Package(
             "ConsoleTests",
             [
                 "UpstreamConfiguration",
-                "Vocabulary", "UpstreamKit", "CCSEmulator", "QuerySupport", "Postgres", "MessageStore", "Querying",
+                "Vocabulary", "CCSEmulator", "QuerySupport", "Postgres", "MessageStore", "Querying",
                 "Console", "Resources",
                 "ConsoleSupport",
                 "IntegrationSupport", "TLSWire", nio, logging,
@@ -413,7 +422,7 @@ let package = Package(
                 "UpstreamConfiguration",
                 "Vocabulary", "IntegrationSupport",
                 "DatabaseSupport", "CLI", "Console", "Diagnosis", "Worker", "CCSEmulator", "Postgres", "LocalDatabase",
-                "Handlers",
+                "Handlers", "Compare",
                 "MessageStore", "Querying", "Replaying", "TLSWire",
                 "Telemetry", nio, nioPosix, logging,
             ]

@@ -1,5 +1,3 @@
-import NIOCore
-
 /// One sender's messages and the connections they are sharded over.
 final class SenderPool {
     let sender: String

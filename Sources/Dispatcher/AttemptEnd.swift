@@ -1,5 +1,3 @@
-import UpstreamKit
-
 package enum AttemptEnd: Sendable {
     /// The handler's verdict, to be settled.
     case verdict(HandlerVerdict)

@@ -1,5 +1,3 @@
-import UpstreamKit
-
 /// The deliveries that wait for a slot: untried ones and previously failed ones, each oldest first.
 ///
 /// Neither kind starves the other. While both wait they take turns, and failed ones get at most half of the slots: if

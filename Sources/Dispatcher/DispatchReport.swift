@@ -1,6 +1,5 @@
 package import Logging
 package import Telemetry
-import UpstreamKit
 package import Vocabulary
 
 /// The dispatcher's metrics and log.

@@ -1,5 +1,4 @@
 import Telemetry
-import UpstreamKit
 import Vocabulary
 
 // The loops of each handler (claims and heartbeats) and the shared ones: polls, pauses, deadlines, figures and

@@ -1,4 +1,3 @@
-import UpstreamKit
 import Vocabulary
 
 /// Writes settlements to the table, separately for each handler, so that none waits for another's locks.

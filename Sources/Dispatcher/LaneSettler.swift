@@ -1,5 +1,4 @@
 import Synchronization
-import UpstreamKit
 import Vocabulary
 
 /// Writes one handler's settlements to the table, many in one transaction.

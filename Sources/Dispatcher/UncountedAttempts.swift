@@ -1,4 +1,3 @@
-import UpstreamKit
 import Vocabulary
 
 /// Counts releases of each message without a counted attempt, so that none is released for ever.

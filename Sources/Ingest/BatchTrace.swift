@@ -1,7 +1,6 @@
 import Synchronization
 import Telemetry
 import Tracing
-import UpstreamKit
 import Vocabulary
 
 /// The spans of a batch with recorded traces: of the batch, its transactions, its acks, and those messages.

@@ -1,4 +1,3 @@
-import UpstreamKit
 import Vocabulary
 
 /// A hash table of the devices in one batch under way, refilled in the same memory for each batch.

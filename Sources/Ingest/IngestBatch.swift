@@ -1,4 +1,3 @@
-import UpstreamKit
 package import Vocabulary
 
 /// Messages for one transaction, with the connections that delivered them.

@@ -1,5 +1,4 @@
 import Synchronization
-import UpstreamKit
 package import Vocabulary
 
 /// Messages that connections have read and no writer has taken yet.

@@ -1,7 +1,6 @@
 package import Dispatcher
 package import Logging
 package import Telemetry
-import UpstreamKit
 package import Vocabulary
 
 /// Commits what connections have read, and settles it with the connection that delivered it.

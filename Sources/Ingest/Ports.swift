@@ -1,5 +1,4 @@
 package import Dispatcher
-import UpstreamKit
 package import Vocabulary
 
 /// The way back to the connection that delivered a message.

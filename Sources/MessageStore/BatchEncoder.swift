@@ -1,7 +1,6 @@
 import Digests
 import Glibc
 import Postgres
-import UpstreamKit
 import Vocabulary
 
 /// Encodes chosen copies of a batch as statement parameters: one array per column, or, for one alone, its values.

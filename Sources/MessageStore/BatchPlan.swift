@@ -1,5 +1,3 @@
-import Dispatcher
-import UpstreamKit
 package import Vocabulary
 
 /// What a batch needs from the database, decided without it, and the outcomes that follow from its replies.

@@ -1,6 +1,5 @@
 import Dispatcher
 import Postgres
-import UpstreamKit
 package import Vocabulary
 
 extension MessageStore {

@@ -2,7 +2,6 @@ package import Dispatcher
 package import Ingest
 package import Postgres
 import Synchronization
-import UpstreamKit
 package import Vocabulary
 
 /// A writer of messages: commits batches over its own connection.

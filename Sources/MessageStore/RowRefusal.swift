@@ -1,5 +1,4 @@
 import Postgres
-import UpstreamKit
 import Vocabulary
 
 /// Why a commit failed.

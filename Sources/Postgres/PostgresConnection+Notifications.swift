@@ -1,5 +1,4 @@
 import CLibPQ
-import Glibc
 import Vocabulary
 
 extension PostgresConnection {

@@ -1,5 +1,4 @@
 import CLibPQ
-import Glibc
 import Vocabulary
 
 /// A session with the server, on its own thread.

@@ -1,7 +1,6 @@
 import Foundation
 package import MessageStore
 package import Querying
-import Vocabulary
 
 extension AuditEntry: ShownResource {
     package static let schema = "AuditEntry"

@@ -1,6 +1,5 @@
 package import MessageStore
 package import Querying
-import Telemetry
 import Vocabulary
 
 // What the lists can be narrowed by: options, parameters, members of bodies and forms come from here.

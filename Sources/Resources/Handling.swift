@@ -1,7 +1,4 @@
 package import MessageStore
-import Querying
-import UpstreamKit
-import Vocabulary
 
 // The fields of pending deliveries, dead letters, and attempts.
 

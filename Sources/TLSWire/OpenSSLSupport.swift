@@ -3,9 +3,7 @@ import COpenSSL
 #if canImport(Glibc)
 import Glibc
 #elseif canImport(Musl)
-import Musl
 #else
-import Darwin
 #endif
 
 /// The oldest error of this thread's OpenSSL queue.

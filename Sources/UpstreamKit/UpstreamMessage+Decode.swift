@@ -1,7 +1,6 @@
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
 #else
-public import Foundation
 #endif
 
 extension UpstreamMessage {

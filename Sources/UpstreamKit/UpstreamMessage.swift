@@ -1,7 +1,6 @@
 #if canImport(FoundationEssentials)
 public import FoundationEssentials
 #else
-public import Foundation
 #endif
 
 /// A message from a device, as stored in the database.

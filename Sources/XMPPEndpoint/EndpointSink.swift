@@ -1,7 +1,6 @@
 import Logging
 import NIOCore
 import NIOPosix
-import Querying
 import Replaying
 import Telemetry
 import UpstreamKit

@@ -1,7 +1,5 @@
 import NIOCore
-import Replaying
 import Telemetry
-import UpstreamKit
 import XMLWire
 import XMPP
 import XMPPSession

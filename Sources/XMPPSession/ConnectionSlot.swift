@@ -1,6 +1,5 @@
 import Logging
 import NIOCore
-import NIOPosix
 import Synchronization
 import Telemetry
 import XMPP

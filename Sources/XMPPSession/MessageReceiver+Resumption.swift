@@ -1,6 +1,4 @@
-import NIOCore
 import Telemetry
-import Vocabulary
 import XMPP
 
 // Resumption of a lost connection's stream (docs/adr/0005).

@@ -1,7 +1,6 @@
 package import Logging
 package import NIOPosix
 import Telemetry
-import XMPP
 
 /// Keeps one sender's connections open while it runs.
 ///

@@ -4,7 +4,6 @@ import NIOPosix
 import TLSWire
 import Vocabulary
 import XMLWire
-import XMPP
 
 enum StreamConnector {
     /// The handlers of a connection behind TLS.

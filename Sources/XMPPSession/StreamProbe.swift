@@ -1,6 +1,5 @@
 package import NIOCore
 import Vocabulary
-import XMLWire
 package import XMPP
 
 /// The result of probing a server.

@@ -1,7 +1,6 @@
 import CCSEmulator
 import Foundation
 import NIOCore
-import TLSWire
 import Testing
 
 @Suite("Emulator: set-up of connections", .timeLimit(.minutes(1)))

@@ -35,8 +35,8 @@ struct CommandLineTests {
         arguments: [
             (["run", "--roles", "cook"], "receive, dispatch"), (["check", "--set", "x"], "key=value"),
             (["dev", "--count", "0"], "1 or more"), (["dev", "--connections", "0"], "1 to 1000"),
-            (["bench", "--only", "cooking"], "throughput"), (["bench", "--only", "baseline"], "--baseline PROGRAM"),
-            (["bench", "--repeats", "0"], "1 to 99"), (["emulate", "--listen", "here"], "ADDRESS:PORT"),
+            (["bench", "--only", "cooking"], "throughput"), (["bench", "--connections", "x"], "1,10"),
+            (["bench", "--writers", "0"], "1 to 64"), (["emulate", "--listen", "here"], "ADDRESS:PORT"),
             (["emulate", "--certificate", "x"], "--key"), (["emulate", "--sender-id", "1"], "--secret-file"),
             (["emulate", "--size", "x"], "LEAST-MOST"), (["emulate", "--faults", "nothing"], "fault script"),
             (["handlers", "pause", "x", "--for", "soon"], "--for"), (["dead", "list", "--limit", "0"], "above zero"),

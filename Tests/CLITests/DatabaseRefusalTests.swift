@@ -4,7 +4,6 @@ import IntegrationSupport
 import LocalDatabase
 import Postgres
 import Testing
-import UpstreamConfiguration
 import Vocabulary
 import Worker
 

@@ -1,8 +1,6 @@
 import CLI
 import Foundation
-import IntegrationSupport
 import QuerySupport
-import Querying
 import Testing
 import Vocabulary
 

@@ -1,7 +1,6 @@
 import CLI
 import Foundation
 import QuerySupport
-import Querying
 import Testing
 import Vocabulary
 

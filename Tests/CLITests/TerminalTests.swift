@@ -1,6 +1,5 @@
 import CLI
 import QuerySupport
-import Querying
 import Resources
 import Testing
 import Vocabulary

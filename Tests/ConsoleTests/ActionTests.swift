@@ -3,8 +3,6 @@ import Foundation
 import QuerySupport
 import Testing
 
-@testable import Console
-
 @Suite("every action of the console: who may, what it does, and that it is recorded")
 struct ActionTests {
     /// Every request that changes something, with a body that would do.

@@ -4,8 +4,6 @@ import Postgres
 import QuerySupport
 import Testing
 
-@testable import Console
-
 @Suite("the role upstream_console suffices for every route, and can do no more")
 struct ConsoleRoleTests {
     /// Applies `deploy/roles.sql`, twice, and makes a login within the console's role.

@@ -3,8 +3,6 @@ import Foundation
 import QuerySupport
 import Testing
 
-@testable import Console
-
 @Suite("jobs that can't go on")
 struct FailedJobTests {
     private func freeze(_ console: ConsoleHarness, _ handler: String) async throws -> String {

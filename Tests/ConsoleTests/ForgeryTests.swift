@@ -1,5 +1,4 @@
 import ConsoleSupport
-import HTTPTypes
 import Testing
 import Vocabulary
 

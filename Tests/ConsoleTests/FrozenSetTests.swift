@@ -1,10 +1,7 @@
 import ConsoleSupport
 import Foundation
-import NIOCore
 import QuerySupport
 import Testing
-
-@testable import Console
 
 @Suite("dead letters in bulk: what was shown is what is acted on")
 struct FrozenSetTests {

@@ -1,9 +1,6 @@
 import ConsoleSupport
-import Foundation
 import QuerySupport
 import Testing
-
-@testable import Console
 
 @Suite("Idempotency-Key: a request that is sent again is answered again, and not done again")
 struct IdempotencyTests {

@@ -1,7 +1,6 @@
 import ConsoleSupport
 import Foundation
 import HTTPTypes
-import QuerySupport
 import Querying
 import Resources
 import Testing

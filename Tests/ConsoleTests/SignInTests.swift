@@ -1,7 +1,6 @@
 import ConsoleSupport
 import Postgres
 import QuerySupport
-import Querying
 import Synchronization
 import Testing
 import Vocabulary

@@ -1,11 +1,9 @@
-import DatabaseSupport
 import Diagnosis
 import Foundation
 import MessageStore
 import Postgres
 import QuerySupport
 import Testing
-import UpstreamKit
 import Vocabulary
 
 @Suite("audit: what is missing is named", .timeLimit(.minutes(5)))

@@ -3,7 +3,6 @@ import Diagnosis
 import Foundation
 import LocalDatabase
 import Postgres
-import Testing
 import Vocabulary
 
 /// One cluster for the tests that change nothing of the server.

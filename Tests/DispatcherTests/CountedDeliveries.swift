@@ -1,6 +1,5 @@
 import Dispatcher
 import Synchronization
-import UpstreamKit
 import Vocabulary
 
 /// A table that holds so many deliveries for each handler, and counts the claims.

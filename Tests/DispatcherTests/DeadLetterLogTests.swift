@@ -1,7 +1,6 @@
 import Logging
 import Telemetry
 import Testing
-import Vocabulary
 
 @testable import Dispatcher
 

@@ -5,7 +5,6 @@ import Synchronization
 import Telemetry
 import Testing
 import UpstreamKit
-import Vocabulary
 
 /// How handlers are shut down.
 @Suite(.timeLimit(.minutes(1))) struct HandlerShutdownTests {

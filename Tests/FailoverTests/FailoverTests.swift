@@ -1,7 +1,6 @@
 import CCSEmulator
 import Foundation
 import IntegrationSupport
-import LocalDatabase
 import Testing
 
 /// An ack is a promise that survives failover (G1, G5), on two real servers with synchronous replication.

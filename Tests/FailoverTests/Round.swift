@@ -1,9 +1,7 @@
 import CCSEmulator
-import Foundation
 import IntegrationSupport
 import LocalDatabase
 import NIOCore
-import Postgres
 import Testing
 
 /// One fault from the load before it to the proof after it.

@@ -1,6 +1,5 @@
 import Dispatcher
 import Glibc
-import Ingest
 import IntegrationSupport
 import Logging
 import Testing

@@ -2,10 +2,8 @@ import Dispatcher
 import Foundation
 import Glibc
 import IntegrationSupport
-import Logging
 import Testing
 import UpstreamKit
-import Vocabulary
 
 @testable import Handlers
 

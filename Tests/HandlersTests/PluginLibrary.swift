@@ -1,7 +1,4 @@
 import Foundation
-import Glibc
-import Handlers
-import Synchronization
 
 /// A shared library built from a source of this package, once for the whole run of the tests.
 final class PluginLibrary: Sendable {

@@ -1,7 +1,6 @@
 import Dispatcher
 import Testing
 import UpstreamKit
-import Vocabulary
 
 @testable import Handlers
 

@@ -1,5 +1,4 @@
 import Dispatcher
-import NIOPosix
 import Synchronization
 import Testing
 import UpstreamKit

@@ -1,10 +1,8 @@
 import IntegrationSupport
 import Synchronization
 import Testing
-import UpstreamKit
 import Vocabulary
 
-@testable import Dispatcher
 @testable import Ingest
 
 /// Records what is settled with it.

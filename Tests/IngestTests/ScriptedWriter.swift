@@ -2,8 +2,6 @@ import Dispatcher
 import Ingest
 import IntegrationSupport
 import Synchronization
-import Telemetry
-import UpstreamKit
 import Vocabulary
 
 /// A database that does what a test tells it to, and remembers what it was asked.

@@ -3,7 +3,6 @@ import Logging
 import Synchronization
 import Telemetry
 import Testing
-import UpstreamKit
 import Vocabulary
 
 @testable import Dispatcher

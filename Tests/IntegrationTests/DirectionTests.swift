@@ -1,5 +1,4 @@
 import CCSEmulator
-import Foundation
 import IntegrationSupport
 import NIOCore
 import Telemetry

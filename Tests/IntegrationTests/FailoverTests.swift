@@ -3,7 +3,6 @@ import Foundation
 import Glibc
 import IntegrationSupport
 import LocalDatabase
-import Postgres
 import Telemetry
 import Testing
 import Vocabulary

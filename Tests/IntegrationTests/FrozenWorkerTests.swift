@@ -1,4 +1,3 @@
-import CCSEmulator
 import Foundation
 import IntegrationSupport
 import Testing

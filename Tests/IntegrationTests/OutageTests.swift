@@ -1,8 +1,6 @@
 import CCSEmulator
-import Foundation
 import IntegrationSupport
 import LocalDatabase
-import Postgres
 import Telemetry
 import Testing
 import Vocabulary

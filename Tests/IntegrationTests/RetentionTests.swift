@@ -2,11 +2,9 @@ import CCSEmulator
 import DatabaseSupport
 import Foundation
 import IntegrationSupport
-import MessageStore
 import Postgres
 import Telemetry
 import Testing
-import UpstreamConfiguration
 
 extension Integration {
     /// Retention, erasure and figures, as an operator meets them: the commands, and the worker's daily run.

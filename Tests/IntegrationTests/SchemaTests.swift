@@ -6,7 +6,6 @@ import MessageStore
 import Postgres
 import Telemetry
 import Testing
-import UpstreamConfiguration
 import Worker
 
 extension Integration {

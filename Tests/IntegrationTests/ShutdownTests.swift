@@ -2,10 +2,7 @@ import CCSEmulator
 import Foundation
 import IntegrationSupport
 import LocalDatabase
-import Postgres
-import Telemetry
 import Testing
-import UpstreamConfiguration
 import Worker
 
 extension Integration {

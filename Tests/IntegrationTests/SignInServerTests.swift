@@ -3,7 +3,6 @@ import IntegrationSupport
 import TLSWire
 import Telemetry
 import Testing
-import UpstreamConfiguration
 import Vocabulary
 import Worker
 

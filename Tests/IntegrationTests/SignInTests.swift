@@ -1,7 +1,5 @@
 import Foundation
-import IntegrationSupport
 import Testing
-import UpstreamConfiguration
 import Vocabulary
 import Worker
 

@@ -4,7 +4,6 @@ import IntegrationSupport
 import LocalDatabase
 import Logging
 import NIOCore
-import TLSWire
 import Telemetry
 import UpstreamConfiguration
 import Worker

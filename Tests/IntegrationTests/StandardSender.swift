@@ -1,7 +1,6 @@
 import Foundation
 import IntegrationSupport
 import Synchronization
-import Testing
 
 /// `Tests/Tools/xmpp_sender.py`: an account of the server that sends upstream messages and hears their acks.
 final class StandardSender: Sendable {

@@ -1,4 +1,5 @@
 import CLI
+import Compare
 import Console
 import Diagnosis
 import Foundation
@@ -12,7 +13,7 @@ import Testing
 /// The statement catalogs of every module.
 private var catalogs: [any StatementCatalog.Type] {
     MessageStoreCatalogs.all + HandlersCatalogs.all + QueryingCatalogs.all + ReplayingCatalogs.all + ConsoleCatalogs.all
-        + CLICatalogs.all + DiagnosisCatalogs.all
+        + CLICatalogs.all + DiagnosisCatalogs.all + [CompareStatements.self]
 }
 
 @Suite("statements: PostgreSQL accepts every text, and every text is where this is tested")
@@ -124,7 +125,7 @@ extension StatementSample {
 
 /// A file of the sources.
 private struct SourceFile {
-    /// Under `Sources`.
+    /// Under `Sources` or `Benchmarks`.
     var path: String
     var text: String
 
@@ -181,10 +182,12 @@ private struct SourceFile {
 }
 
 private func sourceFiles() throws -> [SourceFile] {
-    let sources = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-        .deletingLastPathComponent().appending(path: "Sources")
-    let names = try FileManager.default.subpathsOfDirectory(atPath: sources.path)
-    return try names.filter { $0.hasSuffix(".swift") }.sorted().map {
-        SourceFile(path: $0, text: try String(contentsOf: sources.appending(path: $0), encoding: .utf8))
+    let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent()
+    return try ["Sources", "Benchmarks"].map { root.appending(path: $0) }.flatMap { folder in
+        let names = try FileManager.default.subpathsOfDirectory(atPath: folder.path)
+        return try names.filter { $0.hasSuffix(".swift") }.sorted().map {
+            SourceFile(path: $0, text: try String(contentsOf: folder.appending(path: $0), encoding: .utf8))
+        }
     }
 }

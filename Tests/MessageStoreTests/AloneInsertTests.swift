@@ -4,7 +4,6 @@ import Ingest
 import MessageStore
 import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 /// `upstream.store_batch` is dropped where a test is to show that it isn't needed.

@@ -2,7 +2,6 @@ import Dispatcher
 import Handlers
 import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 @testable import MessageStore

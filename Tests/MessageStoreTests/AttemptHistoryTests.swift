@@ -1,7 +1,5 @@
 import Dispatcher
-import Foundation
 import Ingest
-import IntegrationSupport
 import Postgres
 import Synchronization
 import Testing

@@ -1,6 +1,5 @@
 import MessageStore
 import Testing
-import UpstreamKit
 import Vocabulary
 
 @Suite("what a batch asks of the database, and what the answers mean")

@@ -1,5 +1,3 @@
-import MessageStore
-import Postgres
 import Testing
 
 @Suite("the catalog explains itself, and gives away no more than it should")

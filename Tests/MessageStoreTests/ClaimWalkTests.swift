@@ -1,5 +1,4 @@
 import Testing
-import UpstreamKit
 import Vocabulary
 
 @testable import MessageStore

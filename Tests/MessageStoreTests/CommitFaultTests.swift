@@ -4,10 +4,8 @@ import Glibc
 import Ingest
 import Logging
 import MessageStore
-import Postgres
 import Telemetry
 import Testing
-import UpstreamKit
 import Vocabulary
 
 @testable import LocalDatabase

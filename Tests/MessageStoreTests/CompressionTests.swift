@@ -1,9 +1,6 @@
-import Foundation
 import Ingest
 import MessageStore
-import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 /// Bodies of more than 2 kB are compressed with lz4, where the server has it.

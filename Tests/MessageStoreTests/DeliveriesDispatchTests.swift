@@ -1,11 +1,7 @@
 import Dispatcher
-import Ingest
 import IntegrationSupport
-import Logging
 import MessageStore
-import Postgres
 import Synchronization
-import Telemetry
 import Testing
 import UpstreamKit
 import Vocabulary

@@ -1,5 +1,4 @@
 import Dispatcher
-import Ingest
 import IntegrationSupport
 import MessageStore
 import Postgres

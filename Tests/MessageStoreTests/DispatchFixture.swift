@@ -1,9 +1,7 @@
 import Dispatcher
-import Ingest
 import IntegrationSupport
 import Logging
 import MessageStore
-import Postgres
 import Synchronization
 import Telemetry
 import UpstreamKit

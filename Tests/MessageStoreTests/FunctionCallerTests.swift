@@ -6,8 +6,6 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-@testable import MessageStore
-
 /// The handler kind `sql` against a real server.
 @Suite(.timeLimit(.minutes(2))) struct FunctionCallerTests {
     private static let setUp = """

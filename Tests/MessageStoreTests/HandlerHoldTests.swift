@@ -1,6 +1,5 @@
 import Dispatcher
 import IntegrationSupport
-import Postgres
 import Testing
 import UpstreamKit
 import Vocabulary

@@ -3,7 +3,6 @@ import Ingest
 import MessageStore
 import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 /// `upstream.messages_with_id`, and what it relies on: the senders, and the index for ids of devices.

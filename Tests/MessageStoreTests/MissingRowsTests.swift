@@ -1,10 +1,8 @@
-import DatabaseSupport
 import Dispatcher
 import Ingest
 import MessageStore
 import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 /// G1 where a trigger or rule of the site's takes rows away: nothing is acked of which less was stored than there is.

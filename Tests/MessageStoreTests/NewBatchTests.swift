@@ -1,9 +1,7 @@
 import Digests
 import Ingest
 import MessageStore
-import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 @Suite("batches of the receive path, new and known, of one origin and of several")

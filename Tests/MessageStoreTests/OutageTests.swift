@@ -4,7 +4,6 @@ import LocalDatabase
 import MessageStore
 import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 /// G5: what is wrong with the database is never blamed on a row, and passes.

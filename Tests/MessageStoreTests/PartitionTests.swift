@@ -1,9 +1,7 @@
 import Ingest
 import MessageStore
 import Postgres
-import Telemetry
 import Testing
-import UpstreamKit
 import Vocabulary
 
 @Suite("a day has its partition, whatever else is called like it and however sessions write dates")

@@ -1,11 +1,8 @@
-import DatabaseSupport
 import Dispatcher
 import Ingest
 import IntegrationSupport
-import LocalDatabase
 import Logging
 import MessageStore
-import Postgres
 import Telemetry
 import Testing
 import UpstreamKit

@@ -2,7 +2,6 @@ import Ingest
 import MessageStore
 import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 @Suite("one policy in the database says what is kept, and its clock what is old")

@@ -2,7 +2,6 @@ import Dispatcher
 import Ingest
 import MessageStore
 import Postgres
-import Telemetry
 import Testing
 import UpstreamKit
 import Vocabulary

@@ -1,9 +1,7 @@
-import Foundation
 import Ingest
 import MessageStore
 import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 /// Whatever a role or a database may set by default: what is acked is stored as it came.

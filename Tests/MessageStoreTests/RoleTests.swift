@@ -6,7 +6,6 @@ import LocalDatabase
 import MessageStore
 import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 extension StoreFixture {

@@ -1,9 +1,7 @@
 import Digests
 import Foundation
-import MessageStore
 import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 /// `docs/sql.md`: every query runs, gives the known answer, and keeps to an index or to few partitions.

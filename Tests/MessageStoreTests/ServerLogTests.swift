@@ -4,7 +4,6 @@ import LocalDatabase
 import MessageStore
 import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 @Suite("what the server's log says of failures")

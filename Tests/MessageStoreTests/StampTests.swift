@@ -1,8 +1,6 @@
-import DatabaseSupport
 import Dispatcher
 import Ingest
 import MessageStore
-import Postgres
 import Testing
 import UpstreamKit
 import Vocabulary

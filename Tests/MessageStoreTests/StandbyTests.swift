@@ -1,4 +1,3 @@
-import DatabaseSupport
 import Foundation
 import Glibc
 import Ingest
@@ -9,7 +8,6 @@ import MessageStore
 import Postgres
 import Telemetry
 import Testing
-import UpstreamKit
 import Vocabulary
 
 /// G1 where the database replicates synchronously: nothing that leads to an ack goes by a standby that is away.

@@ -2,7 +2,6 @@ import Ingest
 import MessageStore
 import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 @Suite("figures without counting")

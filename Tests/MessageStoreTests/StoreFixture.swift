@@ -3,8 +3,6 @@ import Foundation
 import LocalDatabase
 import MessageStore
 import Postgres
-import Testing
-import UpstreamKit
 import Vocabulary
 
 /// One cluster for the whole suite, a database of its own for each test.

@@ -1,10 +1,8 @@
 import DatabaseSupport
 import Digests
 import Dispatcher
-import Ingest
 import IntegrationSupport
 import MessageStore
-import Postgres
 import Vocabulary
 
 /// Writers that commit all the time, as a worker's do: a batch that failed for the database's sake is committed again.

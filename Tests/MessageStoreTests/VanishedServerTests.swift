@@ -5,7 +5,6 @@ import IntegrationSupport
 import LocalDatabase
 import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 @testable import MessageStore

@@ -1,5 +1,4 @@
 import DatabaseSupport
-import Foundation
 package import LocalDatabase
 package import Postgres
 package import Querying

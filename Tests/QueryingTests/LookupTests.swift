@@ -1,5 +1,4 @@
 import Foundation
-import Postgres
 import QuerySupport
 import Querying
 import Resources

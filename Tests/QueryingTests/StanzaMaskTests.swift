@@ -1,4 +1,3 @@
-import QuerySupport
 import Querying
 import Testing
 

@@ -2,7 +2,6 @@ import Foundation
 import Postgres
 import Querying
 import Testing
-import UpstreamKit
 
 @Suite("--where clauses")
 struct WhereClauseTests {

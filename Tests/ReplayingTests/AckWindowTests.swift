@@ -1,8 +1,6 @@
 import Testing
 import XMPPEndpoint
 
-@testable import Replaying
-
 @Suite("Replays: the window of unacked messages")
 struct AckWindowTests {
     private func key(_ number: Int) -> AckWindow.Key { .init(id: "m\(number)".utf8, token: "t".utf8) }

@@ -1,4 +1,3 @@
-import Postgres
 import Querying
 import Testing
 

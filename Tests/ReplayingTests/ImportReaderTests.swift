@@ -1,4 +1,3 @@
-import Querying
 import Testing
 import UpstreamKit
 import Vocabulary

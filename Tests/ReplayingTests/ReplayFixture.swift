@@ -1,6 +1,5 @@
 import DatabaseSupport
 import Dispatcher
-import Foundation
 import IntegrationSupport
 import LocalDatabase
 import Logging

@@ -1,7 +1,6 @@
 import Foundation
 import IntegrationSupport
 import Postgres
-import Querying
 import Testing
 
 @testable import Replaying

@@ -1,6 +1,5 @@
 import NIOCore
 import Synchronization
-import Testing
 
 @testable import TLSWire
 

@@ -1,5 +1,4 @@
 import NIOCore
-import NIOPosix
 import Testing
 
 @testable import TLSWire

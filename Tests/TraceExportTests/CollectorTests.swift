@@ -3,7 +3,6 @@ import TLSWire
 import Telemetry
 import Testing
 import Tracing
-import Vocabulary
 
 @testable import TraceExport
 

@@ -6,7 +6,6 @@ import Synchronization
 import Telemetry
 import Testing
 import Tracing
-import UpstreamKit
 import Vocabulary
 
 @testable import TraceExport

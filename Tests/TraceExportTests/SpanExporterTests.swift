@@ -2,7 +2,6 @@ import IntegrationSupport
 import Logging
 import Telemetry
 import Testing
-import Tracing
 
 @testable import TraceExport
 

@@ -1,7 +1,6 @@
 import Telemetry
 import Testing
 import Tracing
-import Vocabulary
 
 @testable import TraceExport
 

@@ -1,6 +1,5 @@
 import Ingest
 import Testing
-import UpstreamKit
 import Vocabulary
 import Worker
 

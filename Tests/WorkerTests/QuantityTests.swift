@@ -1,5 +1,4 @@
 import Testing
-import Vocabulary
 
 @testable import UpstreamConfiguration
 

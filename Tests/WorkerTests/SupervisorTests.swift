@@ -8,7 +8,6 @@ import Postgres
 import Synchronization
 import Telemetry
 import Testing
-import UpstreamKit
 import Vocabulary
 import XMPPSession
 

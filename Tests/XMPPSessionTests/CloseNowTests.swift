@@ -2,8 +2,6 @@ import NIOCore
 import NIOEmbedded
 import Telemetry
 import Testing
-import Vocabulary
-import XMPP
 
 @testable import XMPPSession
 

@@ -2,7 +2,6 @@ import NIOCore
 import NIOEmbedded
 import Telemetry
 import Testing
-import Vocabulary
 import XMLWire
 import XMPP
 

@@ -1,7 +1,4 @@
-import NIOCore
-import Telemetry
 import Testing
-import Vocabulary
 import XMPP
 
 @testable import XMPPSession

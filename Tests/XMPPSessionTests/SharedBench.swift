@@ -7,8 +7,6 @@ import NIOEmbedded
 import TLSWire
 import Telemetry
 import Testing
-import Vocabulary
-import XMPP
 
 @testable import XMPPSession
 

@@ -1,7 +1,6 @@
 import Testing
 
 @testable import Vocabulary
-@testable import XMPP
 
 /// What string literals stand for.
 @Suite struct JSONLiteralTests {

@@ -1,4 +1,3 @@
-import Digests
 import Testing
 import Vocabulary
 import XMLWire

@@ -1,7 +1,6 @@
 import Testing
 
 @testable import Vocabulary
-@testable import XMPP
 
 /// The grammar of RFC 8259: what must be accepted, what must be refused, and what jsonb would say.
 @Suite struct JSONScannerTests {

@@ -1,5 +1,4 @@
 import Testing
-import XMLWire
 
 @testable import XMPP
 

@@ -1,6 +1,4 @@
 import Testing
-import Vocabulary
-import XMLWire
 
 @testable import XMPP
 

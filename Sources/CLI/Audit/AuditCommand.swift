@@ -4,7 +4,6 @@ import Postgres
 import Querying
 import Resources
 import Vocabulary
-import Worker
 
 struct AuditCommand: ProgramCommand {
     static let configuration = CommandConfiguration(

@@ -1,31 +1,27 @@
 import CCSEmulator
-import Foundation
-import LocalDatabase
-import NIOCore
-import Postgres
-import UpstreamConfiguration
 
 /// Measures the handlers' cost to the receive path, delivery of a backlog, and the effect of a failing handler on acks.
 struct BenchHandlers: Sendable {
     let plan: BenchPlan
+    /// The measured handler's keys.
+    let handler: String
     let site: BenchSite
     let console: Terminal
 
-    private var delivery: BenchDelivery { BenchDelivery(plan: plan, site: site) }
-    private var handler: String { #"  - {name: everything, categories: ["*"], \#(plan.handler)}"# }
+    private var everything: String { #"  - {name: everything, categories: ["*"], \#(handler)}"# }
 
     private func note(_ text: String) { console.message("bench: \(text)") }
 
     /// Runs all three; compared runs alternate, so that a change of the machine's speed affects both.
     func run(_ problems: inout [String]) async throws -> BenchReport.Handlers {
-        let rounds = max(plan.repeats, plan.isQuick ? 1 : 2)
+        let rounds = plan.isQuick ? 1 : 2
         var plain: [Double] = []
         var handled: [Double] = []
         var left = 0
         for round in 1...rounds {
             note("throughput without and with a handler, \(round) of \(rounds)")
             plain.append(try await throughput("", &problems).rate)
-            let run = try await throughput(handler, &problems)
+            let run = try await throughput(everything, &problems)
             handled.append(run.rate)
             left = max(left, run.left)
         }
@@ -73,22 +69,22 @@ struct BenchHandlers: Sendable {
         _ problems: inout [String]
     ) async throws -> (rate: Double, left: Int) {
         let count = plan.messages
-        let (pair, database) = try await delivery.start(handlers, count: count)
+        let (pair, database) = try await BenchPair.start(handlers, count: count, at: site, plan)
         let result = try await pair.stopping {
             try await pair.wait("the warm-up") { $0.tally.acked >= count / 5 }
             let before = (time: ContinuousClock.now, acked: await pair.emulator.tally().acked)
             try await pair.wait("every ack") { $0.isComplete }
             let seconds = (ContinuousClock.now - before.time) / .seconds(1)
-            let left = try await BenchDelivery.waiting(database)
+            let left = try await BenchSite.waiting(database)
             // The rest must be delivered too before it counts as handled.
-            while try await BenchDelivery.waiting(database) > 0 {
+            while try await BenchSite.waiting(database) > 0 {
                 try pair.worker.check()
                 try await Task.sleep(for: .milliseconds(200))
             }
             return (rate: Double(count - before.acked) / seconds, left: left)
         }
         problems += pair.problems
-        try await site.dropDatabase("bench")
+        try await site.dropDatabase()
         return result
     }
 
@@ -104,17 +100,15 @@ struct BenchHandlers: Sendable {
     }
 
     private func drain() async throws -> Drain {
-        let database = try await site.makeDatabase("bench")
-        try await BenchSite.run(database, BenchStatements.backlog(backlog, sender: BenchSite.senderID))
-        try await BenchSite.run(site.cluster.url, BenchStatements.checkpoint)
+        let database = try await site.makeBacklog(backlog)
         let full = try await size(database)
-        let worker = try site.startDispatcher(database: database, handlers: handler)
+        let worker = try site.startDispatcher(database: database, handlers: everything)
         defer { worker.stop() }
         var first: (left: Int, time: ContinuousClock.Instant)?
         var end = ContinuousClock.now
         while true {
             try worker.check()
-            let left = try await BenchDelivery.waiting(database)
+            let left = try await BenchSite.waiting(database)
             end = .now
             if first == nil, left < backlog { first = (left, end) }
             if left == 0 { break }
@@ -124,7 +118,7 @@ struct BenchHandlers: Sendable {
         worker.stop()
         try await BenchSite.run(database, BenchStatements.vacuum)
         let vacuumed = try await size(database)
-        try await site.dropDatabase("bench")
+        try await site.dropDatabase()
         let seconds = first.map { (end - $0.time) / .seconds(1) } ?? 0
         return Drain(
             rate: Double(first?.left ?? 0) / max(seconds, 0.001),
@@ -156,7 +150,7 @@ struct BenchHandlers: Sendable {
 
     private func latencies(_ handlers: String, _ problems: inout [String]) async throws -> [Double] {
         let count = latencyMessages
-        let (pair, database) = try await delivery.start(handlers, count: count, rate: rate)
+        let (pair, database) = try await BenchPair.start(handlers, count: count, rate: rate, at: site, plan)
         let latencies = try await pair.stopping {
             try await pair.wait("the warm-up") { $0.tally.acked >= count / 10 }
             _ = try await pair.reading()
@@ -164,11 +158,11 @@ struct BenchHandlers: Sendable {
             return try await pair.reading().latencies
         }
         if !handlers.isEmpty {
-            let left = try await BenchDelivery.waiting(database)
+            let left = try await BenchSite.waiting(database)
             if left != count { problems.append("\(count - left) deliveries of a handler that always fails are gone") }
         }
         problems += pair.problems
-        try await site.dropDatabase("bench")
+        try await site.dropDatabase()
         return latencies
     }
 }

@@ -3,7 +3,6 @@ import Ingest
 import MessageStore
 import Postgres
 import Synchronization
-import UpstreamKit
 import Vocabulary
 
 /// Measures the limit: the rate of a bare loop inserting the same rows in the same batches with as many writers.
@@ -36,17 +35,17 @@ struct BenchLimit {
     }
 
     /// Inserts everything into an empty database.
-    func run(database: String, cluster: Int32, writers: Int) async throws -> Result {
+    func run(database: String, postgres server: Int32, writers: Int) async throws -> Result {
         let settings = try PostgresSettings(url: database)
         let stores = (0..<writers).map { _ in MessageStore(settings, senders: [BenchSite.senderID]) }
         try await insert(0..<warmUp, stores)
         let rows = batches[warmUp...].reduce(0) { $0 + $1.count }
-        let usage = (own: ProcessUsage.process(getpid()), postgres: ProcessUsage.family(cluster))
+        let usage = (own: ProcessUsage.process(getpid()), postgres: ProcessUsage.family(server))
         let start = ContinuousClock.now
         try await insert(warmUp..<batches.count, stores)
         let seconds = (ContinuousClock.now - start) / .seconds(1)
         let own = ProcessUsage.process(getpid()).cpu - usage.own.cpu
-        let postgres = ProcessUsage.family(cluster).cpu - usage.postgres.cpu
+        let postgres = ProcessUsage.family(server).cpu - usage.postgres.cpu
         for store in stores { await store.close() }
         return Result(
             rowsPerSecond: Double(rows) / seconds,

@@ -1,17 +1,20 @@
-import CCSEmulator
+package import CCSEmulator
 import Foundation
 import NIOCore
-import UpstreamConfiguration
-import UpstreamKit
 import Vocabulary
 import XMLWire
 import XMPP
 
 /// The messages that the emulator sends and the limit inserts.
-enum BenchLoad {
+package enum BenchLoad {
     /// The emulator's settings for a load.
-    static func emulator(count: Int, connections: Int, size: Int, window: Int, sampling: Int?) -> EmulatorConfiguration
-    {
+    package static func emulator(
+        count: Int,
+        connections: Int,
+        size: Int,
+        window: Int,
+        sampling: Int?
+    ) -> EmulatorConfiguration {
         var configuration = EmulatorConfiguration()
         configuration.load = profile(count: count, connections: connections, size: size)
         configuration.window = window

@@ -1,75 +1,85 @@
-import CCSEmulator
+package import CCSEmulator
 import Glibc
-import LocalDatabase
 import NIOCore
-import Postgres
 import Synchronization
 import Vocabulary
 
 /// An emulated server in this process with a worker in another process connected to it.
-final class BenchPair: Sendable {
+package final class BenchPair: Sendable {
     /// The figures at one moment.
-    struct Reading {
-        var time: ContinuousClock.Instant
-        var acked: Int
+    package struct Reading {
+        package var time: ContinuousClock.Instant
+        package var acked: Int
         /// CPU seconds of the worker, of PostgreSQL and of this process, the emulator.
-        var worker: Double
-        var postgres: Double
+        package var worker: Double
+        package var postgres: Double
         var own: Double
-        /// Voluntary context switches of the worker's threads.
-        var sleeps: Int
         /// Ack latencies in seconds since the previous reading.
-        var latencies: [Double]
+        package var latencies: [Double]
     }
 
     let emulator: Emulator
-    let worker: WorkerProcess
-    private let cluster: Int32
+    package let worker: WorkerProcess
+    private let postgres: Int32
     private let found = Mutex<[String]>([])
 
-    /// Starts both; `baseline` is a program to run as the worker (`Benchmarks/Baseline`).
-    init(
-        _ site: BenchSite,
+    /// Starts both; `handlers` is YAML.
+    package convenience init(
         _ settings: EmulatorConfiguration,
-        database: String,
-        connections: Int,
+        _ database: String,
+        at site: BenchSite,
         handlers: String = "",
-        baseline: String? = nil,
         _ plan: BenchPlan
     ) async throws {
-        let emulator = try await Emulator.start(settings)
+        try await self.init(settings, at: site) { emulator in
+            try site.startWorker(emulator, database: database, settings: settings, handlers: handlers, plan)
+        }
+    }
+
+    /// Starts both, the worker by a function.
+    package init(
+        _ settings: EmulatorConfiguration,
+        at site: BenchSite,
+        worker start: (Emulator) throws -> WorkerProcess
+    ) async throws {
+        emulator = try await Emulator.start(settings)
         do {
-            if let baseline {
-                worker = try site.startBaseline(
-                    baseline,
-                    emulator,
-                    database: database,
-                    connections: connections,
-                    writers: plan.writers
-                )
-            } else {
-                worker = try site.startWorker(
-                    emulator,
-                    database: database,
-                    connections: connections,
-                    window: plan.window,
-                    writers: plan.writers,
-                    handlers: handlers
-                )
-            }
+            worker = try start(emulator)
         } catch {
             await emulator.stop()
             throw error
         }
-        self.emulator = emulator
-        cluster = site.cluster.processID ?? 0
+        postgres = site.postgres
+    }
+
+    /// Starts an emulator with `count` messages and a worker with these handlers, over its own database.
+    ///
+    /// With a `rate` in messages per second, every latency is sampled; without one, messages go as fast as possible,
+    /// and none is.
+    package static func start(
+        _ handlers: String,
+        count: Int,
+        rate: Double? = nil,
+        at site: BenchSite,
+        _ plan: BenchPlan
+    ) async throws -> (pair: BenchPair, database: String) {
+        let database = try await site.makeDatabase()
+        var settings = BenchLoad.emulator(
+            count: count,
+            connections: 10,
+            size: plan.size,
+            window: plan.window,
+            sampling: rate.map { _ in 1 }
+        )
+        settings.load.rate = rate
+        return (try await BenchPair(settings, database, at: site, handlers: handlers, plan), database)
     }
 
     /// Problems with the acks; known after ``stopping(_:)``.
-    var problems: [String] { found.withLock { $0 } }
+    package var problems: [String] { found.withLock { $0 } }
 
     /// Runs `body` and stops both, whatever its outcome.
-    func stopping<T>(_ body: () async throws -> T) async throws -> T {
+    package func stopping<T>(_ body: () async throws -> T) async throws -> T {
         do {
             let value = try await body()
             await stop()
@@ -81,7 +91,7 @@ final class BenchPair: Sendable {
     }
 
     /// Waits for a condition; ends early if the worker has ended or the task is cancelled.
-    func wait(_ what: String, until condition: @escaping @Sendable (EmulatorSnapshot) -> Bool) async throws {
+    package func wait(_ what: String, until condition: @escaping @Sendable (EmulatorSnapshot) -> Bool) async throws {
         let deadline = ContinuousClock.now + .seconds(300)
         while true {
             try Task.checkCancellation()
@@ -96,16 +106,15 @@ final class BenchPair: Sendable {
         }
     }
 
-    func reading() async throws -> Reading {
+    package func reading() async throws -> Reading {
         let time = ContinuousClock.now
         let acked = await emulator.tally().acked
         return Reading(
             time: time,
             acked: acked,
             worker: ProcessUsage.process(worker.id).cpu,
-            postgres: ProcessUsage.family(cluster).cpu,
+            postgres: ProcessUsage.family(postgres).cpu,
             own: ProcessUsage.process(getpid()).cpu,
-            sleeps: ProcessUsage.sleeps(worker.id),
             latencies: try await emulator.takeLatencies()
         )
     }

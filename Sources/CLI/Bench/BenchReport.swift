@@ -74,10 +74,6 @@ struct BenchReport: Codable, Sendable {
     var idle: Idle?
     var stalled: Stalled?
     var handlers: Handlers?
-    var history: BenchHistory.Report?
-    var tracing: BenchTracing.Report?
-    /// Ours and the bare C worker, by number of connections.
-    var baseline: [BenchBaseline.Comparison] = []
     /// Violated guarantees: messages lost or acked twice.
     var problems: [String] = []
 
@@ -94,7 +90,6 @@ struct BenchReport: Codable, Sendable {
     func show(_ console: Terminal) {
         var tables: [TextTable] = []
         if !throughput.isEmpty { tables.append(throughputTable) }
-        if !baseline.isEmpty { tables.append(BenchBaseline.table(baseline)) }
         let others = otherRows
         if !others.isEmpty { tables.append(TextTable(["MEASURE", "VALUE", "GOAL"], others)) }
         for (index, table) in tables.enumerated() {
@@ -151,8 +146,6 @@ struct BenchReport: Codable, Sendable {
             rows.append(["everything acked afterwards", stalled.recovered ? "yes" : "NO", "yes"])
         }
         if let handlers { rows += Self.rows(handlers) }
-        if let history { rows += history.table }
-        if let tracing { rows += tracing.table }
         return rows
     }
 
@@ -181,7 +174,7 @@ struct BenchReport: Codable, Sendable {
 
 extension Array where Element: Comparable {
     /// The element at a share (0...1) of the sorted array; nil if it is empty.
-    func quantile(_ share: Double) -> Element? {
+    package func quantile(_ share: Double) -> Element? {
         guard !isEmpty else { return nil }
         return sorted()[Swift.min(count - 1, Int(Double(count) * share))]
     }

@@ -1,49 +1,39 @@
 import CCSEmulator
-import Foundation
-import Glibc
-import LocalDatabase
 import NIOCore
 import Postgres
 
 /// Runs the plan's parts one after the other.
 struct BenchRun: Sendable {
     let plan: BenchPlan
+    let parts: Set<BenchCommand.Part>
+    /// The measured handler, as a line of the configuration without name and categories.
+    let handler: String
+    let site: BenchSite
     let console: Terminal
 
-    /// Runs all parts; stops everything it started, even on an error.
+    /// Runs all parts.
     func run() async throws -> BenchReport {
-        note("PostgreSQL in a temporary folder")
-        let site = try BenchSite()
-        defer { site.close() }
         var report = BenchReport()
-        if plan.parts.contains(.throughput) {
-            for connections in plan.connections {
-                report.throughput.append(try await medianThroughput(site, connections: connections, &report))
+        if parts.contains(.throughput) {
+            for connections in plan.counts {
+                note("throughput with \(connections) connections")
+                report.throughput.append(try await throughput(connections: connections, &report))
             }
         }
-        if plan.parts.contains(.single) {
+        if parts.contains(.single) {
             note("one message at a time")
-            report.single = try await single(site, &report)
+            report.single = try await single(&report)
         }
-        if plan.parts.contains(.idle) {
+        if parts.contains(.idle) {
             note("idle connections")
-            report.idle = try await idle(site)
+            report.idle = try await idle()
         }
-        if plan.parts.contains(.stalled) {
+        if parts.contains(.stalled) {
             note("a locked database")
-            report.stalled = try await stalled(site, &report)
+            report.stalled = try await stalled(&report)
         }
-        if plan.parts.contains(.handlers) {
-            report.handlers = try await BenchHandlers(plan: plan, site: site, console: console).run(&report.problems)
-        }
-        if plan.parts.contains(.history) {
-            report.history = try await BenchHistory(plan: plan, site: site, console: console).run(&report.problems)
-        }
-        if plan.parts.contains(.tracing) {
-            report.tracing = try await BenchTracing(plan: plan, site: site, console: console).run(&report.problems)
-        }
-        if let baseline = plan.baseline, plan.parts.contains(.baseline) {
-            report.baseline = try await BenchBaseline(plan: plan, site: site, program: baseline, console: console)
+        if parts.contains(.handlers) {
+            report.handlers = try await BenchHandlers(plan: plan, handler: handler, site: site, console: console)
                 .run(&report.problems)
         }
         return report
@@ -53,28 +43,13 @@ struct BenchRun: Sendable {
 
     // MARK: parts
 
-    private func medianThroughput(
-        _ site: BenchSite,
-        connections: Int,
-        _ report: inout BenchReport
-    ) async throws -> BenchReport.Throughput {
-        var runs: [BenchReport.Throughput] = []
-        for turn in 1...plan.repeats {
-            note("throughput with \(connections) connections" + (plan.repeats > 1 ? ", \(turn)" : ""))
-            runs.append(try await throughput(site, connections: connections, &report))
-        }
-        runs.sort { $0.ratio < $1.ratio }
-        return runs[runs.count / 2]
-    }
-
     private func throughput(
-        _ site: BenchSite,
         connections: Int,
         _ report: inout BenchReport
     ) async throws -> BenchReport.Throughput {
         let count = plan.messages(connections: connections)
         let warmUp = count / 5
-        let database = try await site.makeDatabase("bench")
+        let database = try await site.makeDatabase()
         let settings = BenchLoad.emulator(
             count: count,
             connections: connections,
@@ -82,7 +57,7 @@ struct BenchRun: Sendable {
             window: plan.window,
             sampling: 7
         )
-        let pair = try await BenchPair(site, settings, database: database, connections: connections, plan)
+        let pair = try await BenchPair(settings, database, at: site, plan)
         let measured = try await pair.stopping {
             try await pair.wait("\(warmUp) acks") { $0.tally.acked >= warmUp }
             let before = try await pair.reading()
@@ -91,14 +66,14 @@ struct BenchRun: Sendable {
             return (before: before, after: after, memory: ProcessUsage.memory(pair.worker.id))
         }
         report.problems += pair.problems
-        let sizes = try await BenchSite.numbers(database, BenchStatements.batchSizes)
-        try await site.dropDatabase("bench")
+        let sizes = try await BenchSite.batchSizes(database)
+        try await site.dropDatabase()
 
         note("the limit for it: \(count) rows in \(sizes.count) batches")
         let rows = try BenchLoad.messages(count: count, size: plan.size)
         let limitDatabase = try await site.makeDatabase("bench_limit")
         let limit = try await BenchLimit(rows, sizes: sizes, warmUp: warmUp)
-            .run(database: limitDatabase, cluster: site.cluster.processID ?? 0, writers: plan.writers)
+            .run(database: limitDatabase, postgres: site.postgres, writers: plan.writers)
         try await site.dropDatabase("bench_limit")
 
         let (before, after) = (measured.before, measured.after)
@@ -126,11 +101,11 @@ struct BenchRun: Sendable {
         )
     }
 
-    private func single(_ site: BenchSite, _ report: inout BenchReport) async throws -> BenchReport.Single {
+    private func single(_ report: inout BenchReport) async throws -> BenchReport.Single {
         let count = plan.isQuick ? 500 : 2000
-        let database = try await site.makeDatabase("bench")
+        let database = try await site.makeDatabase()
         let settings = BenchLoad.emulator(count: count, connections: 1, size: plan.size, window: 1, sampling: 1)
-        let pair = try await BenchPair(site, settings, database: database, connections: 1, plan)
+        let pair = try await BenchPair(settings, database, at: site, plan)
         let latencies = try await pair.stopping {
             try await pair.wait("warm-up") { $0.tally.acked >= count / 10 }
             _ = try await pair.reading()
@@ -138,7 +113,7 @@ struct BenchRun: Sendable {
             return try await pair.reading().latencies
         }
         report.problems += pair.problems
-        try await site.dropDatabase("bench")
+        try await site.dropDatabase()
         let limitDatabase = try await site.makeDatabase("bench_limit")
         let commit = try await BenchLimit.singleCommit(
             try BenchLoad.messages(count: count, size: plan.size),
@@ -154,9 +129,9 @@ struct BenchRun: Sendable {
         )
     }
 
-    private func idle(_ site: BenchSite) async throws -> BenchReport.Idle {
+    private func idle() async throws -> BenchReport.Idle {
         let further = plan.isQuick ? 100 : 500
-        let database = try await site.makeDatabase("bench")
+        let database = try await site.makeDatabase()
         var memory: [Double] = []
         for connections in [1, 1 + further] {
             var settings = BenchLoad.emulator(
@@ -168,7 +143,7 @@ struct BenchRun: Sendable {
             )
             // Without the occasional whitespace of real servers, a worker takes an idle stream for a dead one.
             settings.whitespaceInterval = .seconds(2)
-            let pair = try await BenchPair(site, settings, database: database, connections: connections, plan)
+            let pair = try await BenchPair(settings, database, at: site, plan)
             memory.append(
                 try await pair.stopping {
                     try await pair.wait("\(connections) streams") { $0.bound.count == connections }
@@ -179,7 +154,7 @@ struct BenchRun: Sendable {
                 }
             )
         }
-        try await site.dropDatabase("bench")
+        try await site.dropDatabase()
         return BenchReport.Idle(
             connections: 1 + further,
             memoryMegabytes: memory[1] / 1e6,
@@ -188,8 +163,8 @@ struct BenchRun: Sendable {
     }
 
     /// A server without a window sends to a worker whose database is locked.
-    private func stalled(_ site: BenchSite, _ report: inout BenchReport) async throws -> BenchReport.Stalled {
-        let database = try await site.makeDatabase("bench")
+    private func stalled(_ report: inout BenchReport) async throws -> BenchReport.Stalled {
+        let database = try await site.makeDatabase()
         let count = plan.isQuick ? 100_000 : 300_000
         let settings = BenchLoad.emulator(
             count: count,
@@ -198,7 +173,7 @@ struct BenchRun: Sendable {
             window: count,
             sampling: nil
         )
-        let pair = try await BenchPair(site, settings, database: database, connections: 10, plan)
+        let pair = try await BenchPair(settings, database, at: site, plan)
         let seconds = plan.isQuick ? 6.0 : 20.0
         let locker = try await PostgresConnection.open(PostgresSettings(url: database))
         let result = try await pair.stopping {
@@ -225,7 +200,7 @@ struct BenchRun: Sendable {
         }
         await locker.close()
         report.problems += pair.problems
-        try await site.dropDatabase("bench")
+        try await site.dropDatabase()
         return result
     }
 

@@ -1,23 +1,24 @@
-import CCSEmulator
-import Foundation
+package import CCSEmulator
+package import Foundation
 import Glibc
 import LocalDatabase
 import MessageStore
-import Postgres
-import UpstreamConfiguration
+package import Postgres
 import Vocabulary
 
 /// The environment of a run: a temporary folder with a PostgreSQL server.
-///
-/// ``close()`` leaves nothing behind.
-final class BenchSite: Sendable {
+package final class BenchSite: Sendable {
     /// The sender of all benchmarks.
-    static let senderID = "1234567890"
+    package static let senderID = "1234567890"
 
-    let cluster: LocalCluster
+    /// The process id of the server.
+    package var postgres: Int32 { cluster.processID ?? 0 }
+    private let cluster: LocalCluster
     private let folder: DevFolder
+    private let worker: URL
 
-    init() throws {
+    private init(worker: URL) throws {
+        self.worker = worker
         let name = "upstream-bench-\(getpid())"
         folder = DevFolder(FileManager.default.temporaryDirectory.appending(path: name).path)
         try folder.make()
@@ -31,16 +32,48 @@ final class BenchSite: Sendable {
         }
     }
 
-    /// Stops the server and removes the folder.
-    func close() {
+    /// Runs `body` at a new site and leaves nothing of it behind; an interruption cancels `body`.
+    package static func with<T: Sendable>(
+        worker: URL,
+        _ console: Terminal,
+        until interruption: @escaping @Sendable () async -> Void = { await TerminationSignal.wait() },
+        _ body: @escaping @Sendable (BenchSite) async throws -> T
+    ) async throws -> T {
+        let result = try await withThrowingTaskGroup(of: T?.self) { group in
+            group.addTask {
+                do {
+                    console.message("bench: PostgreSQL in a temporary folder")
+                    let site = try BenchSite(worker: worker)
+                    defer { site.close() }
+                    return try await body(site)
+                } catch  where Task.isCancelled {
+                    return nil
+                }
+            }
+            group.addTask {
+                await interruption()
+                return nil
+            }
+            let first = try await group.next() ?? nil
+            group.cancelAll()
+            try await group.waitForAll()
+            return first
+        }
+        guard let result else { throw CommandFailure(.negative, "interrupted; all temporary files were removed") }
+        return result
+    }
+
+    private func close() {
         cluster.stop()
         try? FileManager.default.removeItem(at: folder.url)
     }
 
+    // MARK: Databases
+
     /// Creates a database with the schema, and returns its URL.
     ///
     /// A checkpoint flushes the writes of earlier databases, so that they don't fall into the next measurement.
-    func makeDatabase(_ name: String) async throws -> String {
+    package func makeDatabase(_ name: String = "bench") async throws -> String {
         try await Self.run(cluster.url, BenchStatements.create(name))
         let url = cluster.url.replacing("///upstream?", with: "///\(name)?")
         let connection = try await PostgresConnection.open(PostgresSettings(url: url))
@@ -51,8 +84,26 @@ final class BenchSite: Sendable {
     }
 
     /// Drops a database and everything in it.
-    func dropDatabase(_ name: String) async throws {
+    package func dropDatabase(_ name: String = "bench") async throws {
         try await Self.run(cluster.url, BenchStatements.drop(name))
+    }
+
+    /// Creates a database with `count` messages that wait for a handler named `everything`, and returns its URL.
+    package func makeBacklog(_ count: Int) async throws -> String {
+        let database = try await makeDatabase()
+        try await Self.run(database, BenchStatements.backlog(count, sender: Self.senderID))
+        try await Self.run(cluster.url, BenchStatements.checkpoint)
+        return database
+    }
+
+    /// The number of pending deliveries.
+    package static func waiting(_ database: String) async throws -> Int {
+        try await numbers(database, BenchStatements.waiting).first ?? 0
+    }
+
+    /// The number of rows that each transaction inserted, in order.
+    package static func batchSizes(_ database: String) async throws -> [Int] {
+        try await numbers(database, BenchStatements.batchSizes)
     }
 
     static func run(_ url: String, _ sql: String) async throws {
@@ -62,7 +113,7 @@ final class BenchSite: Sendable {
     }
 
     /// Reads a query's single column of numbers, on its own connection.
-    static func numbers(_ url: String, _ statement: SQL) async throws -> [Int] {
+    package static func numbers(_ url: String, _ statement: SQL) async throws -> [Int] {
         let connection = try await PostgresConnection.open(PostgresSettings(url: url))
         let numbers = try await connection.run { connection throws(PostgresError) in
             try connection.run(statement).map { row throws(PostgresError) in try row.next(Int.self) }
@@ -71,11 +122,10 @@ final class BenchSite: Sendable {
         return numbers
     }
 
-    /// Writes a file of the run, and returns its path.
-    func write(_ text: String, to name: String) throws -> String { try folder.write(text.utf8, to: name) }
+    // MARK: Processes
 
     /// Starts a worker that only dispatches stored messages; `handlers` is YAML.
-    func startDispatcher(database: String, handlers: String) throws -> WorkerProcess {
+    package func startDispatcher(database: String, handlers: String) throws -> WorkerProcess {
         let yaml = """
             database: {url: "\(database)"}
             handlers:
@@ -84,31 +134,27 @@ final class BenchSite: Sendable {
             log: {format: json}
 
             """
-        return try WorkerProcess(
-            run: try folder.write(yaml.utf8, to: "dispatcher.yaml"),
-            log: folder.url.appending(path: "dispatcher.log"),
-            ["--roles", "dispatch"]
-        )
+        let configuration = try write(yaml, to: "dispatcher.yaml")
+        return try start(worker, ["run", "--config", configuration, "--roles", "dispatch"], log: "dispatcher.log")
     }
 
     func startWorker(
         _ emulator: Emulator,
         database: String,
-        connections: Int,
-        window: Int,
-        writers: Int,
-        handlers: String
+        settings: EmulatorConfiguration,
+        handlers: String,
+        _ plan: BenchPlan
     ) throws -> WorkerProcess {
         let (secret, authority) = try credentials(emulator)
         let yaml = """
-            database: {url: "\(database)", writers: \(writers)}
+            database: {url: "\(database)", writers: \(plan.writers)}
             senders:
               - sender_id: "\(Self.senderID)"
                 host: 127.0.0.1
                 port: \(emulator.port)
                 domain: gcm.googleapis.com
-                connections: \(connections)
-                window: \(window)
+                connections: \(settings.load.connections)
+                window: \(plan.window)
                 secret_file: \(secret)
                 tls: {ca_file: \(authority)}
             \(handlers.isEmpty ? "" : "handlers:\n" + handlers)
@@ -116,34 +162,19 @@ final class BenchSite: Sendable {
             log: {format: json}
 
             """
-        let configuration = try folder.write(yaml.utf8, to: "worker.yaml")
-        return try WorkerProcess(run: configuration, log: folder.url.appending(path: "worker.log"))
+        return try start(worker, ["run", "--config", try write(yaml, to: "worker.yaml")], log: "worker.log")
     }
 
-    /// Starts the bare C worker (`Benchmarks/Baseline`) for an emulator; it creates its own table.
-    func startBaseline(
-        _ program: String,
-        _ emulator: Emulator,
-        database: String,
-        connections: Int,
-        writers: Int
-    ) throws -> WorkerProcess {
-        let (secret, authority) = try credentials(emulator)
-        return try WorkerProcess(
-            program: URL(filePath: program),
-            [
-                "127.0.0.1", "\(emulator.port)", "gcm.googleapis.com", Self.senderID, secret, authority, database,
-                "\(connections)", "\(writers)",
-            ],
-            log: folder.url.appending(path: "baseline.log")
-        )
+    /// Starts a program whose stderr goes to a file of the run.
+    package func start(_ program: URL, _ arguments: [String], log: String) throws -> WorkerProcess {
+        try WorkerProcess(program: program, arguments, log: folder.url.appending(path: log))
     }
 
     /// Files with the secret and the authority's certificate.
-    private func credentials(_ emulator: Emulator) throws -> (secret: String, authority: String) {
-        (
-            try folder.write("secret".utf8, to: "secret"),
-            try folder.write(emulator.authorityPEM ?? [], to: "ca.pem")
-        )
+    package func credentials(_ emulator: Emulator) throws -> (secret: String, authority: String) {
+        (try write("secret", to: "secret"), try folder.write(emulator.authorityPEM ?? [], to: "ca.pem"))
     }
+
+    /// Writes a file of the run, and returns its path.
+    func write(_ text: String, to name: String) throws -> String { try folder.write(text.utf8, to: name) }
 }

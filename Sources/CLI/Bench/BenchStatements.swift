@@ -4,12 +4,7 @@ enum BenchStatements: StatementCatalog {
     static var samples: [StatementSample] {
         [
             StatementSample("waiting", waiting), StatementSample("deliveriesSize", deliveriesSize),
-            StatementSample("historySize", historySize), StatementSample("batchSizes", batchSizes),
-            StatementSample(
-                "bareBatchSizes",
-                bareBatchSizes,
-                after: "CREATE TEMPORARY TABLE baseline (message_id text)"
-            ),
+            StatementSample("batchSizes", batchSizes),
         ]
     }
 
@@ -20,9 +15,6 @@ enum BenchStatements: StatementCatalog {
         """
     /// The size of deliveries with their indexes, in bytes.
     static let deliveriesSize: SQL = "SELECT pg_total_relation_size('upstream.deliveries')"
-    /// The size of the history of attempts with its indexes, in bytes.
-    static let historySize: SQL =
-        "SELECT sum(pg_total_relation_size(relation))::int8 FROM upstream.attempt_partitions()"
     static let vacuum = "VACUUM upstream.deliveries"
     /// Flushes the writes of earlier measurements.
     static let checkpoint = "CHECKPOINT"
@@ -31,9 +23,6 @@ enum BenchStatements: StatementCatalog {
 
     /// The number of rows that each transaction inserted, in order: rows of one transaction share its id.
     static let batchSizes: SQL = "SELECT count(*) FROM upstream.messages GROUP BY xmin::text ORDER BY min(received_at)"
-
-    /// The same for the bare C worker's table.
-    static let bareBatchSizes: SQL = "SELECT count(*) FROM baseline GROUP BY xmin::text"
 
     /// Creates a database; names come from this program only.
     static func create(_ name: String) -> String { "CREATE DATABASE \(name)" }

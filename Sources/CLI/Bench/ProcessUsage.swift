@@ -2,9 +2,9 @@ import Foundation
 import Glibc
 
 /// Resources used by processes, from /proc.
-struct ProcessUsage {
+package struct ProcessUsage {
     /// CPU seconds in user and kernel mode; exact to the kernel's tick, mostly 10 ms.
-    var cpu = 0.0
+    package var cpu = 0.0
 
     private struct Row {
         var parent: Int32
@@ -12,12 +12,12 @@ struct ProcessUsage {
         var reaped: Double
     }
 
-    static func process(_ id: Int32) -> ProcessUsage {
+    package static func process(_ id: Int32) -> ProcessUsage {
         ProcessUsage(cpu: row(id)?.own ?? 0)
     }
 
     /// The usage of a process and its children, including those that have ended and been waited for.
-    static func family(_ id: Int32) -> ProcessUsage {
+    package static func family(_ id: Int32) -> ProcessUsage {
         guard let first = row(id) else { return ProcessUsage() }
         var cpu = first.own + first.reaped
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
@@ -29,7 +29,7 @@ struct ProcessUsage {
     }
 
     /// Bytes of resident memory: now (`VmRSS`) and at most (`VmHWM`).
-    static func memory(_ id: Int32) -> (now: Int, most: Int) {
+    package static func memory(_ id: Int32) -> (now: Int, most: Int) {
         let text = (try? String(contentsOfFile: "/proc/\(id)/status", encoding: .utf8)) ?? ""
         func kilobytes(_ key: String) -> Int {
             guard let line = text.split(separator: "\n").first(where: { $0.hasPrefix(key + ":") }) else { return 0 }
@@ -38,20 +38,8 @@ struct ProcessUsage {
         return (kilobytes("VmRSS") * 1024, kilobytes("VmHWM") * 1024)
     }
 
-    /// Voluntary context switches of a process's threads: how often they went to sleep.
-    ///
-    /// Ended threads don't count.
-    static func sleeps(_ id: Int32) -> Int {
-        let threads = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(id)/task")) ?? []
-        return threads.reduce(0) { sum, thread in
-            let text = (try? String(contentsOfFile: "/proc/\(id)/task/\(thread)/status", encoding: .utf8)) ?? ""
-            let line = text.split(separator: "\n").first { $0.hasPrefix("voluntary_ctxt_switches:") }
-            return sum + (line.flatMap { Int($0.split(separator: "\t").last ?? "") } ?? 0)
-        }
-    }
-
     /// The load average of the last minute.
-    static var load: Double {
+    package static var load: Double {
         let text = (try? String(contentsOfFile: "/proc/loadavg", encoding: .utf8)) ?? ""
         return text.split(separator: " ").first.flatMap { Double($0) } ?? 0
     }

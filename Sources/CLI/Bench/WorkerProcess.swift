@@ -2,20 +2,12 @@ import Foundation
 import Glibc
 import Vocabulary
 
-final class WorkerProcess: Sendable {
+/// A worker in a process of its own, whose stderr goes to a file.
+package final class WorkerProcess: Sendable {
     private let process = Process()
     private let log: URL
 
-    var id: Int32 { process.processIdentifier }
-
-    /// Starts this program with `run`.
-    convenience init(run configuration: String, log: URL, _ arguments: [String] = []) throws {
-        try self.init(
-            program: URL(filePath: "/proc/self/exe").resolvingSymlinksInPath(),
-            ["run", "--config", configuration] + arguments,
-            log: log
-        )
-    }
+    package var id: Int32 { process.processIdentifier }
 
     init(program: URL, _ arguments: [String], log: URL) throws {
         self.log = log
@@ -34,7 +26,7 @@ final class WorkerProcess: Sendable {
     }
 
     /// Fails if the worker has ended by itself.
-    func check() throws {
+    package func check() throws {
         guard !process.isRunning else { return }
         let text = (try? String(contentsOf: log, encoding: .utf8)) ?? ""
         let lines = text.split(separator: "\n").suffix(5).joined(separator: "\n")
@@ -42,7 +34,7 @@ final class WorkerProcess: Sendable {
     }
 
     /// Terminates it, and kills it after ten seconds.
-    func stop() {
+    package func stop() {
         guard process.isRunning else { return }
         process.terminate()
         let deadline = ContinuousClock.now + .seconds(10)

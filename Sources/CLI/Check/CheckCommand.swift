@@ -1,6 +1,5 @@
 import ArgumentParser
 import Logging
-import Querying
 import UpstreamConfiguration
 import UpstreamKit
 import Vocabulary

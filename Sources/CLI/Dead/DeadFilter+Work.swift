@@ -2,7 +2,6 @@ import MessageStore
 import Postgres
 import Resources
 import Vocabulary
-import Worker
 
 extension DeadFilter {
     /// Works through the matching dead letters in batches, with a progress bar.

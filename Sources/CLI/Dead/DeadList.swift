@@ -1,7 +1,6 @@
 import ArgumentParser
 import MessageStore
 import Resources
-import UpstreamKit
 import Vocabulary
 
 struct DeadList: ProgramCommand {

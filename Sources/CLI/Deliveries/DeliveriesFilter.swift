@@ -1,9 +1,7 @@
 import ArgumentParser
 import MessageStore
 import Postgres
-import Querying
 import Resources
-import UpstreamKit
 import Vocabulary
 
 /// What `deliveries retry-now` and `deliveries cancel` share.

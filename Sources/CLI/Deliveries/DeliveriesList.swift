@@ -1,8 +1,6 @@
 import ArgumentParser
 import MessageStore
-import Querying
 import Resources
-import UpstreamKit
 import Vocabulary
 
 struct DeliveriesList: ProgramCommand {

@@ -4,7 +4,6 @@ import Foundation
 import LocalDatabase
 import MessageStore
 import Postgres
-import Telemetry
 import Vocabulary
 import Worker
 

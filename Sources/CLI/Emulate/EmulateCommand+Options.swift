@@ -1,6 +1,5 @@
 import CCSEmulator
 import Foundation
-import UpstreamConfiguration
 import Vocabulary
 
 extension EmulateCommand {

@@ -2,7 +2,6 @@ import ArgumentParser
 import CCSEmulator
 import Foundation
 import LocalDatabase
-import UpstreamConfiguration
 import Vocabulary
 
 struct EmulateCommand: ProgramCommand {

@@ -1,6 +1,5 @@
 import ArgumentParser
 import Vocabulary
-import Worker
 
 struct HandlersCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(

@@ -1,7 +1,6 @@
 import ArgumentParser
 import MessageStore
 import Resources
-import Vocabulary
 
 struct HandlersList: ProgramCommand {
     static let configuration = CommandConfiguration(

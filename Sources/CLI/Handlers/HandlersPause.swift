@@ -1,8 +1,6 @@
 import ArgumentParser
 import MessageStore
 import Postgres
-import UpstreamConfiguration
-import Vocabulary
 
 struct HandlersPause: ProgramCommand {
     static let configuration = CommandConfiguration(

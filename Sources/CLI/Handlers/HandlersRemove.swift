@@ -1,6 +1,5 @@
 import ArgumentParser
 import MessageStore
-import Postgres
 import Vocabulary
 
 struct HandlersRemove: ProgramCommand {

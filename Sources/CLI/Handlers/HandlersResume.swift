@@ -1,8 +1,6 @@
 import ArgumentParser
 import MessageStore
 import Postgres
-import UpstreamConfiguration
-import Vocabulary
 
 struct HandlersResume: ProgramCommand {
     static let configuration = CommandConfiguration(

@@ -2,7 +2,6 @@ import ArgumentParser
 import Postgres
 import Querying
 import Resources
-import UpstreamKit
 import Vocabulary
 
 struct MessagesExport: ProgramCommand {

@@ -1,7 +1,6 @@
 import ArgumentParser
 import Querying
 import Resources
-import UpstreamKit
 import Vocabulary
 
 struct MessagesShow: ProgramCommand {

@@ -1,6 +1,5 @@
 import ArgumentParser
 import MessageStore
-import Postgres
 import Querying
 import Resources
 import UpstreamKit

@@ -1,8 +1,6 @@
 import ArgumentParser
 import Postgres
 import Querying
-import Telemetry
-import UpstreamKit
 import Vocabulary
 
 struct ReadOptions: ParsableArguments {

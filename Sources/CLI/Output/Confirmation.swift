@@ -1,5 +1,4 @@
 import Glibc
-import Querying
 import Vocabulary
 
 extension Terminal {

@@ -1,4 +1,3 @@
-import Querying
 import Vocabulary
 
 /// Names with values, one below the other; long values are wrapped, and nothing is cut.

@@ -1,6 +1,3 @@
-import Querying
-import Vocabulary
-
 /// Lays out the argument parser's help and errors for a terminal.
 ///
 /// The parser breaks every line at the width, including examples, which then can't be copied, and leaves the usage as

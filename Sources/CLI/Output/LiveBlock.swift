@@ -1,4 +1,3 @@
-import Querying
 import Vocabulary
 
 /// Lines that are redrawn in place on a terminal, and appended elsewhere.

@@ -2,7 +2,6 @@ import ArgumentParser
 import Foundation
 import Resources
 import Vocabulary
-import Worker
 
 enum OutputFormat: String, EnumerableFlag {
     case table

@@ -75,7 +75,7 @@ package struct Terminal: Sendable {
     }
 
     /// Writes a value as one line of JSON, with sorted keys in snake case.
-    func json(_ value: some Encodable) throws {
+    package func json(_ value: some Encodable) throws {
         data(json: try Self.encoded(value))
     }
 
@@ -97,7 +97,7 @@ package struct Terminal: Sendable {
         return try encoder.encode(value)
     }
 
-    func table(_ table: TextTable) {
+    package func table(_ table: TextTable) {
         for line in table.lines(width: width, isColoured: isColoured) { data(line) }
     }
 
@@ -105,7 +105,7 @@ package struct Terminal: Sendable {
         for line in facts.lines(width: width, isColoured: isColoured) { data(line) }
     }
 
-    func message(_ text: String) {
+    package func message(_ text: String) {
         let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map { TerminalText.escape($0) }
         write(lines.joined(separator: "\n") + "\n", to: errors)
     }

@@ -1,4 +1,3 @@
-import Querying
 package import Resources
 import Vocabulary
 

@@ -10,7 +10,7 @@ import Vocabulary
 import Worker
 
 /// A command's failure: the one place where errors become exit codes.
-struct CommandFailure: Error {
+struct CommandFailure: Error, CustomStringConvertible {
     var status: ExitStatus
     /// The message on stderr; empty if nothing more needs to be said.
     var message: String
@@ -19,6 +19,8 @@ struct CommandFailure: Error {
         self.status = status
         self.message = message
     }
+
+    package var description: String { message }
 
     /// Maps any error of the program; nil for unknown ones.
     init?(_ error: any Error) {

@@ -1,6 +1,4 @@
-import ArgumentParser
 import Vocabulary
-import Worker
 
 /// A suggestion for a mistyped command line.
 struct CommandSuggestion {

@@ -1,7 +1,5 @@
 import ArgumentParser
 import Glibc
-import UpstreamConfiguration
-import UpstreamKit
 import Vocabulary
 
 /// The entry point of every executable with the program's commands.

@@ -1,7 +1,6 @@
 import ArgumentParser
 import Querying
 import Resources
-import Worker
 
 struct QuarantineExport: ProgramCommand {
     static let configuration = CommandConfiguration(

@@ -2,7 +2,6 @@ import ArgumentParser
 import Foundation
 import Postgres
 import Replaying
-import UpstreamConfiguration
 import Vocabulary
 
 struct ReplayCommand: AsyncParsableCommand {

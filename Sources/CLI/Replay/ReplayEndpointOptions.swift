@@ -1,5 +1,4 @@
 import ArgumentParser
-import Replaying
 import UpstreamConfiguration
 import Vocabulary
 import Worker

@@ -1,12 +1,9 @@
 import ArgumentParser
 import Foundation
-import MessageStore
 import Postgres
-import Querying
 import Replaying
 import Resources
 import UpstreamConfiguration
-import UpstreamKit
 import Vocabulary
 
 struct ReplayPlanCommand: ProgramCommand {

@@ -1,7 +1,5 @@
 import ArgumentParser
 import MessageStore
-import Postgres
-import Telemetry
 import Vocabulary
 
 /// `stats`: an overview of the store.

@@ -3,7 +3,6 @@ import Hummingbird
 package import Logging
 import NIOCore
 import Telemetry
-import Vocabulary
 
 /// Authenticates requests and detects those forged by other sites' pages.
 package final class ConsoleAccess: Sendable {

@@ -1,5 +1,4 @@
 import Digests
-import Vocabulary
 
 /// A secret made by the console: 256 random bits in hexadecimal.
 struct SecretText: Sendable {

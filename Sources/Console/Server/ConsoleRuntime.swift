@@ -1,4 +1,3 @@
-import HTTPTypes
 package import Logging
 import MessageStore
 import Postgres

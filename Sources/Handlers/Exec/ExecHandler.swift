@@ -1,7 +1,6 @@
 import Dispatcher
 import Glibc
 package import Logging
-import NIOCore
 package import NIOPosix
 import Processes
 package import UpstreamKit

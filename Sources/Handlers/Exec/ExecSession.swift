@@ -1,11 +1,9 @@
 import CGlibc
 import Glibc
-import Logging
 import NIOCore
 import NIOPosix
 import Processes
 import Synchronization
-import UpstreamKit
 
 /// A running long-lived subprocess that handles one message at a time.
 ///

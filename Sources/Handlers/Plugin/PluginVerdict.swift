@@ -1,5 +1,4 @@
 import Dispatcher
-import UpstreamKit
 
 /// The end of a call's meaning for one of its messages.
 enum PluginVerdict: Sendable, Hashable {

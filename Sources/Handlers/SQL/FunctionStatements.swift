@@ -1,5 +1,4 @@
 package import Postgres
-import UpstreamKit
 import Vocabulary
 
 /// The statement catalogs of this module.

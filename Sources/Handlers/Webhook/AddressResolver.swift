@@ -1,5 +1,4 @@
 import Glibc
-import NIOCore
 import NIOPosix
 import Vocabulary
 

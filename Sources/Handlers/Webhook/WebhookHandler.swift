@@ -5,7 +5,6 @@ import NIOCore
 import NIOHTTP1
 package import NIOPosix
 import NIOSSL
-import Telemetry
 package import UpstreamKit
 import Vocabulary
 

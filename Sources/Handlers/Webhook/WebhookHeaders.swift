@@ -1,5 +1,3 @@
-import NIOHTTP1
-
 /// The configured headers of every request of a webhook.
 package struct WebhookHeaders: Sendable, Equatable {
     /// Why a line is not a permitted header; never holds the value, which may be a secret.

@@ -1,4 +1,3 @@
-import UpstreamKit
 import Vocabulary
 
 /// A delivery's place in the order of claims, which is that of the index used.

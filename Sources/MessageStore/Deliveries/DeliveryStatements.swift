@@ -1,6 +1,5 @@
 import Dispatcher
 import Postgres
-import Vocabulary
 
 /// A worker's registration, as ``DeliveryStatements/register`` takes it.
 struct HandlerRequests: Sendable {

@@ -1,5 +1,4 @@
 import Postgres
-import Vocabulary
 
 enum HandlerStatements: StatementCatalog {
     /// A condition on `handlers`: a worker has recorded within two minutes that it runs it.

@@ -1,7 +1,5 @@
 import Dispatcher
-import Postgres
 import Synchronization
-import UpstreamKit
 import Vocabulary
 
 extension PostgresDeliveryStore {

@@ -1,7 +1,6 @@
 package import Dispatcher
 import Postgres
 import Synchronization
-import UpstreamKit
 package import Vocabulary
 
 extension PostgresDeliveryStore {

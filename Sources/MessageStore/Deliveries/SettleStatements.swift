@@ -1,6 +1,4 @@
-import Ingest
 import Postgres
-import Vocabulary
 
 /// A settling statement, with and without the history of attempts.
 struct Settling: Sendable {

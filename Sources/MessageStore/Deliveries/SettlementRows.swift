@@ -1,5 +1,4 @@
 import Dispatcher
-import Postgres
 import Vocabulary
 
 /// Leased deliveries of one handler; each statement takes the members that it names.

@@ -1,5 +1,4 @@
 import Postgres
-import Vocabulary
 
 enum WorkerStatements: StatementCatalog {
     /// Writes a process's row.

@@ -1,5 +1,4 @@
 import Digests
-import UpstreamKit
 package import Vocabulary
 
 /// The fingerprint of docs/protocol.md (What identifies a message), from a row's columns.

@@ -1,5 +1,4 @@
 package import Postgres
-import UpstreamKit
 
 /// Reads messages page by page along the primary key.
 ///

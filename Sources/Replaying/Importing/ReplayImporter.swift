@@ -1,8 +1,6 @@
-import Dispatcher
 import Glibc
 import MessageStore
 package import Postgres
-import UpstreamKit
 import Vocabulary
 
 /// Why a line of an import is rejected.

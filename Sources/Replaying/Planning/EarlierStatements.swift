@@ -1,7 +1,5 @@
-import MessageStore
 import Postgres
 import Querying
-import Vocabulary
 
 /// The statements that find what earlier replays have sent to the same place.
 ///

@@ -1,6 +1,5 @@
 import Dispatcher
 import Postgres
-import Vocabulary
 
 /// A run to handlers: queues deliveries as fast as pace and handlers allow.
 struct HandlerRun: Sendable {

@@ -1,5 +1,4 @@
 import Glibc
-import MessageStore
 import Querying
 
 /// A file, or stdout, as a target.

@@ -1,4 +1,3 @@
-import Querying
 package import UpstreamKit
 import Vocabulary
 import XMLWire

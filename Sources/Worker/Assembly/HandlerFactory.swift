@@ -1,7 +1,5 @@
-import Dispatcher
 import Handlers
 import Logging
-import Telemetry
 import UpstreamConfiguration
 import UpstreamKit
 import Vocabulary

@@ -1,7 +1,6 @@
 import Ingest
 import Logging
 import MessageStore
-import NIOCore
 import NIOPosix
 import Postgres
 import ServiceLifecycle

@@ -1,6 +1,5 @@
 import Ingest
 package import Logging
-import MessageStore
 import NIOCore
 import NIOPosix
 import Postgres

@@ -1,7 +1,6 @@
 import CGlibc
 import Glibc
 import Handlers
-import MessageStore
 import Postgres
 import UpstreamConfiguration
 import Vocabulary

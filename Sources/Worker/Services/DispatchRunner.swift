@@ -3,7 +3,6 @@ import Glibc
 import Handlers
 import Logging
 import MessageStore
-import Postgres
 import ServiceLifecycle
 import Telemetry
 import UpstreamConfiguration

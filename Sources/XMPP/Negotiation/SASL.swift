@@ -1,5 +1,4 @@
 package import Digests
-import Vocabulary
 
 /// A secret in memory: never part of a description, a log or an error.
 package struct Secret: Sendable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {

@@ -1,5 +1,3 @@
-import Vocabulary
-
 /// Our presence at a standard server, which decides whether it sends us the account's messages or stores them.
 ///
 /// ```

@@ -1,4 +1,3 @@
-import Vocabulary
 import XMLWire
 
 /// Answers the queries of others (RFC 6120 section 8.2.3: each get and set must be answered).

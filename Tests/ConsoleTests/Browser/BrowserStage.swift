@@ -1,9 +1,7 @@
 import CCSEmulator
 import Foundation
 import IntegrationSupport
-import Postgres
 import QuerySupport
-import Vocabulary
 
 /// A real console and a real worker as processes, an emulated server that goes on sending, and a database with everything
 /// that pages show, hostile texts included.

@@ -1,9 +1,6 @@
-import AsyncHTTPClient
 import ConsoleSupport
 import Foundation
 import IntegrationSupport
-import NIOCore
-import NIOHTTP1
 import QuerySupport
 import Querying
 import Testing

@@ -1,13 +1,11 @@
 import AsyncHTTPClient
 import ConsoleSupport
-import Foundation
 import Logging
 import NIOHTTP1
 import Postgres
 import QuerySupport
 import Querying
 import Testing
-import UpstreamKit
 import Vocabulary
 
 @testable import Console

@@ -7,7 +7,6 @@ import Postgres
 import QuerySupport
 import Querying
 import Synchronization
-import UpstreamKit
 import Vocabulary
 
 @testable import Console

@@ -2,9 +2,7 @@ import HTTPTypes
 import Hummingbird
 import MessageStore
 import Postgres
-import Querying
 import Resources
-import UpstreamKit
 import Vocabulary
 
 /// `POST dead/retry` and `dead/discard`: first with a filter, which freezes a set and shows it; then with the set's id, which

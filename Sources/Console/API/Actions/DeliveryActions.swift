@@ -1,9 +1,7 @@
-import HTTPTypes
 import Hummingbird
 import MessageStore
 import Postgres
 import Resources
-import UpstreamKit
 import Vocabulary
 
 /// `POST deliveries/retry-now`: makes deliveries due at once that wait for their next attempt.

@@ -1,5 +1,4 @@
 import Postgres
-import Vocabulary
 
 /// The statements over `idempotency_keys`.
 enum IdempotencyStatements: StatementCatalog {

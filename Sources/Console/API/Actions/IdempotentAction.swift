@@ -1,6 +1,5 @@
 import HTTPTypes
 import Hummingbird
-import MessageStore
 import NIOCore
 import Postgres
 import Vocabulary

@@ -1,11 +1,9 @@
 import HTTPTypes
 import Hummingbird
-import MessageStore
 import Postgres
 import Querying
 import Replaying
 import Resources
-import UpstreamKit
 import Vocabulary
 
 /// `POST replays/plan`, and `start`, `pause`, `resume` and `cancel` of a replay.

@@ -2,8 +2,6 @@ import MessageStore
 import Querying
 import Replaying
 import Resources
-import UpstreamKit
-import Vocabulary
 
 /// The body of `POST replays/plan`.
 struct ReplayPlanBody: ActionBody {

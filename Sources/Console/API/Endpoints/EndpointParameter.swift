@@ -1,6 +1,4 @@
-import Querying
 import Resources
-import UpstreamKit
 import Vocabulary
 
 /// What describes a parameter of an endpoint.

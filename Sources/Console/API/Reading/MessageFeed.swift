@@ -2,7 +2,6 @@ import NIOCore
 import Postgres
 import Querying
 import Synchronization
-import Vocabulary
 
 /// Follows the database for all streams that need the same rows.
 ///

@@ -1,12 +1,8 @@
 import HTTPTypes
 import Hummingbird
-import NIOCore
-import Postgres
 import Querying
 import Resources
 import ServiceLifecycle
-import UpstreamKit
-import Vocabulary
 
 extension MessageRoutes {
     static let first = Parameter.integer(

@@ -1,8 +1,5 @@
 import HTTPTypes
 import Hummingbird
-import MessageStore
-import NIOCore
-import Postgres
 import Querying
 import Resources
 import UpstreamKit

@@ -1,5 +1,4 @@
 import NIOCore
-import Postgres
 import Querying
 import UpstreamKit
 

@@ -1,6 +1,5 @@
 import MessageStore
 import Postgres
-import Vocabulary
 
 /// The system's state, from the workers' reports, the catalog and its counters; nothing is counted.
 struct Overview: Sendable {

@@ -1,6 +1,5 @@
 import MessageStore
 import Postgres
-import Querying
 
 /// The record of revealed registration tokens.
 enum Revealing {

@@ -1,5 +1,4 @@
 import MessageStore
-import Querying
 import Resources
 import Vocabulary
 

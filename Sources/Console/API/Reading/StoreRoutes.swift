@@ -1,7 +1,5 @@
-import Hummingbird
 import MessageStore
 import Postgres
-import Querying
 import Resources
 import Vocabulary
 

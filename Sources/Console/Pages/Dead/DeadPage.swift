@@ -3,7 +3,6 @@ import MessageStore
 import Postgres
 import Querying
 import Resources
-import UpstreamKit
 import Vocabulary
 
 /// Dead letters by group and one by one, with bulk retry and discard.

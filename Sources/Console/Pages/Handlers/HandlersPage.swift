@@ -1,8 +1,5 @@
 import Hummingbird
 import MessageStore
-import Postgres
-import Querying
-import Vocabulary
 
 /// The handlers, their queues, and the button that pauses them.
 struct HandlersPage: ConsoleRoutes {

@@ -1,5 +1,4 @@
 import Querying
-import Vocabulary
 
 extension MessageDetailPage.View {
     /// The handlers' attempts, including successes.

@@ -1,7 +1,6 @@
 import Hummingbird
 import Postgres
 import Querying
-import Resources
 import UpstreamKit
 import Vocabulary
 

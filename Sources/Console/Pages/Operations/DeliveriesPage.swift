@@ -1,9 +1,7 @@
 import Hummingbird
 import MessageStore
 import Postgres
-import Querying
 import Resources
-import UpstreamKit
 import Vocabulary
 
 /// Waiting deliveries, their last errors and next attempts.

@@ -1,6 +1,5 @@
 import Hummingbird
 import MessageStore
-import Postgres
 import Vocabulary
 
 /// The stored days, and what keeps them from being dropped.

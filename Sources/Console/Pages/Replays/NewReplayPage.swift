@@ -1,9 +1,7 @@
 import Hummingbird
 import MessageStore
-import Postgres
 import Querying
 import Resources
-import Vocabulary
 
 /// The form that plans a replay; nothing is sent before the plan is confirmed.
 struct NewReplayPage: ConsoleRoutes {

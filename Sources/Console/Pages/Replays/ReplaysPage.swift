@@ -1,6 +1,5 @@
 import Hummingbird
 import Postgres
-import Querying
 import Replaying
 import Resources
 import Vocabulary

@@ -1,5 +1,4 @@
 import HTTPTypes
-import HummingbirdCore
 package import NIOCore
 import NIOHTTP1
 

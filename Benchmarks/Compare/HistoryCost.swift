@@ -1,11 +1,8 @@
-import CCSEmulator
-import LocalDatabase
-import Postgres
-import UpstreamConfiguration
+import CLI
 
 /// Measures the cost of the history of attempts: the same work with the default `retention.attempts` and with 0, in
 /// turns.
-struct BenchHistory: Sendable {
+struct HistoryCost: Sendable {
     /// The figures of one kind of delivery.
     struct Figures: Codable, Sendable {
         var perSecondWithout: Double
@@ -34,25 +31,26 @@ struct BenchHistory: Sendable {
     let plan: BenchPlan
     let site: BenchSite
     let console: Terminal
+    let repeats: Int
 
-    private static let handler = BenchDelivery.handler
+    private static let handler = DeliveryRun.handler
     /// A top-level key after the list of handlers.
     private static let off = "\nretention: {attempts: 0s}"
 
     private struct Run {
-        var figures: BenchDelivery.Figures
+        var figures: DeliveryRun.Figures
         var bytes: Double
     }
 
     /// Runs everything; compared runs alternate, so that a change of the machine's speed affects both.
     func run(_ problems: inout [String]) async throws -> Report {
-        let rounds = max(plan.repeats, plan.isQuick ? 1 : 3)
+        let rounds = max(repeats, plan.isQuick ? 1 : 3)
         var (blocks, rows): ([(Run, Run)], [(Run, Run)]) = ([], [])
         for round in 1...rounds {
-            console.message("bench: received deliveries without and with history, \(round) of \(rounds)")
+            console.message("compare: received deliveries without and with history, \(round) of \(rounds)")
             let off = try await received(Self.handler + Self.off, &problems)
             blocks.append((off, try await received(Self.handler, &problems)))
-            console.message("bench: a backlog without and with history, \(round) of \(rounds)")
+            console.message("compare: a backlog without and with history, \(round) of \(rounds)")
             let without = try await drained(Self.handler + Self.off)
             rows.append((without, try await drained(Self.handler)))
         }
@@ -74,7 +72,7 @@ struct BenchHistory: Sendable {
     }
 
     private func received(_ handlers: String, _ problems: inout [String]) async throws -> Run {
-        let delivery = BenchDelivery(plan: plan, site: site)
+        let delivery = DeliveryRun(plan: plan, site: site)
         let (figures, kept) = try await delivery.run(handlers, &problems) { try await bytes($0, plan.messages) }
         return Run(figures: figures, bytes: kept)
     }
@@ -82,31 +80,28 @@ struct BenchHistory: Sendable {
     /// Measures messages that wait in the table when the worker starts.
     private func drained(_ handlers: String) async throws -> Run {
         let backlog = plan.isQuick ? 50_000 : 200_000
-        let database = try await site.makeDatabase("bench")
-        try await BenchSite.run(database, BenchStatements.backlog(backlog, sender: BenchSite.senderID))
-        try await BenchSite.run(site.cluster.url, BenchStatements.checkpoint)
-        let cluster = site.cluster.processID ?? 0
+        let database = try await site.makeBacklog(backlog)
         let worker = try site.startDispatcher(database: database, handlers: handlers)
         defer { worker.stop() }
         var first: (left: Int, time: ContinuousClock.Instant, postgres: Double, worker: Double)?
         while true {
             try worker.check()
-            let left = try await BenchDelivery.waiting(database)
+            let left = try await BenchSite.waiting(database)
             if first == nil, left < backlog {
-                first = (left, .now, ProcessUsage.family(cluster).cpu, ProcessUsage.process(worker.id).cpu)
+                first = (left, .now, ProcessUsage.family(site.postgres).cpu, ProcessUsage.process(worker.id).cpu)
             }
             if left == 0 { break }
             try await Task.sleep(for: .milliseconds(20))
         }
-        let (end, postgres) = (ContinuousClock.now, ProcessUsage.family(cluster).cpu)
+        let (end, postgres) = (ContinuousClock.now, ProcessUsage.family(site.postgres).cpu)
         let used = ProcessUsage.process(worker.id).cpu
         let bytes = try await bytes(database, backlog)
         worker.stop()
-        try await site.dropDatabase("bench")
+        try await site.dropDatabase()
         guard let first else { return Run(figures: .init(rate: 0, postgres: 0, worker: 0), bytes: bytes) }
         let seconds = max(first.time.duration(to: end) / .seconds(1), 0.001)
         let count = Double(max(first.left, 1))
-        let figures = BenchDelivery.Figures(
+        let figures = DeliveryRun.Figures(
             rate: count / seconds,
             postgres: (postgres - first.postgres) / count * 1e6,
             worker: (used - first.worker) / count * 1e6
@@ -115,23 +110,23 @@ struct BenchHistory: Sendable {
     }
 
     private func bytes(_ database: String, _ attempts: Int) async throws -> Double {
-        Double(try await BenchSite.numbers(database, BenchStatements.historySize).first ?? 0) / Double(attempts)
+        Double(try await BenchSite.numbers(database, CompareStatements.historySize).first ?? 0) / Double(attempts)
     }
 }
 
-extension BenchHistory.Report {
+extension HistoryCost.Report {
     /// The rows of the table, with their goals.
     var table: [[String]] {
         [("in blocks", blocks), ("in rows", rows)].flatMap { name, figures in
             [
-                ["deliveries \(name) without history, /s", BenchReport.text(figures.perSecondWithout, 0), ""],
-                ["deliveries \(name) with history, /s", BenchReport.text(figures.perSecondWith, 0), ""],
-                ["ratio of the two", BenchReport.text(figures.ratio, 2), "≥ 0.9"],
-                ["PostgreSQL without, µs each", BenchReport.text(figures.postgresMicrosecondsWithout, 1), ""],
-                ["PostgreSQL with, µs each", BenchReport.text(figures.postgresMicrosecondsWith, 1), ""],
-                ["worker without, µs each", BenchReport.text(figures.workerMicrosecondsWithout, 1), ""],
-                ["worker with, µs each", BenchReport.text(figures.workerMicrosecondsWith, 1), ""],
-                ["disk, bytes an attempt", BenchReport.text(figures.bytesPerAttempt, 1), ""],
+                ["deliveries \(name) without history, /s", text(figures.perSecondWithout, 0), ""],
+                ["deliveries \(name) with history, /s", text(figures.perSecondWith, 0), ""],
+                ["ratio of the two", text(figures.ratio, 2), "≥ 0.9"],
+                ["PostgreSQL without, µs each", text(figures.postgresMicrosecondsWithout, 1), ""],
+                ["PostgreSQL with, µs each", text(figures.postgresMicrosecondsWith, 1), ""],
+                ["worker without, µs each", text(figures.workerMicrosecondsWithout, 1), ""],
+                ["worker with, µs each", text(figures.workerMicrosecondsWith, 1), ""],
+                ["disk, bytes an attempt", text(figures.bytesPerAttempt, 1), ""],
             ]
         }
     }

@@ -1,7 +1,8 @@
 import CCSEmulator
+import CLI
 
 /// Measures messages from delivery by the emulator until a handler has handled the last of them.
-struct BenchDelivery: Sendable {
+struct DeliveryRun: Sendable {
     struct Figures: Sendable {
         /// Messages per second.
         var rate: Double
@@ -16,7 +17,6 @@ struct BenchDelivery: Sendable {
 
     /// A handler that takes every message.
     static let handler = #"  - {name: everything, categories: ["*"], concurrency: 8, log: {}}"#
-    private static let connections = 10
 
     /// Runs over its own database.
     ///
@@ -32,12 +32,12 @@ struct BenchDelivery: Sendable {
         last: (_ database: String) async throws -> Value
     ) async throws -> (Figures, Value) {
         let count = plan.messages
-        let (pair, database) = try await start(handlers, count: count)
+        let (pair, database) = try await BenchPair.start(handlers, count: count, at: site, plan)
         let result = try await pair.stopping {
             try await pair.wait("the warm-up") { $0.tally.acked >= count / 5 }
             let before = try await pair.reading()
             try await pair.wait("every ack") { $0.isComplete }
-            while try await Self.waiting(database) > 0 {
+            while try await BenchSite.waiting(database) > 0 {
                 try pair.worker.check()
                 try await Task.sleep(for: .milliseconds(20))
             }
@@ -51,41 +51,7 @@ struct BenchDelivery: Sendable {
             return (figures, try await last(database))
         }
         problems += pair.problems
-        try await site.dropDatabase("bench")
+        try await site.dropDatabase()
         return result
-    }
-
-    /// Starts an emulator with `count` messages and a worker with these handlers, over its own database.
-    ///
-    /// With a `rate` in messages per second, every latency is sampled; without one, messages go as fast as possible,
-    /// and none is.
-    func start(
-        _ handlers: String,
-        count: Int,
-        rate: Double? = nil
-    ) async throws -> (pair: BenchPair, database: String) {
-        let database = try await site.makeDatabase("bench")
-        var settings = BenchLoad.emulator(
-            count: count,
-            connections: Self.connections,
-            size: plan.size,
-            window: plan.window,
-            sampling: rate.map { _ in 1 }
-        )
-        settings.load.rate = rate
-        let pair = try await BenchPair(
-            site,
-            settings,
-            database: database,
-            connections: Self.connections,
-            handlers: handlers,
-            plan
-        )
-        return (pair, database)
-    }
-
-    /// The number of pending deliveries.
-    static func waiting(_ database: String) async throws -> Int {
-        try await BenchSite.numbers(database, BenchStatements.waiting).first ?? 0
     }
 }

@@ -1,11 +1,12 @@
 import CCSEmulator
+import CLI
 import Foundation
 import Resources
 
 /// Runs our worker and the bare C worker (`Benchmarks/Baseline`) alternately, to show what the guarantees cost.
 ///
 /// Only ratios mean something; both sides of one come from the same minutes and the same PostgreSQL server.
-struct BenchBaseline {
+struct BaselineComparison {
     struct Run: Codable, Sendable {
         var messagesPerSecond: Double
         var workerMicroseconds: Double
@@ -29,19 +30,23 @@ struct BenchBaseline {
 
     let plan: BenchPlan
     let site: BenchSite
-    let program: String
     let console: Terminal
+    let repeats: Int
+    /// The bare worker.
+    let program: URL
+    /// Messages per second of the paced run; 0 for none.
+    let paced: Int
 
     /// Measures everything the plan asks for.
     func run(_ problems: inout [String]) async throws -> [Comparison] {
         var result: [Comparison] = []
-        for connections in plan.connections {
+        for connections in plan.counts {
             let count = plan.messages(connections: connections)
             result.append(try await compare(connections: connections, count: count, rate: nil, &problems))
         }
-        if plan.paced > 0 {
-            let count = max(plan.paced * (plan.isQuick ? 5 : 15), 100)
-            result.append(try await compare(connections: 1, count: count, rate: Double(plan.paced), &problems))
+        if paced > 0 {
+            let count = max(paced * (plan.isQuick ? 5 : 15), 100)
+            result.append(try await compare(connections: 1, count: count, rate: Double(paced), &problems))
         }
         return result
     }
@@ -54,11 +59,11 @@ struct BenchBaseline {
     ) async throws -> Comparison {
         var ours: [Run] = []
         var bare: [Run] = []
-        for turn in 1...plan.repeats {
+        for turn in 1...repeats {
             let speed = rate.map { "\(Int($0)) msg/s" } ?? "full speed"
-            console.message("bench: ours and the bare worker, connections: \(connections), \(speed), turn \(turn)")
-            bare.append(try await measure(connections, count, rate, baseline: program, &problems))
-            ours.append(try await measure(connections, count, rate, baseline: nil, &problems))
+            console.message("compare: ours and the bare worker, connections: \(connections), \(speed), turn \(turn)")
+            bare.append(try await measure(connections, count, rate, isBare: true, &problems))
+            ours.append(try await measure(connections, count, rate, isBare: false, &problems))
         }
         return Comparison(connections: connections, rate: rate, ours: Self.median(ours), bare: Self.median(bare))
     }
@@ -67,10 +72,10 @@ struct BenchBaseline {
         _ connections: Int,
         _ count: Int,
         _ rate: Double?,
-        baseline: String?,
+        isBare: Bool,
         _ problems: inout [String]
     ) async throws -> Run {
-        let database = try await site.makeDatabase("bench")
+        let database = try await site.makeDatabase()
         var settings = BenchLoad.emulator(
             count: count,
             connections: connections,
@@ -79,17 +84,10 @@ struct BenchBaseline {
             sampling: rate == nil ? 7 : 1
         )
         settings.load.rate = rate
-        let pair = try await BenchPair(
-            site,
-            settings,
-            database: database,
-            connections: connections,
-            baseline: baseline,
-            plan
-        )
+        let pair = try await pair(settings, database, isBare: isBare)
         var run = try await pair.stopping {
             try await pair.wait("the warm-up") { $0.tally.acked >= count / 5 }
-            let before = try await pair.reading()
+            let (before, slept) = (try await pair.reading(), sleeps(pair.worker.id))
             try await pair.wait("every ack") { $0.isComplete }
             let after = try await pair.reading()
             let messages = Double(after.acked - before.acked)
@@ -100,14 +98,42 @@ struct BenchBaseline {
                 ackP50Milliseconds: (after.latencies.quantile(0.5) ?? 0) * 1000,
                 memoryMegabytes: Double(ProcessUsage.memory(pair.worker.id).now) / 1e6,
                 batchMean: 0,
-                sleeps: Double(after.sleeps - before.sleeps) / messages
+                sleeps: Double(sleeps(pair.worker.id) - slept) / messages
             )
         }
         problems += pair.problems
-        let sizes = baseline == nil ? BenchStatements.batchSizes : BenchStatements.bareBatchSizes
-        run.batchMean = try await Double(count) / Double(max(1, BenchSite.numbers(database, sizes).count))
-        try await site.dropDatabase("bench")
+        let batches =
+            isBare
+            ? try await BenchSite.numbers(database, CompareStatements.bareBatchSizes)
+            : try await BenchSite.batchSizes(database)
+        run.batchMean = Double(count) / Double(max(1, batches.count))
+        try await site.dropDatabase()
         return run
+    }
+
+    private func pair(_ settings: EmulatorConfiguration, _ database: String, isBare: Bool) async throws -> BenchPair {
+        guard isBare else { return try await BenchPair(settings, database, at: site, plan) }
+        return try await BenchPair(settings, at: site) { emulator in
+            let (secret, authority) = try site.credentials(emulator)
+            // It creates its own table.
+            let arguments = [
+                "127.0.0.1", "\(emulator.port)", "gcm.googleapis.com", BenchSite.senderID, secret, authority, database,
+                "\(settings.load.connections)", "\(plan.writers)",
+            ]
+            return try site.start(program, arguments, log: "baseline.log")
+        }
+    }
+
+    /// Voluntary context switches of a process's threads: how often they went to sleep.
+    ///
+    /// Ended threads don't count.
+    private func sleeps(_ id: Int32) -> Int {
+        let threads = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/\(id)/task")) ?? []
+        return threads.reduce(0) { sum, thread in
+            let text = (try? String(contentsOfFile: "/proc/\(id)/task/\(thread)/status", encoding: .utf8)) ?? ""
+            let line = text.split(separator: "\n").first { $0.hasPrefix("voluntary_ctxt_switches:") }
+            return sum + (line.flatMap { Int($0.split(separator: "\t").last ?? "") } ?? 0)
+        }
     }
 
     private static func median(_ runs: [Run]) -> Run {
@@ -133,8 +159,7 @@ struct BenchBaseline {
             func row(_ what: String, _ figure: (Run) -> Double, digits: Int, goal: String = "") {
                 let (ours, bare) = (figure(comparison.ours), figure(comparison.bare))
                 table.append([
-                    "\(name): \(what)", String(format: "%.\(digits)f", ours), String(format: "%.\(digits)f", bare),
-                    String(format: "%.2f", ours / bare), goal,
+                    "\(name): \(what)", text(ours, digits), text(bare, digits), text(ours / bare, 2), goal,
                 ])
             }
             if comparison.rate != nil {

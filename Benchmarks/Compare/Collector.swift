@@ -3,12 +3,12 @@ import NIOPosix
 import Synchronization
 
 /// A collector that accepts and discards every export, so that a measured worker's spans go somewhere.
-final class BenchCollector: Sendable {
+final class Collector: Sendable {
     private let channel: any Channel
     private let received = Atomic<Int>(0)
 
     /// Listens on a free loopback port.
-    static func start() async throws -> BenchCollector {
+    static func start() async throws -> Collector {
         let count = Mutex<(@Sendable (Int) -> Void)?>(nil)
         let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .childChannelInitializer { channel in
@@ -18,7 +18,7 @@ final class BenchCollector: Sendable {
                 }
             }
             .bind(host: "127.0.0.1", port: 0).get()
-        let collector = BenchCollector(channel)
+        let collector = Collector(channel)
         count.withLock { $0 = { collector.received.add($0, ordering: .relaxed) } }
         return collector
     }
