@@ -173,12 +173,18 @@ struct DispatchIsolationTests {
         let blocker = try await PostgresConnection.open(fixture.store.settings)
         try await fixture.run(fixture.dispatcher(handlers) { $0.statistics = .milliseconds(50) }) {
             try await fixture.store.waitUntil("SELECT count(*) = 4 FROM upstream.handler_workers")
-            try await blocker.run { connection throws(PostgresError) in
-                try connection.script("BEGIN; SELECT FROM upstream.handlers WHERE name = 'locked' FOR UPDATE")
+            let age = "UPDATE upstream.handlers SET seen_at = now() - interval '1 minute'"
+            // Locked while it is due to be seen, which the dispatcher does all the time.
+            try await waitUntil {
+                try await blocker.run { connection throws(PostgresError) in
+                    try connection.script("ROLLBACK; \(age); BEGIN")
+                    let isDue = "SELECT seen_at < now() - interval '30 s' FROM upstream.handlers"
+                    return try connection.query("\(isDue) WHERE name = 'locked' FOR UPDATE").value(Bool.self)
+                }
             }
             try await fixture.store.script(
                 """
-                UPDATE upstream.handlers SET seen_at = now() - interval '1 minute' WHERE name = 'other';
+                \(age) WHERE name = 'other';
                 UPDATE upstream.handler_workers SET heartbeat_at = now() - interval '1 minute'
                 """
             )
