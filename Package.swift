@@ -357,7 +357,8 @@ let package = Package(
             "ReplayingTests",
             [
                 "XMPPEndpoint",
-                "Vocabulary", "IntegrationSupport", "DatabaseSupport", "Replaying", "Querying", "Postgres", "LocalDatabase",
+                "Vocabulary", "IntegrationSupport", "DatabaseSupport", "Replaying", "Querying", "Postgres",
+                "LocalDatabase",
                 "MessageStore",
                 "Dispatcher",
                 "UpstreamKit",

@@ -1,6 +1,5 @@
 import Dispatcher
 import IntegrationSupport
-import Logging
 import Synchronization
 import Telemetry
 import Testing

@@ -1,6 +1,5 @@
 import Dispatcher
 import IntegrationSupport
-import Logging
 import Telemetry
 import Testing
 import UpstreamKit

@@ -1,7 +1,6 @@
 import Dispatcher
 import Glibc
 import IntegrationSupport
-import Logging
 import Testing
 import UpstreamKit
 

@@ -1,7 +1,6 @@
 import Dispatcher
 import Foundation
 import IntegrationSupport
-import Logging
 import Testing
 import UpstreamKit
 import Vocabulary

@@ -177,7 +177,7 @@ struct DispatchIsolationTests {
             // Locked while it is due to be seen, which the dispatcher does all the time.
             try await waitUntil {
                 try await blocker.run { connection throws(PostgresError) in
-                    try connection.script("ROLLBACK; \(age); BEGIN")
+                    for step in ["ROLLBACK", age, "BEGIN"] { try connection.script(step) }
                     let isDue = "SELECT seen_at < now() - interval '30 s' FROM upstream.handlers"
                     return try connection.query("\(isDue) WHERE name = 'locked' FOR UPDATE").value(Bool.self)
                 }

@@ -2,7 +2,6 @@ import Dispatcher
 import Handlers
 import Ingest
 import IntegrationSupport
-import Logging
 import MessageStore
 import Postgres
 import Telemetry

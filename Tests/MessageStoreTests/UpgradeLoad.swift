@@ -1,4 +1,3 @@
-import DatabaseSupport
 import Digests
 import Dispatcher
 import IntegrationSupport

@@ -2,7 +2,6 @@ import DatabaseSupport
 import Dispatcher
 import IntegrationSupport
 import LocalDatabase
-import Logging
 import MessageStore
 import Postgres
 import Querying

@@ -1,7 +1,6 @@
 import Dispatcher
 import Ingest
 import IntegrationSupport
-import Logging
 import Synchronization
 import Telemetry
 import Testing

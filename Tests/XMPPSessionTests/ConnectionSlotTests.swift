@@ -1,7 +1,6 @@
 import CCSEmulator
 import Ingest
 import IntegrationSupport
-import Logging
 import NIOCore
 import NIOPosix
 import Synchronization

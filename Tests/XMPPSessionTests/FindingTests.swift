@@ -2,7 +2,6 @@ import DNS
 import Dispatch
 import Ingest
 import IntegrationSupport
-import Logging
 import NIOCore
 import NIOPosix
 import Synchronization

@@ -1,7 +1,6 @@
 import Foundation
 import Ingest
 import IntegrationSupport
-import Logging
 import NIOCore
 import NIOEmbedded
 import TLSWire
