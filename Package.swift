@@ -113,6 +113,9 @@ let package = Package(
             ]
         ),
 
+        // What reads a configuration's keys: the file's tree, types, secrets, problems.
+        module("ConfigurationKeys", ["Vocabulary", "CGlibc", .product(name: "Yams", package: "Yams")]),
+
         // Subprocesses.
         module("Processes", ["Vocabulary", "CGlibc"]),
         // In C, a process of its own: what loads a handler's shared library.
@@ -191,12 +194,13 @@ let package = Package(
             ]
         ),
 
-        // Keys, their types, the file, its template and its schema.
+        // The operator's settings: sections, the whole, template and schema.
         module(
             "UpstreamConfiguration",
             [
-                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "DNS", "XMPP", "MessageStore", "Handlers", logging,
-                .product(name: "Yams", package: "Yams"),
+                "Vocabulary", "ConfigurationKeys", "UpstreamKit", "Telemetry", "DNS", "XMPP", "MessageStore",
+                "Handlers",
+                logging,
             ]
         ),
 
@@ -206,7 +210,8 @@ let package = Package(
             "Worker",
             [
                 "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "DNS", "TLSWire", "XMLWire", "XMPP", "XMPPSession",
-                "UpstreamConfiguration", "Postgres", "MessageStore", "Replaying", "XMPPEndpoint", "Ingest",
+                "ConfigurationKeys", "UpstreamConfiguration", "Postgres", "MessageStore", "Replaying", "XMPPEndpoint",
+                "Ingest",
                 "Dispatcher",
                 "Handlers",
                 "TraceExport", nio, nioPosix, logging, lifecycle, tracing,
@@ -220,7 +225,7 @@ let package = Package(
             "Console",
             [
                 "Vocabulary", "UpstreamKit", "Telemetry", "Digests", "Postgres", "MessageStore", "Querying",
-                "Replaying", "Resources", "UpstreamConfiguration", nio, logging, lifecycle,
+                "Replaying", "Resources", "ConfigurationKeys", "UpstreamConfiguration", nio, logging, lifecycle,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
                 .product(name: "Hummingbird", package: "hummingbird"),
@@ -234,7 +239,8 @@ let package = Package(
         module(
             "CLI",
             [
-                "BuildInfo", "Vocabulary", "CGlibc", "UpstreamConfiguration", "Worker", "Console", "CCSEmulator",
+                "BuildInfo", "Vocabulary", "CGlibc", "ConfigurationKeys", "UpstreamConfiguration", "Worker", "Console",
+                "CCSEmulator",
                 "Telemetry",
                 "Postgres", "LocalDatabase", "MessageStore", "Diagnosis", "Querying", "Replaying", "XMPPEndpoint",
                 "Resources", "Ingest", "XMLWire", "XMPP", "UpstreamKit", nio, nioPosix, logging,
@@ -337,7 +343,7 @@ let package = Package(
         suite(
             "CLITests",
             [
-                "UpstreamConfiguration",
+                "ConfigurationKeys", "UpstreamConfiguration",
                 "BuildInfo", "Vocabulary", "CLI", "ConsoleSupport", "Worker", "DatabaseSupport", "LocalDatabase",
                 "Postgres",
                 "IntegrationSupport", "QuerySupport", "Querying", "Resources", "MessageStore",
@@ -383,7 +389,7 @@ let package = Package(
         suite(
             "WorkerTests",
             [
-                "UpstreamConfiguration",
+                "ConfigurationKeys", "UpstreamConfiguration",
                 "UpstreamKit", "Ingest", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore",
                 "Telemetry",
                 "DNS", "Postgres",
@@ -393,7 +399,7 @@ let package = Package(
         suite(
             "ConsoleTests",
             [
-                "UpstreamConfiguration",
+                "ConfigurationKeys", "UpstreamConfiguration",
                 "Vocabulary", "UpstreamKit", "CCSEmulator", "QuerySupport", "Postgres", "MessageStore", "Querying",
                 "Console", "Resources",
                 "ConsoleSupport",

@@ -1,3 +1,5 @@
+import ConfigurationKeys
+
 /// Writes docs/configuration.md from the declarations of all keys.
 package enum ConfigurationReference {
     /// The page, without its last line end.

@@ -1,3 +1,4 @@
+import ConfigurationKeys
 package import UpstreamKit
 
 /// A handler: its categories, how it runs, and how often it is tried.

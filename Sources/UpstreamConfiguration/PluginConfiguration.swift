@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import Glibc
 
 /// A shared library that handles messages, in its own processes.

@@ -1,3 +1,4 @@
+package import ConfigurationKeys
 import Handlers
 
 package struct WebhookConfiguration: Sendable, Equatable {

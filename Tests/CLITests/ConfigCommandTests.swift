@@ -1,4 +1,5 @@
 import CLI
+import ConfigurationKeys
 import Foundation
 import IntegrationSupport
 import Testing

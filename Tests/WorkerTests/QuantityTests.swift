@@ -1,7 +1,7 @@
 import Testing
 import Vocabulary
 
-@testable import UpstreamConfiguration
+@testable import ConfigurationKeys
 
 struct QuantityTests {
     @Test(

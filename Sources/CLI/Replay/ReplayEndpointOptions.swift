@@ -1,4 +1,5 @@
 import ArgumentParser
+import ConfigurationKeys
 import Replaying
 import UpstreamConfiguration
 import Vocabulary

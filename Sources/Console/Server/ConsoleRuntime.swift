@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import HTTPTypes
 package import Logging
 import MessageStore

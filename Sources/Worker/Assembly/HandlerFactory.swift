@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import Dispatcher
 import Handlers
 import Logging

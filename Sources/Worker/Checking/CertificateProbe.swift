@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import Handlers
 import NIOCore
 import NIOPosix
