@@ -116,6 +116,9 @@ let package = Package(
         // What reads a configuration's keys: the file's tree, types, secrets, problems.
         module("ConfigurationKeys", ["Vocabulary", "CGlibc", .product(name: "Yams", package: "Yams")]),
 
+        // The steps of `check --connect`.
+        module("Probing", ["Vocabulary", "TLSWire", nio, nioPosix]),
+
         // Subprocesses.
         module("Processes", ["Vocabulary", "CGlibc"]),
         // In C, a process of its own: what loads a handler's shared library.
@@ -180,13 +183,12 @@ let package = Package(
         // The core: batches, deliveries to handlers, and the ports the other two sides meet at.
         module("Dispatcher", ["Vocabulary", "UpstreamKit", "Telemetry", logging, tracing]),
         module("Ingest", ["Vocabulary", "UpstreamKit", "Telemetry", "Dispatcher", logging, tracing]),
+        // The kinds of handlers, a folder each.
         module(
             "Handlers",
             [
-                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "Dispatcher", "Processes", "Postgres",
-                nio,
-                nioPosix,
-                logging,
+                "Vocabulary", "CGlibc", "UpstreamKit", "ConfigurationKeys", "Telemetry", "Digests", "Dispatcher",
+                "Processes", "Postgres", "TLSWire", "Probing", nio, nioPosix, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
                 // For the webhooks' client alone, whose TLS it is.
@@ -210,7 +212,8 @@ let package = Package(
             "Worker",
             [
                 "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "DNS", "TLSWire", "XMLWire", "XMPP", "XMPPSession",
-                "ConfigurationKeys", "UpstreamConfiguration", "Postgres", "MessageStore", "Replaying", "XMPPEndpoint",
+                "ConfigurationKeys", "Probing", "UpstreamConfiguration", "Postgres", "MessageStore", "Replaying",
+                "XMPPEndpoint",
                 "Ingest",
                 "Dispatcher",
                 "Handlers",
@@ -239,7 +242,8 @@ let package = Package(
         module(
             "CLI",
             [
-                "BuildInfo", "Vocabulary", "CGlibc", "ConfigurationKeys", "UpstreamConfiguration", "Worker", "Console",
+                "BuildInfo", "Vocabulary", "CGlibc", "ConfigurationKeys", "Probing", "UpstreamConfiguration", "Worker",
+                "Console",
                 "CCSEmulator",
                 "Telemetry",
                 "Postgres", "LocalDatabase", "MessageStore", "Diagnosis", "Querying", "Replaying", "XMPPEndpoint",
@@ -389,7 +393,7 @@ let package = Package(
         suite(
             "WorkerTests",
             [
-                "ConfigurationKeys", "UpstreamConfiguration",
+                "ConfigurationKeys", "Handlers", "Probing", "UpstreamConfiguration",
                 "UpstreamKit", "Ingest", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore",
                 "Telemetry",
                 "DNS", "Postgres",
@@ -418,7 +422,7 @@ let package = Package(
                 "UpstreamConfiguration",
                 "Vocabulary", "IntegrationSupport",
                 "DatabaseSupport", "CLI", "Console", "Diagnosis", "Worker", "CCSEmulator", "Postgres", "LocalDatabase",
-                "Handlers",
+                "Handlers", "Probing",
                 "MessageStore", "Querying", "Replaying", "TLSWire",
                 "Telemetry", nio, nioPosix, logging,
             ]

@@ -1,21 +1,9 @@
 import ConfigurationKeys
+package import Handlers
 package import UpstreamKit
 
 /// A handler: its categories, how it runs, and how often it is tried.
 package struct HandlerConfiguration: Sendable, Equatable {
-    package enum Kind: Sendable, Equatable {
-        /// A PostgreSQL function, called in the transaction that completes the delivery.
-        case sql(function: String)
-        /// An HTTP endpoint.
-        case webhook(WebhookConfiguration)
-        /// A program.
-        case exec(ExecConfiguration)
-        /// A shared library.
-        case plugin(PluginConfiguration)
-        /// A line in the log.
-        case log
-    }
-
     /// The order in which a handler sees messages.
     package enum Ordering: String, CaseIterable, Sendable {
         /// Several at a time, in no order.
@@ -41,7 +29,7 @@ package struct HandlerConfiguration: Sendable, Equatable {
     package var rate: HandlerRate?
     /// The longest time for one attempt.
     package var timeout: Duration
-    package var kind: Kind
+    @AnyHandlerKind package var kind: any HandlerKind
 
     init(_ scope: ConfigurationScope) {
         let name = ConfigurationType.text(
@@ -93,70 +81,9 @@ package struct HandlerConfiguration: Sendable, Equatable {
             default: "60s",
             "Longest time for one attempt; of a plugin, for one call."
         )
-        kind = Self.kind(scope)
-        // The request's own timeout, plus time to resolve the host and read the answer.
-        if case .webhook(let webhook) = kind { timeout = max(timeout, webhook.timeout + .seconds(5)) }
-    }
-
-    /// Reads the handler's single kind.
-    private static func kind(_ scope: ConfigurationScope) -> Kind {
-        let kinds: [(name: String, read: (ConfigurationScope) -> Kind)] = [
-            ("sql", { .sql(function: $0.required("function", .sqlFunction, "Function to call, with its schema.")) }),
-            ("webhook", { .webhook(WebhookConfiguration($0)) }),
-            ("exec", { .exec(ExecConfiguration($0)) }),
-            ("plugin", { .plugin(PluginConfiguration($0)) }),
-            ("log", { _ in .log }),
-        ]
-        scope.exactlyOne(of: kinds.map(\.name))
-        let present = kinds.filter { scope.has($0.name) }
-        let read = present.map { $0.read(scope.section($0.name)) }
-        guard read.count == 1, let kind = read.first else {
-            let names = kinds.map(\.name).joined(separator: ", ")
-            let found = present.isEmpty ? "found none" : "found \(present.map(\.name).joined(separator: ", "))"
-            scope.problem("", "must have exactly one of \(names); \(found)")
-            return .log
-        }
-        return kind
-    }
-}
-
-/// A program that handles messages.
-package struct ExecConfiguration: Sendable, Equatable {
-    /// How the program is run.
-    package enum Mode: String, CaseIterable, Sendable {
-        /// One process for many messages, one per line.
-        case stream
-        /// One process per message.
-        case once
-    }
-
-    /// The program and its arguments; no shell.
-    package var command: [String]
-    package var mode: Mode
-
-    init(_ scope: ConfigurationScope) {
-        let list = scope.list("command", of: .text, "required", "Program and arguments; no shell.")
-        command = list ?? []
-        mode = scope.value("mode", .word(Mode.stream), default: "stream", "`once`: a process per message.")
-        guard let program = command.first else {
-            if list != nil || scope.isMissing("command") { scope.problem("command", "must name a program") }
-            return
-        }
-        if !program.hasPrefix("/") { scope.problem("command", "must begin with an absolute path, not '\(program)'") }
-    }
-}
-
-extension ConfigurationType where Value == String {
-    /// A PostgreSQL function's name with its schema, unquoted.
-    static var sqlFunction: Self {
-        .text("schema.function", "a function's name with its schema, such as app.take_order") { text in
-            let parts = text.split(separator: ".", omittingEmptySubsequences: false)
-            return parts.count == 2
-                && parts.allSatisfy { part in
-                    part.first.map { ("a"..."z").contains($0) || $0 == "_" } == true && part.utf8.count <= 63
-                        && part.allSatisfy { ("a"..."z").contains($0) || ("0"..."9").contains($0) || $0 == "_" }
-                }
-        }
+        var kind = HandlerKinds.read(scope)
+        kind.adapt(timeout: &timeout)
+        self.kind = kind
     }
 }
 
