@@ -17,13 +17,6 @@ package enum CertificateProbe {
     }
 
     /// The seconds until a server's certificate expires; connects without sending anything.
-    ///
-    /// - Parameters:
-    ///   - address: The server's address.
-    ///   - port: Its port.
-    ///   - tls: Whom to trust, and what to show.
-    /// - Throws: ``Failure``, if the certificate isn't seen or isn't trusted.
-    /// - Returns: The seconds; negative if it has expired.
     package static func remaining(
         at address: NetworkAddress,
         _ port: Int,

@@ -4,27 +4,14 @@ package import UpstreamKit
 
 /// A handler: its categories, how it runs, and how often it is tried.
 package struct HandlerConfiguration: Sendable, Equatable {
-    /// The order in which a handler sees messages.
-    package enum Ordering: String, CaseIterable, Sendable {
-        /// Several at a time, in no order.
-        case none
-        /// One at a time per device, in the order of their arrival.
-        case device
-    }
-
     /// The handler's name, also the metrics' label `handler`.
     package var name: String
     /// Its categories; `*` stands for all.
     package var categories: [String]
     /// How many messages it handles at once.
     package var concurrency: Int
-    package var ordering: Ordering
-    /// Attempts before a delivery becomes a dead letter.
-    package var maximumAttempts: Int
-    /// The first wait between two attempts.
-    package var initialDelay: Duration
-    /// The longest wait between two attempts.
-    package var maximumDelay: Duration
+    package var ordering: HandlerOrdering
+    package var retry = RetryPolicy()
     /// The most attempts started per time, in this worker; nil for no limit.
     package var rate: HandlerRate?
     /// The longest time for one attempt.
@@ -50,7 +37,7 @@ package struct HandlerConfiguration: Sendable, Equatable {
         concurrency = scope.value("concurrency", .number(1...1000), default: "4", "Messages at the same time.")
         ordering = scope.value(
             "ordering",
-            .word(Ordering.none),
+            .word(HandlerOrdering.none),
             default: "none",
             "`device`: one at a time per device, in the order of arrival."
         )
@@ -60,21 +47,21 @@ package struct HandlerConfiguration: Sendable, Equatable {
             "none",
             "Attempts that may begin in a time, in each worker: `100/s`, `30/m`."
         )
-        let retry = scope.section("retry")
-        maximumAttempts = retry.value(
+        let keys = scope.section("retry")
+        retry.maxAttempts = keys.value(
             "max_attempts",
             .number(1...1000),
             default: "75",
             "Attempts before a delivery becomes a dead letter; with the default waits they reach over a day."
         )
-        initialDelay = retry.value("initial", .duration("1ms", "1d"), default: "1s", "First wait between two attempts.")
-        maximumDelay = retry.value(
+        retry.initial = keys.value("initial", .duration("1ms", "1d"), default: "1s", "First wait between two attempts.")
+        retry.maximum = keys.value(
             "maximum",
             .duration("1ms", "7d"),
             default: "1h",
             "Longest wait between two attempts."
         )
-        if initialDelay > maximumDelay { retry.problem("initial", "must not be longer than 'maximum'") }
+        if retry.initial > retry.maximum { keys.problem("initial", "must not be longer than 'maximum'") }
         timeout = scope.value(
             "timeout",
             .duration("100ms", "1d"),

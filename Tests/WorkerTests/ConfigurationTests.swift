@@ -3,6 +3,7 @@ import Foundation
 import Logging
 import MessageStore
 import Testing
+import UpstreamKit
 
 @testable import Handlers
 @testable import UpstreamConfiguration
@@ -94,7 +95,7 @@ struct ConfigurationTests {
                 && orders.ordering == .device
         )
         #expect(
-            orders.maximumAttempts == 5 && orders.initialDelay == .seconds(2) && orders.maximumDelay == .seconds(7200)
+            orders.retry == RetryPolicy(maxAttempts: 5, initial: .seconds(2), maximum: .seconds(7200))
         )
         let webhook = try #require(configuration.handlers[1].kind as? WebhookKind)
         #expect(webhook.url == "http://billing.internal/upstream" && webhook.timeout == .milliseconds(2500))

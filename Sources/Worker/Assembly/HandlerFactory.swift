@@ -1,15 +1,7 @@
-import Dispatcher
 import Handlers
 import Logging
-import Telemetry
 package import UpstreamConfiguration
 import UpstreamKit
-
-extension HandlerConfiguration {
-    var retry: RetryPolicy {
-        RetryPolicy(maxAttempts: maximumAttempts, initial: initialDelay, maximum: maximumDelay)
-    }
-}
 
 /// Makes the configured handlers.
 package enum HandlerFactory {
@@ -77,7 +69,7 @@ package enum HandlerFactory {
             body: try configuration.kind.body(common)
         )
         registration.concurrency = configuration.concurrency
-        registration.ordering = configuration.ordering == .device ? .device : .none
+        registration.ordering = configuration.ordering
         registration.retry = configuration.retry
         registration.timeout = configuration.timeout
         registration.rate = configuration.rate
