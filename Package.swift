@@ -113,6 +113,12 @@ let package = Package(
             ]
         ),
 
+        // What reads a configuration's keys: the file's tree, types, secrets, problems.
+        module("ConfigurationKeys", ["Vocabulary", "CGlibc", .product(name: "Yams", package: "Yams")]),
+
+        // The steps of `check --connect`.
+        module("Probing", ["Vocabulary", "TLSWire", nio, nioPosix]),
+
         // Subprocesses.
         module("Processes", ["Vocabulary", "CGlibc"]),
         // In C, a process of its own: what loads a handler's shared library.
@@ -177,13 +183,12 @@ let package = Package(
         // The core: batches, deliveries to handlers, and the ports the other two sides meet at.
         module("Dispatcher", ["Vocabulary", "UpstreamKit", "Telemetry", logging, tracing]),
         module("Ingest", ["Vocabulary", "Telemetry", "Dispatcher", logging, tracing]),
+        // The kinds of handlers, a folder each.
         module(
             "Handlers",
             [
-                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "Digests", "Dispatcher", "Processes", "Postgres",
-                nio,
-                nioPosix,
-                logging,
+                "Vocabulary", "CGlibc", "UpstreamKit", "ConfigurationKeys", "Telemetry", "Digests", "Dispatcher",
+                "Processes", "Postgres", "TLSWire", "Probing", nio, nioPosix, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "AsyncHTTPClient", package: "async-http-client"),
                 // For the webhooks' client alone, whose TLS it is.
@@ -191,12 +196,13 @@ let package = Package(
             ]
         ),
 
-        // Keys, their types, the file, its template and its schema.
+        // The operator's settings: sections, the whole, template and schema.
         module(
             "UpstreamConfiguration",
             [
-                "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "DNS", "XMPP", "MessageStore", "Handlers", logging,
-                .product(name: "Yams", package: "Yams"),
+                "Vocabulary", "ConfigurationKeys", "UpstreamKit", "Telemetry", "DNS", "XMPP", "MessageStore",
+                "Handlers",
+                logging,
             ]
         ),
 
@@ -206,7 +212,9 @@ let package = Package(
             "Worker",
             [
                 "Vocabulary", "CGlibc", "UpstreamKit", "Telemetry", "DNS", "TLSWire", "XMLWire", "XMPP", "XMPPSession",
-                "UpstreamConfiguration", "Postgres", "MessageStore", "Replaying", "XMPPEndpoint", "Ingest",
+                "ConfigurationKeys", "Probing", "UpstreamConfiguration", "Postgres", "MessageStore", "Replaying",
+                "XMPPEndpoint",
+                "Ingest",
                 "Dispatcher",
                 "Handlers",
                 "TraceExport", nio, nioPosix, logging, lifecycle, tracing,
@@ -220,7 +228,7 @@ let package = Package(
             "Console",
             [
                 "Vocabulary", "UpstreamKit", "Telemetry", "Digests", "Postgres", "MessageStore", "Querying",
-                "Replaying", "Resources", "UpstreamConfiguration", nio, logging, lifecycle,
+                "Replaying", "Resources", "ConfigurationKeys", "UpstreamConfiguration", nio, logging, lifecycle,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
                 .product(name: "Hummingbird", package: "hummingbird"),
@@ -234,7 +242,9 @@ let package = Package(
         module(
             "CLI",
             [
-                "BuildInfo", "Vocabulary", "CGlibc", "UpstreamConfiguration", "Worker", "Console", "CCSEmulator",
+                "BuildInfo", "Vocabulary", "CGlibc", "ConfigurationKeys", "Probing", "UpstreamConfiguration", "Worker",
+                "Console",
+                "CCSEmulator",
                 "Telemetry",
                 "Postgres", "LocalDatabase", "MessageStore", "Diagnosis", "Querying", "Replaying", "XMPPEndpoint",
                 "Resources", "Ingest", "XMLWire", "XMPP", "UpstreamKit", nio, logging,
@@ -347,7 +357,7 @@ let package = Package(
         suite(
             "CLITests",
             [
-                "UpstreamConfiguration",
+                "ConfigurationKeys", "UpstreamConfiguration",
                 "BuildInfo", "Vocabulary", "CLI", "ConsoleSupport", "Worker", "DatabaseSupport", "LocalDatabase",
                 "Postgres",
                 "IntegrationSupport", "QuerySupport", "Querying", "Resources", "MessageStore",
@@ -394,7 +404,7 @@ let package = Package(
         suite(
             "WorkerTests",
             [
-                "UpstreamConfiguration",
+                "ConfigurationKeys", "Handlers", "Probing", "UpstreamConfiguration",
                 "Ingest", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore",
                 "Telemetry",
                 "DNS", "Postgres",
@@ -404,7 +414,7 @@ let package = Package(
         suite(
             "ConsoleTests",
             [
-                "UpstreamConfiguration",
+                "ConfigurationKeys", "UpstreamConfiguration",
                 "Vocabulary", "CCSEmulator", "QuerySupport", "Postgres", "MessageStore", "Querying",
                 "Console", "Resources",
                 "ConsoleSupport",
@@ -423,7 +433,7 @@ let package = Package(
                 "UpstreamConfiguration",
                 "Vocabulary", "IntegrationSupport",
                 "DatabaseSupport", "CLI", "Console", "Diagnosis", "Worker", "CCSEmulator", "Postgres", "LocalDatabase",
-                "Handlers", "Compare",
+                "Handlers", "Probing", "Compare",
                 "MessageStore", "Querying", "Replaying", "TLSWire",
                 "Telemetry", nio, nioPosix, logging,
             ]

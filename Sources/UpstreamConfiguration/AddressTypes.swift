@@ -1,5 +1,7 @@
+import ConfigurationKeys
 import DNS
 import Foundation
+import XMPP
 
 /// Types for the parts of XMPP addresses, and for hosts.
 extension ConfigurationType where Value == String {
@@ -48,6 +50,37 @@ extension ConfigurationType where Value == String {
             guard AddressFamily(of: ascii) == nil, !text.unicodeScalars.allSatisfy(\.isASCII) else { return ascii }
             return InternationalDomain.unicode(ascii)
         }
+    }
+
+    /// An XMPP address (RFC 7622): a domain, an account, an account's resource, or all accounts of a domain.
+    static var address: Self {
+        .text("text", "an XMPP address such as devices@example.org, example.org or *@example.org", isAddress)
+    }
+
+    /// Whether a text is an address, by stricter rules than for streams, to catch typing mistakes.
+    private static func isAddress(_ text: String) -> Bool {
+        guard let address = JID(text) else { return false }
+        // What a localpart can't hold: RFC 7622 section 3.3.1.
+        let local = address.local ?? []
+        // A localpart may hold an asterisk, which would not mean what it seems to.
+        let hasLocal =
+            local == Array("*".utf8)
+            ? address.resource == nil : !local.contains { "\"&'/:<>@ *".utf8.contains($0) || $0 < 0x20 }
+        let domain = String(decoding: address.domain, as: UTF8.self)
+        let labels = domain.split(separator: ".", omittingEmptySubsequences: false)
+        let isLiteral = domain.hasPrefix("[") && domain.hasSuffix("]")
+        let hasDomain =
+            isLiteral
+            || labels.allSatisfy { label in
+                !label.isEmpty && label.utf8.count <= 63
+                    && label.unicodeScalars.allSatisfy { scalar in
+                        !scalar.isASCII || scalar == "-" || scalar.properties.isAlphabetic
+                            || ("0"..."9").contains(scalar)
+                    }
+            }
+        // A resource may hold nearly anything (section 3.4), but no space at its ends.
+        let resource = address.resource.map { String(decoding: $0, as: UTF8.self) } ?? ""
+        return hasLocal && hasDomain && !resource.hasPrefix(" ") && !resource.hasSuffix(" ")
     }
 
     /// Whether a text is an account's name.

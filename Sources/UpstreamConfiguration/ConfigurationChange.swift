@@ -83,9 +83,7 @@ extension WorkerConfiguration {
             guard let handler = other.handlers.first(where: { $0.name == result.handlers[place].name }) else {
                 continue
             }
-            result.handlers[place].maximumAttempts = handler.maximumAttempts
-            result.handlers[place].initialDelay = handler.initialDelay
-            result.handlers[place].maximumDelay = handler.maximumDelay
+            result.handlers[place].retry = handler.retry
         }
         return result
     }

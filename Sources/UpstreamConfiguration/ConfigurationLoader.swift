@@ -1,3 +1,4 @@
+package import ConfigurationKeys
 import Glibc
 
 /// Reads the configuration from its file, the environment and flags.
@@ -185,4 +186,37 @@ package struct ConfigurationLoader: Sendable {
         _ = WorkerConfiguration(ConfigurationScope(reading), needsSenders: false, parts: parts)
         return ConfigurationDescription(keys: reading.keys, sections: reading.sections)
     }()
+}
+
+/// All keys and sections, in the order in which they are read.
+struct ConfigurationDescription: Sendable {
+    var keys: [ConfigurationKey]
+    var sections: [ConfigurationSection]
+}
+
+/// The configuration as a command would use it: every key with its value and origin.
+package struct EffectiveConfiguration: Sendable {
+    package var path: String
+    /// The values, in the order of the table.
+    package var values: [EffectiveValue]
+    /// Problems of the values; named files were not checked.
+    package var problems: [ConfigurationProblem]
+}
+
+/// Why a configuration can't be used.
+package struct ConfigurationError: Error, Sendable, CustomStringConvertible {
+    package enum Kind: Sendable {
+        /// The configuration file does not exist: exit code 66.
+        case noInput
+        /// The configuration has errors: exit code 78.
+        case invalid
+    }
+
+    package var kind: Kind
+    /// All problems, in the order of the file.
+    package var problems: [ConfigurationProblem]
+
+    package var description: String {
+        problems.map(\.description).joined(separator: "\n")
+    }
 }

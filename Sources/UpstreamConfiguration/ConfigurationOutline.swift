@@ -1,3 +1,5 @@
+import ConfigurationKeys
+
 /// The configuration's keys as a tree, for the JSON Schema and the commented file.
 final class ConfigurationOutline {
     enum Content {

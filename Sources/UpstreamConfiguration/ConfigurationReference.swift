@@ -1,3 +1,5 @@
+import ConfigurationKeys
+
 /// Writes docs/configuration.md from the declarations of all keys.
 package enum ConfigurationReference {
     /// The page, without its last line end.
@@ -13,10 +15,15 @@ package enum ConfigurationReference {
         `UPSTREAM_SENDERS__0__TLS__MODE`; `config env` lists all. `N` is a list index, from 0.
 
         Durations are `250ms`, `30s`, `15m`, `12h`, `30d`; sizes `512B`, `256KiB`, `4MiB`. Secrets come from files only: a path,
-        or the bare name of a systemd credential. A handler has exactly one of `sql`, `webhook`, `exec`, `plugin` and `log`;
+        or the bare name of a systemd credential. A handler has exactly one of \(kinds);
         `log: {}` has no keys. `upstream-worker check` reports all problems at once, with line and key.
 
         """
+
+    private static var kinds: String {
+        let names = ConfigurationLoader.description.sections.flatMap(\.oneOf).map { "`\($0)`" }
+        return names.dropLast().joined(separator: ", ") + " and " + (names.last ?? "")
+    }
 
     /// The keys grouped by the first part of their path, in order of declaration.
     private static var sections: [(name: Substring, keys: [ConfigurationKey])] {

@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import Vocabulary
 
 /// The configuration file's JSON Schema (draft 2020-12), for editors and other checkers.

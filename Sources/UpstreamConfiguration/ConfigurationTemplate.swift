@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import Vocabulary
 
 /// A configuration file with every key: given ones as values, all others as comments with their defaults.

@@ -1,3 +1,4 @@
+package import ConfigurationKeys
 package import Vocabulary
 
 /// The console: its address, access rules, and use of the database.

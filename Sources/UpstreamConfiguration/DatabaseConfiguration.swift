@@ -1,3 +1,5 @@
+import ConfigurationKeys
+
 /// The database, and the batches written to it.
 package struct DatabaseConfiguration: Sendable, Equatable {
     /// A libpq connection string: URI or `key=value`.

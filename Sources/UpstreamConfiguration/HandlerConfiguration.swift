@@ -1,46 +1,22 @@
+import ConfigurationKeys
+package import Handlers
 package import UpstreamKit
 
 /// A handler: its categories, how it runs, and how often it is tried.
 package struct HandlerConfiguration: Sendable, Equatable {
-    package enum Kind: Sendable, Equatable {
-        /// A PostgreSQL function, called in the transaction that completes the delivery.
-        case sql(function: String)
-        /// An HTTP endpoint.
-        case webhook(WebhookConfiguration)
-        /// A program.
-        case exec(ExecConfiguration)
-        /// A shared library.
-        case plugin(PluginConfiguration)
-        /// A line in the log.
-        case log
-    }
-
-    /// The order in which a handler sees messages.
-    package enum Ordering: String, CaseIterable, Sendable {
-        /// Several at a time, in no order.
-        case none
-        /// One at a time per device, in the order of their arrival.
-        case device
-    }
-
     /// The handler's name, also the metrics' label `handler`.
     package var name: String
     /// Its categories; `*` stands for all.
     package var categories: [String]
     /// How many messages it handles at once.
     package var concurrency: Int
-    package var ordering: Ordering
-    /// Attempts before a delivery becomes a dead letter.
-    package var maximumAttempts: Int
-    /// The first wait between two attempts.
-    package var initialDelay: Duration
-    /// The longest wait between two attempts.
-    package var maximumDelay: Duration
+    package var ordering: HandlerOrdering
+    package var retry = RetryPolicy()
     /// The most attempts started per time, in this worker; nil for no limit.
     package var rate: HandlerRate?
     /// The longest time for one attempt.
     package var timeout: Duration
-    package var kind: Kind
+    @AnyHandlerKind package var kind: any HandlerKind
 
     init(_ scope: ConfigurationScope) {
         let name = ConfigurationType.text(
@@ -61,7 +37,7 @@ package struct HandlerConfiguration: Sendable, Equatable {
         concurrency = scope.value("concurrency", .number(1...1000), default: "4", "Messages at the same time.")
         ordering = scope.value(
             "ordering",
-            .word(Ordering.none),
+            .word(HandlerOrdering.none),
             default: "none",
             "`device`: one at a time per device, in the order of arrival."
         )
@@ -71,91 +47,30 @@ package struct HandlerConfiguration: Sendable, Equatable {
             "none",
             "Attempts that may begin in a time, in each worker: `100/s`, `30/m`."
         )
-        let retry = scope.section("retry")
-        maximumAttempts = retry.value(
+        let keys = scope.section("retry")
+        retry.maxAttempts = keys.value(
             "max_attempts",
             .number(1...1000),
             default: "75",
             "Attempts before a delivery becomes a dead letter; with the default waits they reach over a day."
         )
-        initialDelay = retry.value("initial", .duration("1ms", "1d"), default: "1s", "First wait between two attempts.")
-        maximumDelay = retry.value(
+        retry.initial = keys.value("initial", .duration("1ms", "1d"), default: "1s", "First wait between two attempts.")
+        retry.maximum = keys.value(
             "maximum",
             .duration("1ms", "7d"),
             default: "1h",
             "Longest wait between two attempts."
         )
-        if initialDelay > maximumDelay { retry.problem("initial", "must not be longer than 'maximum'") }
+        if retry.initial > retry.maximum { keys.problem("initial", "must not be longer than 'maximum'") }
         timeout = scope.value(
             "timeout",
             .duration("100ms", "1d"),
             default: "60s",
             "Longest time for one attempt; of a plugin, for one call."
         )
-        kind = Self.kind(scope)
-        // The request's own timeout, plus time to resolve the host and read the answer.
-        if case .webhook(let webhook) = kind { timeout = max(timeout, webhook.timeout + .seconds(5)) }
-    }
-
-    /// Reads the handler's single kind.
-    private static func kind(_ scope: ConfigurationScope) -> Kind {
-        let kinds: [(name: String, read: (ConfigurationScope) -> Kind)] = [
-            ("sql", { .sql(function: $0.required("function", .sqlFunction, "Function to call, with its schema.")) }),
-            ("webhook", { .webhook(WebhookConfiguration($0)) }),
-            ("exec", { .exec(ExecConfiguration($0)) }),
-            ("plugin", { .plugin(PluginConfiguration($0)) }),
-            ("log", { _ in .log }),
-        ]
-        scope.exactlyOne(of: kinds.map(\.name))
-        let present = kinds.filter { scope.has($0.name) }
-        let read = present.map { $0.read(scope.section($0.name)) }
-        guard read.count == 1, let kind = read.first else {
-            let names = kinds.map(\.name).joined(separator: ", ")
-            let found = present.isEmpty ? "found none" : "found \(present.map(\.name).joined(separator: ", "))"
-            scope.problem("", "must have exactly one of \(names); \(found)")
-            return .log
-        }
-        return kind
-    }
-}
-
-/// A program that handles messages.
-package struct ExecConfiguration: Sendable, Equatable {
-    /// How the program is run.
-    package enum Mode: String, CaseIterable, Sendable {
-        /// One process for many messages, one per line.
-        case stream
-        /// One process per message.
-        case once
-    }
-
-    /// The program and its arguments; no shell.
-    package var command: [String]
-    package var mode: Mode
-
-    init(_ scope: ConfigurationScope) {
-        let list = scope.list("command", of: .text, "required", "Program and arguments; no shell.")
-        command = list ?? []
-        mode = scope.value("mode", .word(Mode.stream), default: "stream", "`once`: a process per message.")
-        guard let program = command.first else {
-            if list != nil || scope.isMissing("command") { scope.problem("command", "must name a program") }
-            return
-        }
-        if !program.hasPrefix("/") { scope.problem("command", "must begin with an absolute path, not '\(program)'") }
-    }
-}
-
-extension ConfigurationType where Value == String {
-    /// A PostgreSQL function's name with its schema, unquoted.
-    static var sqlFunction: Self {
-        .text("schema.function", "a function's name with its schema, such as app.take_order") { text in
-            let parts = text.split(separator: ".", omittingEmptySubsequences: false)
-            return parts.count == 2
-                && parts.allSatisfy { part in
-                    part.first.map { ("a"..."z").contains($0) || $0 == "_" } == true && part.utf8.count <= 63
-                        && part.allSatisfy { ("a"..."z").contains($0) || ("0"..."9").contains($0) || $0 == "_" }
-                }
-        }
+        var kind = HandlerKinds.read(scope)
+        kind.adapt(timeout: &timeout)
+        self.kind = kind
     }
 }
 

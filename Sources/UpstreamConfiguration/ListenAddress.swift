@@ -1,3 +1,5 @@
+import ConfigurationKeys
+
 /// An address to listen at.
 package enum ListenAddress: Sendable, Equatable {
     /// Nowhere.

@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import XMPP
 
 extension SenderConfiguration {

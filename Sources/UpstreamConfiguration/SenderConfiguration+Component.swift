@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import Vocabulary
 
 // What the configuration of an external component (XEP-0114) must and must not have.

@@ -1,3 +1,4 @@
+package import ConfigurationKeys
 package import XMPP
 
 /// A sender: an account at a CCS-compatible server, and its connections.

@@ -1,3 +1,5 @@
+import ConfigurationKeys
+
 /// How a sender's streams present themselves to a standard server, and where they may be redirected.
 package struct StreamConfiguration: Sendable, Equatable {
     /// The resource to bind (RFC 6120 section 7.7); nil for the server's choice.

@@ -1,3 +1,4 @@
+package import ConfigurationKeys
 import Foundation
 import Telemetry
 import Vocabulary

@@ -1,3 +1,4 @@
+import ConfigurationKeys
 package import DNS
 package import Logging
 package import MessageStore

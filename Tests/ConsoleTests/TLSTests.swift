@@ -1,4 +1,5 @@
 import AsyncHTTPClient
+import ConfigurationKeys
 import ConsoleSupport
 import Foundation
 import IntegrationSupport

@@ -65,7 +65,7 @@ import Vocabulary
 
     @Test("A missing host is told with the places where it was looked for")
     func noHost() async throws {
-        let error = #expect(throws: PluginHost.Missing.self) { try PluginHost.find(configured: "/nowhere/host") }
+        let error = #expect(throws: HandlerProblem.self) { try PluginHost.find(configured: "/nowhere/host") }
         #expect(error?.message == "there is no program /nowhere/host")
         let faulty = try PluginLibrary.faulty.get()
         for host in ["/nowhere/host", "/bin/cat", "/bin/true"] {

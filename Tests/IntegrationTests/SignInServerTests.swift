@@ -1,5 +1,6 @@
 import Foundation
 import IntegrationSupport
+import Probing
 import TLSWire
 import Telemetry
 import Testing

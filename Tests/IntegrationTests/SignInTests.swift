@@ -1,4 +1,6 @@
 import Foundation
+import IntegrationSupport
+import Probing
 import Testing
 import Vocabulary
 import Worker

@@ -3,6 +3,7 @@ import Diagnosis
 import Foundation
 import IntegrationSupport
 import Postgres
+import Probing
 import TLSWire
 import Telemetry
 import Testing

@@ -1,5 +1,6 @@
 import Foundation
 import IntegrationSupport
+import Probing
 import Telemetry
 import Testing
 import UpstreamConfiguration

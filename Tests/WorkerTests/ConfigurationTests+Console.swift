@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import Testing
 import Vocabulary
 

@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import DNS
 import TLSWire
 import Testing

@@ -1,8 +1,11 @@
+import ConfigurationKeys
 import Foundation
 import Logging
 import MessageStore
 import Testing
+import UpstreamKit
 
+@testable import Handlers
 @testable import UpstreamConfiguration
 
 struct ConfigurationTests {
@@ -88,27 +91,19 @@ struct ConfigurationTests {
         )
         let orders = configuration.handlers[0]
         #expect(
-            orders.kind == .sql(function: "app.take_order") && orders.concurrency == 8 && orders.ordering == .device
+            (orders.kind as? SQLKind)?.function == "app.take_order" && orders.concurrency == 8
+                && orders.ordering == .device
         )
         #expect(
-            orders.maximumAttempts == 5 && orders.initialDelay == .seconds(2) && orders.maximumDelay == .seconds(7200)
+            orders.retry == RetryPolicy(maxAttempts: 5, initial: .seconds(2), maximum: .seconds(7200))
         )
-        guard case .webhook(let webhook) = configuration.handlers[1].kind else {
-            Issue.record("no webhook")
-            return
-        }
+        let webhook = try #require(configuration.handlers[1].kind as? WebhookKind)
         #expect(webhook.url == "http://billing.internal/upstream" && webhook.timeout == .milliseconds(2500))
         #expect(webhook.allowedNetworks == ["10.0.0.0/8", "fd00::/8"])
-        guard case .exec(let exec) = configuration.handlers[2].kind else {
-            Issue.record("no exec")
-            return
-        }
+        let exec = try #require(configuration.handlers[2].kind as? ExecKind)
         #expect(exec.command == ["/usr/lib/legacy/consume", "-v"] && exec.mode == .once)
-        #expect(configuration.handlers[3].kind == .log)
-        guard case .plugin(let plugin) = configuration.handlers[4].kind else {
-            Issue.record("no plugin")
-            return
-        }
+        #expect(configuration.handlers[3].kind is LogKind)
+        let plugin = try #require(configuration.handlers[4].kind as? PluginKind)
         #expect(plugin.path == folder.secret && plugin.configuration.isEmpty && plugin.processes == 1)
         #expect(plugin.memory == nil && plugin.host == nil)
         #expect(configuration.categories == ["com.example.orders", "com.example.legacy", "b"])

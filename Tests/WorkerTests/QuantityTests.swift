@@ -1,6 +1,6 @@
 import Testing
 
-@testable import UpstreamConfiguration
+@testable import ConfigurationKeys
 
 struct QuantityTests {
     @Test(

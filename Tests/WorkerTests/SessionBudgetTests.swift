@@ -1,3 +1,4 @@
+import Probing
 import Testing
 import Vocabulary
 

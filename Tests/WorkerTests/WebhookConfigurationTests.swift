@@ -1,8 +1,10 @@
+import ConfigurationKeys
 import Foundation
 import IntegrationSupport
 import Logging
 import Testing
 
+@testable import Handlers
 @testable import UpstreamConfiguration
 @testable import Worker
 
@@ -44,10 +46,7 @@ struct WebhookConfigurationTests {
             with: folder.secret
         )
         let configuration = try read(yaml)
-        guard case .webhook(let webhook) = configuration.handlers[0].kind else {
-            Issue.record("no webhook")
-            return
-        }
+        let webhook = try #require(configuration.handlers[0].kind as? WebhookKind)
         #expect(webhook.rejectStatuses == [400, 410, 422])
     }
 

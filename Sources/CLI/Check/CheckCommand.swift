@@ -1,5 +1,6 @@
 import ArgumentParser
 import Logging
+import Probing
 import UpstreamConfiguration
 import UpstreamKit
 import Vocabulary
@@ -50,7 +51,7 @@ struct CheckCommand: ProgramCommand {
         let own = try await context.ownHandlers()
         let quiet = Logger(label: "check") { _ in SwiftLogNoOpLogHandler() }
         try WorkerRuntime.validate(configuration, handlers: own, logger: quiet)
-        try await PluginProbe.run(configuration)
+        try await HandlerFactory.tryOut(configuration.handlers)
         for registration in own {
             if case .handler(let handler) = registration.body { await handler.shutdown() }
         }

@@ -1,4 +1,5 @@
 import ArgumentParser
+import ConfigurationKeys
 import MessageStore
 import Postgres
 import Resources

@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import Hummingbird
 import HummingbirdCore
 import HummingbirdTLS

@@ -1,17 +1,17 @@
 import Dispatcher
 import Glibc
-package import Logging
-package import NIOPosix
+import Logging
+import NIOPosix
 import Processes
-package import UpstreamKit
+import UpstreamKit
 
 /// Handler kind `exec`: gives messages to a user's program in any language.
 ///
 /// In `stream` mode processes are long-lived and take one message at a time, a line each way; there are at most as many
 /// as the handler's concurrency. In `once` mode there is a process per message. No shell is used, and the environment
 /// holds only the allowed names.
-package final class ExecHandler: ContainedHandler {
-    package enum Mode: Sendable, Hashable {
+final class ExecHandler: ContainedHandler {
+    enum Mode: String, CaseIterable, Sendable {
         /// One process for many messages, a line each.
         case stream
         /// One process per message.
@@ -19,10 +19,10 @@ package final class ExecHandler: ContainedHandler {
     }
 
     /// The environment variables passed on if they are set.
-    package static let passedEnvironment = ["PATH", "LANG", "LC_ALL", "TZ"]
+    static let passedEnvironment = ["PATH", "LANG", "LC_ALL", "TZ"]
 
     /// The most bytes of an answer's line.
-    package static let answerLimit = 64 * 1024
+    static let answerLimit = 64 * 1024
 
     private let program: ChildProgram
     private let mode: Mode
@@ -39,7 +39,7 @@ package final class ExecHandler: ContainedHandler {
     ///   - environment: The names to pass on from our environment.
     ///   - logger: Receives the program's standard error.
     ///   - group: Runs the pipes.
-    package init(
+    init(
         name: String,
         command: [String],
         mode: Mode,
@@ -62,7 +62,7 @@ package final class ExecHandler: ContainedHandler {
     }
 
     /// Gives the message to a process and reads its answer.
-    package func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
+    func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
         let line = MessageObject.line(message, context) + [UInt8(ascii: "\n")]
         switch mode {
         case .once: return try await handleOnce(line, context)
@@ -71,7 +71,7 @@ package final class ExecHandler: ContainedHandler {
     }
 
     /// Closes the processes' standard inputs, waits a moment, and kills the rest.
-    package func shutdown() async {
+    func shutdown() async {
         await pool.shutdown()
     }
 

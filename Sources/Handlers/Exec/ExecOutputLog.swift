@@ -6,7 +6,7 @@ import Processes
 import Telemetry
 
 /// Logs the standard error of a handler's subprocesses line by line, bounded in length and rate.
-package struct ExecOutputLog: Sendable {
+struct ExecOutputLog: Sendable {
     var handler: String
 
     var logger: Logger

@@ -1,10 +1,10 @@
 import Dispatcher
 import Glibc
-package import Logging
-package import NIOPosix
+import Logging
+import NIOPosix
 import Processes
 import Synchronization
-package import UpstreamKit
+import UpstreamKit
 import Vocabulary
 
 /// Handler kind `plugin`: gives messages to a shared library, which `upstream-plugin-host` loads into a separate
@@ -13,44 +13,26 @@ import Vocabulary
 /// Waiting messages share a call (``PluginQueue``). A call whose process ends settles the messages that have an
 /// outcome; the others are repeated one by one, and an attempt counts only for a message that was alone
 /// (``PluginVerdict``). The timeout applies to each call, not to a message's wait for it.
-package final class PluginHandler: ContainedHandler {
-    package struct Options: Sendable {
+final class PluginHandler: ContainedHandler {
+    struct Options: Sendable {
         /// The program that loads the library.
-        package var host: String
+        var host: String
         /// The library's absolute path.
-        package var library: String
+        var library: String
         /// The text for `upstream_plugin_open`.
-        package var configuration: String
+        var configuration = ""
         /// The most processes for messages that never failed; there are up to four more for those that did.
-        package var processes: Int
+        var processes = 1
         /// The most bytes of address space for each; 0 for no limit.
-        package var memory: Int
+        var memory = 0
         /// The time limit for a call, and for loading the library.
-        package var timeout: Duration
+        var timeout: Duration
         /// The most messages at the same time: the handler's concurrency.
-        package var messages: Int
-
-        package init(
-            host: String,
-            library: String,
-            configuration: String = "",
-            processes: Int = 1,
-            memory: Int = 0,
-            timeout: Duration,
-            messages: Int
-        ) {
-            self.host = host
-            self.library = library
-            self.configuration = configuration
-            self.processes = processes
-            self.memory = memory
-            self.timeout = timeout
-            self.messages = messages
-        }
+        var messages: Int
     }
 
     /// The dispatcher's limit for an attempt: calls have their own limits, and a message may wait for many of them.
-    package static let attemptTimeout = Duration.seconds(86_400)
+    static let attemptTimeout = Duration.seconds(86_400)
 
     /// The result of ``ask(_:_:)``.
     private enum Answer: Sendable {
@@ -87,7 +69,7 @@ package final class PluginHandler: ContainedHandler {
     private let state: Mutex<State>
 
     /// A handler that starts the host for the first message; `logger` receives the plugin's standard output and error.
-    package init(
+    init(
         name: String,
         options: Options,
         logger: Logger,
@@ -120,7 +102,7 @@ package final class PluginHandler: ContainedHandler {
     }
 
     /// Gives the message to the plugin: alone if it failed before, or after a call with it went wrong.
-    package func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
+    func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
         let bytes = PluginFrame.message(message, context)
         var track: PluginQueue.Track = context.attempt > 1 ? .alone : .together
         while true {
@@ -136,7 +118,7 @@ package final class PluginHandler: ContainedHandler {
     /// Ends the hosts, which give the plugin time to close.
     ///
     /// Call it once no message is wanted any more: it cuts off a call under way and a library that is still opening.
-    package func shutdown() async {
+    func shutdown() async {
         let callers = state.withLock { Array($0.callers.values) }
         for caller in callers { caller.cancel() }
         await pool.shutdown()

@@ -5,20 +5,17 @@ import Processes
 import Vocabulary
 
 /// Finds the program `upstream-plugin-host`, and checks libraries with it.
-package enum PluginHost {
-    package static let name = "upstream-plugin-host"
-
-    package struct Missing: Error, Sendable {
-        package var message: String
-    }
+enum PluginHost {
+    static let name = "upstream-plugin-host"
 
     /// Finds the program: at the configured absolute path, else beside the worker's own executable, else in
     /// `../libexec/upstream-worker/` from there.
-    package static func find(configured: String? = nil) throws(Missing) -> String {
+    static func find(configured: String? = nil) throws(HandlerProblem) -> String {
         let candidates = configured.map { [$0] } ?? standard
         if let found = candidates.first(where: { access($0, X_OK) == 0 }) { return found }
-        throw Missing(
-            message: "there is no program \(candidates.joined(separator: " or "))"
+        throw HandlerProblem(
+            "plugin.host",
+            "there is no program \(candidates.joined(separator: " or "))"
                 + (configured == nil ? "; install \(name) there, or name its path in plugin.host" : "")
         )
     }
@@ -43,7 +40,7 @@ package enum PluginHost {
     /// version.
     ///
     /// This runs the library's initialisers, in the host's child.
-    package static func problem(with library: String, host: String) async -> String? {
+    static func problem(with library: String, host: String) async -> String? {
         let program = ChildProgram(
             command: [host, "--probe", library],
             environment: ExecHandler.environment(ExecHandler.passedEnvironment)

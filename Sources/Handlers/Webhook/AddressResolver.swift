@@ -2,18 +2,14 @@ import Glibc
 import NIOPosix
 import Vocabulary
 
-package struct AddressResolver: Sendable {
+struct AddressResolver: Sendable {
     /// Returns all addresses of a name, IPv4 and IPv6, in the order to try them.
     ///
     /// Throws ``ResolveError`` if there are none.
     let resolve: @Sendable (String) async throws -> [NetworkAddress]
 
-    init(_ resolve: @escaping @Sendable (String) async throws -> [NetworkAddress]) {
-        self.resolve = resolve
-    }
-
     /// `getaddrinfo`, which blocks and therefore runs on NIO's thread pool.
-    package static let system = AddressResolver { host in
+    static let system = AddressResolver { host in
         try await NIOThreadPool.singleton.runIfActive { try lookUp(host) }
     }
 

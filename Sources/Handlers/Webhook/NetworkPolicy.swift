@@ -1,14 +1,9 @@
-package import Vocabulary
+import Vocabulary
 
 /// The addresses that a webhook may be sent to: public ones over TLS, and what the operator allows.
-package struct NetworkPolicy: Sendable {
+struct NetworkPolicy: Sendable {
     /// The networks in which private addresses and plain http are allowed.
-    private let allowed: [Network]
-
-    /// A policy that allows these networks besides the public ones.
-    package init(allowed: [Network]) {
-        self.allowed = allowed
-    }
+    let allowed: [Network]
 
     enum Decision: Hashable {
         case allow

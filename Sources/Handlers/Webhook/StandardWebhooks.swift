@@ -2,9 +2,9 @@ import Digests
 import Vocabulary
 
 /// The signing side of the Standard Webhooks specification (symmetric, `v1`).
-package struct WebhookSigner: Sendable {
+struct WebhookSigner: Sendable {
     /// Why a secret can't be used.
-    package enum SecretError: Error, Sendable, Hashable, CustomStringConvertible {
+    enum SecretError: Error, Sendable, Hashable, CustomStringConvertible {
         case missing
         /// More than ``WebhookSigner/secretLimit``.
         case tooMany
@@ -16,7 +16,7 @@ package struct WebhookSigner: Sendable {
         case length
 
         /// The cause and the fix; never the secret.
-        package var description: String {
+        var description: String {
             switch self {
             case .missing: "the secret file is empty; write a line of whsec_ followed by base64"
             case .tooMany: "the secret file holds more than \(WebhookSigner.secretLimit) lines; remove retired secrets"
@@ -28,12 +28,12 @@ package struct WebhookSigner: Sendable {
     }
 
     /// The most secrets that sign at the same time.
-    package static let secretLimit = 2
+    static let secretLimit = 2
 
     private let keys: [[UInt8]]
 
     /// A signer with a file's secrets, one a line; all of them sign, as a rotation requires.
-    package init(secrets lines: [[UInt8]]) throws(SecretError) {
+    init(secrets lines: [[UInt8]]) throws(SecretError) {
         guard !lines.isEmpty else { throw .missing }
         guard lines.count <= Self.secretLimit else { throw .tooMany }
         var keys: [[UInt8]] = []
@@ -49,7 +49,7 @@ package struct WebhookSigner: Sendable {
     /// The value of `webhook-signature`: a `v1` signature for each secret, separated by spaces.
     ///
     /// `id` and `timestamp` (seconds since 1970) are the values of `webhook-id` and `webhook-timestamp`.
-    package func signature(id: String, timestamp: Int64, body: [UInt8]) -> String {
+    func signature(id: String, timestamp: Int64, body: [UInt8]) -> String {
         let signed = Array("\(id).\(timestamp).".utf8) + body
         return keys.map { "v1," + Base64.text(HashFunction.sha256.code(for: signed, key: $0)) }.joined(separator: " ")
     }

@@ -1,12 +1,12 @@
 import Vocabulary
 
 /// The URL of a webhook, parsed once and strictly, so that every part of the program sees the same host.
-package struct WebhookEndpoint: Sendable, Hashable {
+struct WebhookEndpoint: Sendable, Hashable {
     let isPlain: Bool
     /// The host in lower case: a name, or an address without brackets.
-    package let host: String
+    let host: String
     /// The port of an https endpoint; nil for http.
-    package let tlsPort: Int?
+    let tlsPort: Int?
     let address: NetworkAddress?
     let url: String
 
@@ -14,7 +14,7 @@ package struct WebhookEndpoint: Sendable, Hashable {
     ///
     /// - Returns: nil for a URL with credentials, a fragment, or a host of other than letters, digits, `-`, `_` and `.`
     ///   (international names use their `xn--` form) or an address.
-    package init?(_ text: String) {
+    init?(_ text: String) {
         guard text.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != 0x23 && $0 != 0x5C }) else { return nil }
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 2, parts[1].hasPrefix("//") else { return nil }

@@ -3,9 +3,9 @@ import Dispatcher
 import Glibc
 import NIOCore
 import NIOHTTP1
-package import NIOPosix
+import NIOPosix
 import NIOSSL
-package import UpstreamKit
+import UpstreamKit
 import Vocabulary
 
 /// Handler kind `webhook`: posts each message as a CloudEvent, signed as in Standard Webhooks.
@@ -14,45 +14,26 @@ import Vocabulary
 /// Every other response, including redirects, and every connection failure is retried, not before `Retry-After`.
 /// Responses of an endpoint that is down or overloaded (429, 5xx) and timeouts count for the circuit breaker; with 429
 /// and 503, `Retry-After` stops all messages for that long.
-package final class WebhookHandler: ContainedHandler {
+final class WebhookHandler: ContainedHandler {
     /// The content modes of the CloudEvents HTTP binding.
-    package enum Mode: Sendable {
+    enum Mode: String, CaseIterable, Sendable {
         /// The body is the whole event in its JSON format.
         case structured
         /// The body is the message's data, and headers hold the event's attributes.
         case binary
     }
 
-    package struct Options: Sendable {
-        package var endpoint: WebhookEndpoint
+    struct Options: Sendable {
+        var endpoint: WebhookEndpoint
         /// The time limit of one request, including its response.
-        package var timeout: Duration
+        var timeout: Duration
         /// The addresses that may be connected to.
-        package var policy: NetworkPolicy
+        var policy: NetworkPolicy
         /// The most concurrent connections: the handler's concurrency.
-        package var connections: Int
-
-        package var mode: Mode
-        package var tls: WebhookTLSFiles
-        package var rejectStatuses: Set<Int>
-
-        package init(
-            endpoint: WebhookEndpoint,
-            timeout: Duration,
-            policy: NetworkPolicy,
-            connections: Int,
-            mode: Mode = .structured,
-            tls: WebhookTLSFiles = WebhookTLSFiles(),
-            rejectStatuses: Set<Int> = []
-        ) {
-            self.endpoint = endpoint
-            self.timeout = timeout
-            self.policy = policy
-            self.connections = connections
-            self.mode = mode
-            self.tls = tls
-            self.rejectStatuses = rejectStatuses
-        }
+        var connections: Int
+        var mode = Mode.structured
+        var tls = WebhookTLSFiles()
+        var rejectStatuses: Set<Int> = []
     }
 
     /// The most bytes read of a response's body, so that the connection can be reused.
@@ -71,7 +52,7 @@ package final class WebhookHandler: ContainedHandler {
     ///
     /// `resolver`, `headers` and `secrets` (the secret file's lines) are called for each request, so that a change
     /// needs no restart. Throws ``WebhookTrustError`` if the options' files can't be used.
-    package init(
+    init(
         options: Options,
         resolver: AddressResolver = .system,
         group: MultiThreadedEventLoopGroup = .singleton,
@@ -91,7 +72,7 @@ package final class WebhookHandler: ContainedHandler {
         )
     }
 
-    package func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
+    func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
         let deadline = min(context.deadline, .now + options.timeout)
         let request = try makeRequest(message, context)
         let addresses = try await checkedAddresses()
@@ -109,7 +90,7 @@ package final class WebhookHandler: ContainedHandler {
         return try judge(Int(response.status.code), response.headers, body)
     }
 
-    package func shutdown() async {
+    func shutdown() async {
         await clients.shutdown()
     }
 

@@ -1,29 +1,29 @@
 /// The configured headers of every request of a webhook.
-package struct WebhookHeaders: Sendable, Equatable {
+struct WebhookHeaders: Sendable, Equatable {
     /// Why a line is not a permitted header; never holds the value, which may be a secret.
-    package struct Refused: Error, Sendable, Equatable, CustomStringConvertible {
-        package let description: String
+    struct Refused: Error, Sendable, Equatable, CustomStringConvertible {
+        let description: String
     }
 
-    package static let limit = 32
+    static let limit = 32
 
     /// The longest value, in bytes.
     static let valueLimit = 4_096
 
-    package private(set) var fields: [(name: String, value: String)] = []
+    private(set) var fields: [(name: String, value: String)] = []
 
-    package init() {}
+    init() {}
 
     /// Parses headers, one a line: `Name: value`; with `holdsSecrets` also those with credentials, as in a separate
     /// file.
     ///
     /// Throws ``Refused`` for the first line that can't be a header (RFC 9110 section 5), or whose name is reserved.
-    package init(_ lines: [[UInt8]], holdsSecrets: Bool) throws(Refused) {
+    init(_ lines: [[UInt8]], holdsSecrets: Bool) throws(Refused) {
         self = try WebhookHeaders().adding(lines, holdsSecrets: holdsSecrets)
     }
 
     /// These headers and those of more lines.
-    package func adding(_ lines: [[UInt8]], holdsSecrets: Bool) throws(Refused) -> WebhookHeaders {
+    func adding(_ lines: [[UInt8]], holdsSecrets: Bool) throws(Refused) -> WebhookHeaders {
         var headers = self
         for (index, line) in lines.enumerated() {
             do throws(Refused) {
@@ -35,7 +35,7 @@ package struct WebhookHeaders: Sendable, Equatable {
         return headers
     }
 
-    package static func == (one: WebhookHeaders, other: WebhookHeaders) -> Bool {
+    static func == (one: WebhookHeaders, other: WebhookHeaders) -> Bool {
         one.fields.elementsEqual(other.fields) { $0.name == $1.name && $0.value == $1.value }
     }
 

@@ -1,9 +1,9 @@
-package import Vocabulary
+import Vocabulary
 
 /// Checks that a webhook's host resolves to addresses that its policy allows: before each request, and in `check
 /// --connect`.
-package enum WebhookProbe {
-    package enum Finding: Sendable, Equatable {
+enum WebhookProbe {
+    enum Finding: Sendable, Equatable {
         /// Requests would go to one of these.
         case allowed([NetworkAddress])
         /// The name has no address, and why.
@@ -15,7 +15,7 @@ package enum WebhookProbe {
     }
 
     /// Looks up the host, and sends nothing; one refused address refuses all.
-    package static func run(
+    static func run(
         _ endpoint: WebhookEndpoint,
         policy: NetworkPolicy,
         resolver: AddressResolver = .system

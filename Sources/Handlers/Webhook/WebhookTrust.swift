@@ -1,22 +1,16 @@
+import ConfigurationKeys
 import Glibc
 import NIOSSL
 import Synchronization
 
-/// The TLS files of a webhook: the authorities it trusts, and its own identity.
-package struct WebhookTLSFiles: Sendable, Hashable {
+/// The TLS files of a webhook: the authorities it trusts, and its own identity; a certificate and its key go together.
+struct WebhookTLSFiles: Sendable, Hashable {
     /// The certificates to trust instead of the system's, PEM.
-    package var ca: String?
+    var ca: String?
     /// Our certificate and the chain to its authority, PEM, for endpoints that ask for one.
-    package var certificate: String?
+    var certificate: String?
     /// That certificate's private key, PEM, without a passphrase.
-    package var key: String?
-
-    /// Files with these paths; a certificate and its key go together.
-    package init(ca: String? = nil, certificate: String? = nil, key: String? = nil) {
-        self.ca = ca
-        self.certificate = certificate
-        self.key = key
-    }
+    var key: String?
 }
 
 /// The TLS settings of webhooks: everything verified, 1.2 at least, against the system's certificates or a file's, with
@@ -87,23 +81,14 @@ final class WebhookTrust: Sendable {
     }
 
     private static func bytes(of path: String) throws(WebhookTrustError) -> [UInt8] {
-        let limit = 1 << 20
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC)
-        guard descriptor >= 0 else {
-            throw .init(description: "'\(path)' can't be read: \(String(cString: strerror(errno)))")
-        }
-        defer { close(descriptor) }
-        var bytes: [UInt8] = []
-        var part = [UInt8](repeating: 0, count: 16_384)
-        while true {
-            let count = read(descriptor, &part, part.count)
-            if count < 0, errno == EINTR { continue }
-            guard count >= 0 else {
-                throw .init(description: "'\(path)' can't be read: \(String(cString: strerror(errno)))")
-            }
-            if count == 0 { return bytes }
-            bytes += part.prefix(count)
-            guard bytes.count <= limit else { throw .init(description: "'\(path)' is larger than 1 MiB") }
+        do throws(FileError) {
+            return try ConfigurationFiles.read(path, atMost: 1 << 20)
+        } catch {
+            throw .init(
+                description: error.number == EFBIG
+                    ? "'\(path)' is larger than 1 MiB"
+                    : "'\(path)' can't be read: \(String(cString: strerror(error.number)))"
+            )
         }
     }
 
@@ -148,6 +133,6 @@ final class WebhookTrust: Sendable {
     }
 }
 
-package struct WebhookTrustError: Error, Sendable, CustomStringConvertible {
-    package let description: String
+struct WebhookTrustError: Error, Sendable, CustomStringConvertible {
+    let description: String
 }

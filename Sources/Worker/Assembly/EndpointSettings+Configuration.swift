@@ -1,3 +1,4 @@
+package import ConfigurationKeys
 import TLSWire
 package import UpstreamConfiguration
 import XMLWire

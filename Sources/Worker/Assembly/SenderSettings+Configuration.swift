@@ -1,3 +1,4 @@
+import ConfigurationKeys
 package import DNS
 package import TLSWire
 package import UpstreamConfiguration

@@ -1,5 +1,7 @@
+import Handlers
 package import MessageStore
 package import Postgres
+import Probing
 import UpstreamConfiguration
 import Vocabulary
 
@@ -50,7 +52,7 @@ extension ProbeSequence {
 }
 
 /// The connection shared by the steps about the database and about SQL handlers.
-actor DatabaseSession {
+actor DatabaseSession: HandlerProbeSession {
     private let configuration: WorkerConfiguration
     private var connection: PostgresConnection?
     private var facts: DatabaseFacts?
@@ -198,12 +200,11 @@ actor DatabaseSession {
         }
     }
 
-    /// Lends the session to a step about a handler; skipped without a session or with another schema.
     func forHandler(
-        _ body: (PostgresConnection) async throws(PostgresError) -> Probe.Result
+        _ body: @Sendable (PostgresConnection, _ role: String) async throws(PostgresError) -> Probe.Result
     ) async -> Probe.Result {
         guard isSchemaCurrent else { return .skipped }
-        return await asking(body)
+        return await asking { connection throws(PostgresError) in try await body(connection, self.role) }
     }
 
     /// The role that statements run as.

@@ -1,5 +1,6 @@
 import NIOCore
 import NIOPosix
+package import Probing
 import TLSWire
 import Telemetry
 package import UpstreamConfiguration
@@ -51,7 +52,7 @@ extension ProbeSequence {
             ),
         ]
         for (what, end, fix) in ends {
-            guard case .passed(let detail) = found, let end, end < CertificateWatch.warning else { continue }
+            guard case .passed(let detail) = found, let end, end < CertificateProbe.warning else { continue }
             return .warned(cause: "\(what) \(Amount.ending(end)); \(detail)", fix: fix)
         }
         return found

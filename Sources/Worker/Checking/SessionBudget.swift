@@ -1,4 +1,6 @@
+import Handlers
 import MessageStore
+import Probing
 import UpstreamConfiguration
 import Vocabulary
 
@@ -11,8 +13,7 @@ struct SessionBudget {
     /// Counts the sessions of a worker with both roles.
     init(_ configuration: WorkerConfiguration) {
         let functions = configuration.handlers.reduce(0) { sum, handler in
-            guard case .sql = handler.kind else { return sum }
-            return sum + handler.concurrency
+            sum + (type(of: handler.kind).takesSessions ? handler.concurrency : 0)
         }
         // The monitor, retention, the heartbeat, and two for replays, one of which reads for those to handlers.
         let services = 5

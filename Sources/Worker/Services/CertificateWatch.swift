@@ -1,4 +1,6 @@
+import Handlers
 import Logging
+import Probing
 import ServiceLifecycle
 import TLSWire
 import Telemetry
@@ -10,8 +12,6 @@ import Vocabulary
 /// A sender's server shows its own with each connection (``MessageReceiver``). Files are read every hour, since another
 /// program renews them; webhooks' servers are asked as often, over a connection that carries no request.
 struct CertificateWatch: Service {
-    /// The remaining validity, in seconds, from which on it warns: two weeks are left to renew it.
-    static let warning = 14 * 86_400
     /// The intervals of checks, and of repeated warnings.
     private static let (interval, silence) = (Duration.seconds(3_600), Duration.seconds(86_400))
     /// The delay of the first check after the start: streams and handlers go first.
@@ -61,20 +61,13 @@ struct CertificateWatch: Service {
 
     private func look() async {
         // The console may run as another user: certificates that this one can't read are not ours to watch.
-        if let file = configuration.consoleCertificateFile { note(file, .console, "") }
+        if let file = configuration.consoleCertificateFile, let end = try? CertificateEnd.remaining(.file(file)) {
+            metrics.certificates.note(.console, of: "", remaining: end)
+        }
         guard dispatches else { return }
         for handler in configuration.handlers {
-            guard case .webhook(let webhook) = handler.kind else { continue }
-            if let file = webhook.certificateFile { note(file, .webhookClient, handler.name) }
-            if let end = try? await CertificateProbe.remaining(webhook) {
-                metrics.certificates.note(.webhook, of: handler.name, remaining: end)
-            }
+            await handler.kind.certificates { metrics.certificates.note($0, of: handler.name, remaining: $1) }
         }
-    }
-
-    private func note(_ file: String, _ kind: CertificateKind, _ name: String) {
-        guard let end = try? CertificateEnd.remaining(.file(file)) else { return }
-        metrics.certificates.note(kind, of: name, remaining: end)
     }
 
     private func warn(_ told: inout [SeenCertificates.Certificate: ContinuousClock.Instant]) {
@@ -82,7 +75,7 @@ struct CertificateWatch: Service {
         told = told.filter { $1.duration(to: .now) < Self.silence }
         for certificate in metrics.certificates.all {
             let left = certificate.end - now
-            guard left < .seconds(Self.warning), told[certificate] == nil else { continue }
+            guard left < .seconds(CertificateProbe.warning), told[certificate] == nil else { continue }
             told[certificate] = .now
             let isSender = [.server, .client].contains(certificate.kind)
             logger.event(

@@ -1,3 +1,4 @@
+import ConfigurationKeys
 package import Logging
 import Synchronization
 package import Telemetry

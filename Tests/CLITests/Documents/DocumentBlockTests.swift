@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import Foundation
 import Testing
 import UpstreamConfiguration

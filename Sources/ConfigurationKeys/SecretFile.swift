@@ -44,12 +44,12 @@ extension ConfigurationScope {
     /// A required key for a secret file.
     ///
     /// Problems with the file are reported with all others.
-    func secretFile(_ name: String, _ meaning: String) -> SecretFile {
+    package func secretFile(_ name: String, _ meaning: String) -> SecretFile {
         SecretFile(path: warned(name, required(name, secretPath, meaning)))
     }
 
     /// An optional key for a secret file; `note` is its default in the table.
-    func optionalSecretFile(_ name: String, _ note: String, _ meaning: String) -> SecretFile? {
+    package func optionalSecretFile(_ name: String, _ note: String, _ meaning: String) -> SecretFile? {
         optional(name, secretPath, note, meaning).map { SecretFile(path: warned(name, $0)) }
     }
 
@@ -70,7 +70,7 @@ extension ConfigurationScope {
 }
 
 extension ConfigurationType where Value == String {
-    static var file: Self {
+    package static var file: Self {
         .init(name: "file", placeholder: "") { text throws(ConfigurationTypeError) in
             let path = try ConfigurationType.text.parse(text)
             if let problem = ConfigurationFiles.problem(with: path) { throw .init(message: problem) }

@@ -14,18 +14,20 @@ struct ConfigurationNode {
 }
 
 /// All nodes by dotted path (`senders.0.host`), with file, environment and flags merged.
-struct ConfigurationTree {
+package struct ConfigurationTree {
     private static let depthLimit = 12
     /// A longer list is a mistake.
     static let listLimit = 1000
 
     private(set) var nodes: [String: ConfigurationNode] = [:]
-    private(set) var problems: [ConfigurationProblem] = []
+    package private(set) var problems: [ConfigurationProblem] = []
     /// Whether the document is YAML; if not, ``problems`` holds only the reason.
-    private(set) var isReadable = true
+    package private(set) var isReadable = true
+
+    package init() {}
 
     /// The given values by path.
-    var given: [String: String] {
+    package var given: [String: String] {
         nodes.compactMapValues { node in
             guard case .scalar(let text) = node.content else { return nil }
             return text
@@ -33,7 +35,7 @@ struct ConfigurationTree {
     }
 
     /// Merges a YAML document; `path` is the file's name in problems.
-    mutating func merge(yaml: String, path: String) {
+    package mutating func merge(yaml: String, path: String) {
         do {
             // Anchors are known only while the parser lives.
             let parser = try Parser(yaml: yaml)
@@ -59,7 +61,7 @@ struct ConfigurationTree {
     }
 
     /// Sets a value over an existing one, as an environment variable or a flag does.
-    mutating func override(_ path: String, _ value: String, origin: ConfigurationOrigin) {
+    package mutating func override(_ path: String, _ value: String, origin: ConfigurationOrigin) {
         let parts = path.split(separator: ".", omittingEmptySubsequences: false).map(String.init)
         for depth in 1..<max(parts.count, 1) {
             let parent = parts[..<depth].joined(separator: ".")

@@ -1,4 +1,3 @@
-package import UpstreamConfiguration
 package import Vocabulary
 
 /// One step of `check --connect`.
@@ -44,16 +43,6 @@ package struct ProbeSequence: Sendable {
     package init(_ subject: String, _ steps: [Probe]) {
         self.subject = subject
         self.steps = steps
-    }
-
-    /// The sequences for everything that `run` needs, in its order: database, handlers, senders, and the console's
-    /// certificate.
-    package static func all(_ configuration: WorkerConfiguration) -> [ProbeSequence] {
-        let session = DatabaseSession(configuration)
-        return [.database(session)]
-            + configuration.handlers.map { .handler($0, session) }
-            + configuration.senders.indices.map { .sender(configuration, index: $0) }
-            + (configuration.consoleCertificateFile.map { [.console(certificateFile: $0)] } ?? [])
     }
 
     /// Runs the steps; after the failure of a needed one, the rest is skipped.

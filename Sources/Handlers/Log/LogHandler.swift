@@ -1,24 +1,20 @@
-package import Logging
+import Logging
 import Telemetry
-package import UpstreamKit
+import UpstreamKit
 
 /// Handler kind `log`: logs each message on one line, for trying things out.
 ///
 /// A line may be written later than its attempt, but before the delivery counts as done: at least once, as everything.
 /// It has the message's keys, category and size; never its token, id or data.
-package struct MessageLogHandler: ImmediateHandler {
-    private let logger: Logger
+struct MessageLogHandler: ImmediateHandler {
+    let logger: Logger
 
-    package init(logger: Logger) {
-        self.logger = logger
-    }
-
-    package func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
+    func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
         take([MessageOutline(message, attempt: context.attempt)], handler: context.handler)
         return .done
     }
 
-    package func take(_ messages: [MessageOutline], handler: String) {
+    func take(_ messages: [MessageOutline], handler: String) {
         logger.event(.info, .messageHandled, "message", each: messages) { message in
             [
                 .messageKey: .uuid(message.messageKey),

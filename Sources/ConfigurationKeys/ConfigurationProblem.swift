@@ -34,32 +34,18 @@ package struct ConfigurationProblem: Sendable, Equatable, CustomStringConvertibl
     /// Never contains a secret.
     package var message: String
 
+    package init(origin: ConfigurationOrigin, key: String, message: String) {
+        (self.origin, self.key, self.message) = (origin, key, message)
+    }
+
     package var description: String {
         key.isEmpty ? "\(origin): \(message)" : "\(origin): \(key): \(message)"
     }
 
     /// Sorts problems in the order of the file.
-    static func sorted(_ problems: [ConfigurationProblem]) -> [ConfigurationProblem] {
+    package static func sorted(_ problems: [ConfigurationProblem]) -> [ConfigurationProblem] {
         problems.enumerated()
             .sorted { ($0.element.origin.line, $0.offset) < ($1.element.origin.line, $1.offset) }
             .map(\.element)
-    }
-}
-
-/// Why a configuration can't be used.
-package struct ConfigurationError: Error, Sendable, CustomStringConvertible {
-    package enum Kind: Sendable {
-        /// The configuration file does not exist: exit code 66.
-        case noInput
-        /// The configuration has errors: exit code 78.
-        case invalid
-    }
-
-    package var kind: Kind
-    /// All problems, in the order of the file.
-    package var problems: [ConfigurationProblem]
-
-    package var description: String {
-        problems.map(\.description).joined(separator: "\n")
     }
 }

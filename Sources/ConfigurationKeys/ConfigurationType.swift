@@ -1,25 +1,36 @@
 import Vocabulary
-import XMPP
 
 /// Why a text is not a value of its type, completing a sentence that begins with the key.
-struct ConfigurationTypeError: Error {
+package struct ConfigurationTypeError: Error {
     var message: String
+
+    package init(message: String) { self.message = message }
 }
 
 /// Parses a key's text.
-struct ConfigurationType<Value> {
+package struct ConfigurationType<Value> {
     /// The type's name in docs/configuration.md.
-    var name: String
+    package var name: String
     /// A stand-in for a missing or wrong value, so that reading continues to the next problem.
     var placeholder: Value
     /// The form of a value, for the JSON Schema.
-    var shape = ValueShape.text
-    var parse: (String) throws(ConfigurationTypeError) -> Value
+    package var shape = ValueShape.text
+    package var parse: (String) throws(ConfigurationTypeError) -> Value
+
+    /// A type with these properties.
+    package init(
+        name: String,
+        placeholder: Value,
+        shape: ValueShape = .text,
+        parse: @escaping (String) throws(ConfigurationTypeError) -> Value
+    ) {
+        (self.name, self.placeholder, self.shape, self.parse) = (name, placeholder, shape, parse)
+    }
 }
 
 extension ConfigurationType where Value == String {
     /// Non-empty text without control characters.
-    static var text: Self {
+    package static var text: Self {
         .init(name: "text", placeholder: "") { text throws(ConfigurationTypeError) in
             guard !text.isEmpty else { throw .init(message: "must not be empty") }
             guard !text.unicodeScalars.contains(where: { $0.properties.generalCategory == .control }) else {
@@ -37,7 +48,7 @@ extension ConfigurationType where Value == String {
     ///   - echoes: Whether a wrong value is shown; false where people put credentials.
     ///   - holds: Whether a text satisfies the rule.
     /// - Returns: The type.
-    static func text(
+    package static func text(
         _ name: String,
         _ rule: String,
         echoes: Bool = true,
@@ -53,48 +64,17 @@ extension ConfigurationType where Value == String {
     }
 
     /// A range of IP addresses.
-    static var network: Self { .text("CIDR", "a network such as 10.0.0.0/8") { Network($0) != nil } }
-
-    /// An XMPP address (RFC 7622): a domain, an account, an account's resource, or all accounts of a domain.
-    static var address: Self {
-        .text("text", "an XMPP address such as devices@example.org, example.org or *@example.org", isAddress)
-    }
-
-    /// Whether a text is an address, by stricter rules than for streams, to catch typing mistakes.
-    private static func isAddress(_ text: String) -> Bool {
-        guard let address = JID(text) else { return false }
-        // What a localpart can't hold: RFC 7622 section 3.3.1.
-        let local = address.local ?? []
-        // A localpart may hold an asterisk, which would not mean what it seems to.
-        let hasLocal =
-            local == Array("*".utf8)
-            ? address.resource == nil : !local.contains { "\"&'/:<>@ *".utf8.contains($0) || $0 < 0x20 }
-        let domain = String(decoding: address.domain, as: UTF8.self)
-        let labels = domain.split(separator: ".", omittingEmptySubsequences: false)
-        let isLiteral = domain.hasPrefix("[") && domain.hasSuffix("]")
-        let hasDomain =
-            isLiteral
-            || labels.allSatisfy { label in
-                !label.isEmpty && label.utf8.count <= 63
-                    && label.unicodeScalars.allSatisfy { scalar in
-                        !scalar.isASCII || scalar == "-" || scalar.properties.isAlphabetic
-                            || ("0"..."9").contains(scalar)
-                    }
-            }
-        // A resource may hold nearly anything (section 3.4), but no space at its ends.
-        let resource = address.resource.map { String(decoding: $0, as: UTF8.self) } ?? ""
-        return hasLocal && hasDomain && !resource.hasPrefix(" ") && !resource.hasSuffix(" ")
-    }
+    package static var network: Self { .text("CIDR", "a network such as 10.0.0.0/8") { Network($0) != nil } }
 
     /// A wrong value, shortened for problems.
-    static func shown(_ text: String) -> String {
+    package static func shown(_ text: String) -> String {
         text.count > 60 ? text.prefix(60) + "…" : text
     }
 }
 
 extension ConfigurationType where Value == Int {
     /// A whole number within a range.
-    static func number(_ range: ClosedRange<Int>) -> Self {
+    package static func number(_ range: ClosedRange<Int>) -> Self {
         .init(
             name: "number \(range.lowerBound)-\(range.upperBound)",
             placeholder: range.lowerBound,
@@ -110,7 +90,7 @@ extension ConfigurationType where Value == Int {
     }
 
     /// A number of bytes, such as `256KiB`, within a range.
-    static func size(_ range: ClosedRange<Int>) -> Self {
+    package static func size(_ range: ClosedRange<Int>) -> Self {
         .init(name: "size", placeholder: range.lowerBound, shape: .size) { text throws(ConfigurationTypeError) in
             guard let size = Quantity.bytes(text) else {
                 throw .init(message: "must be a size such as 256KiB, not '\(ConfigurationType<String>.shown(text))'")
@@ -128,7 +108,7 @@ extension ConfigurationType where Value == Int {
 
 extension ConfigurationType where Value == Duration {
     /// A duration, such as `30s`, within a range.
-    static func duration(_ least: String, _ most: String) -> Self {
+    package static func duration(_ least: String, _ most: String) -> Self {
         let range = (Quantity.duration(least) ?? .zero)...(Quantity.duration(most) ?? .zero)
         return .init(name: "duration \(least)-\(most)", placeholder: range.lowerBound, shape: .duration) {
             text throws(ConfigurationTypeError) in
@@ -146,7 +126,7 @@ extension ConfigurationType where Value == Duration {
 
 extension ConfigurationType where Value == Bool {
     /// `true` or `false`.
-    static var flag: Self {
+    package static var flag: Self {
         .init(name: "`true` `false`", placeholder: false, shape: .flag) { text throws(ConfigurationTypeError) in
             guard let value = Bool(text) else {
                 throw .init(message: "must be true or false, not '\(ConfigurationType<String>.shown(text))'")
@@ -158,7 +138,7 @@ extension ConfigurationType where Value == Bool {
 
 extension ConfigurationType where Value: RawRepresentable<String> & CaseIterable {
     /// One of a closed set of words.
-    static func word(_ placeholder: Value) -> Self {
+    package static func word(_ placeholder: Value) -> Self {
         let words = Value.allCases.map(\.rawValue)
         return .init(
             name: words.map { "`\($0)`" }.joined(separator: " "),

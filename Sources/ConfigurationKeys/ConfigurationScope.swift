@@ -1,49 +1,22 @@
-/// A documented configuration key.
-package struct ConfigurationKey: Sendable, Equatable {
-    /// The dotted path, with `N` for a list index.
-    package var path: String
-    package var type: String
-    /// The default, `required`, or empty.
-    package var defaultValue: String
-    package var meaning: String
-    var shape: ValueShape = .text
-    /// Whether it takes a list of them.
-    var isList = false
-    /// The default as a value; nil if it can't be written as one.
-    var defaultText: String?
-
-    var isRequired: Bool { defaultValue == "required" }
-
-    /// The default as a sentence, if it is not a value.
-    var standard: String {
-        defaultValue.hasPrefix("required") ? "R" + defaultValue.dropFirst() + "." : "Default: \(defaultValue)."
-    }
-
-    /// The environment variable that overrides it.
-    package var environment: String {
-        "UPSTREAM_" + path.split(separator: ".").joined(separator: "__").uppercased()
-    }
-}
-
 /// State shared by the scopes of one reading.
-final class ConfigurationReading {
-    let tree: ConfigurationTree
+package final class ConfigurationReading {
+    package let tree: ConfigurationTree
     /// Whether to list the keys instead of reading values: every section, list and kind is then entered once.
     let describes: Bool
     /// Resolves file names, and checks that files are readable.
     let files: ConfigurationFiles
-    var problems: [ConfigurationProblem]
-    var warnings: [ConfigurationProblem] = []
-    var keys: [ConfigurationKey] = []
+    package var problems: [ConfigurationProblem]
+    package var warnings: [ConfigurationProblem] = []
+    package var keys: [ConfigurationKey] = []
     private(set) var consumed: Set<String> = []
     /// The sections not read this time.
     var skipped: Set<String> = []
     /// The sections, when keys are listed.
-    var sections: [ConfigurationSection] = []
+    package var sections: [ConfigurationSection] = []
     /// The values read, defaults included.
-    private(set) var values: [EffectiveValue] = []
+    package private(set) var values: [EffectiveValue] = []
 
-    init(_ tree: ConfigurationTree, describes: Bool, files: ConfigurationFiles) {
+    package init(_ tree: ConfigurationTree, describes: Bool, files: ConfigurationFiles) {
         self.tree = tree
         self.describes = describes
         self.files = files
@@ -82,14 +55,14 @@ final class ConfigurationReading {
 ///
 /// A key is declared where it is read, and nowhere else: type, default and meaning are arguments of the call. The
 /// reference and the check for unknown keys come from the same calls, run once without values.
-struct ConfigurationScope {
+package struct ConfigurationScope {
     let reading: ConfigurationReading
     /// The dotted path, empty for the root.
     let path: String
     /// The path with `N` for list indexes.
     let pattern: String
 
-    init(_ reading: ConfigurationReading) {
+    package init(_ reading: ConfigurationReading) {
         self.init(reading, path: "", pattern: "")
     }
 
@@ -102,7 +75,7 @@ struct ConfigurationScope {
     // MARK: Values
 
     /// A value with a default.
-    func value<Value>(
+    package func value<Value>(
         _ name: String,
         _ type: ConfigurationType<Value>,
         default text: String,
@@ -114,7 +87,7 @@ struct ConfigurationScope {
     }
 
     /// A required value.
-    func required<Value>(_ name: String, _ type: ConfigurationType<Value>, _ meaning: String) -> Value {
+    package func required<Value>(_ name: String, _ type: ConfigurationType<Value>, _ meaning: String) -> Value {
         declare(name, type.name, "required", meaning, type.shape)
         if let value = parsed(join(path, name), type) { return value }
         if isMissing(name) { problem(name, "is required") }
@@ -122,7 +95,7 @@ struct ConfigurationScope {
     }
 
     /// An optional value; `note` is its default in the table.
-    func optional<Value>(
+    package func optional<Value>(
         _ name: String,
         _ type: ConfigurationType<Value>,
         _ note: String = "",
@@ -133,7 +106,7 @@ struct ConfigurationScope {
     }
 
     /// A list of values; nil if absent.
-    func list<Value>(
+    package func list<Value>(
         _ name: String,
         of type: ConfigurationType<Value>,
         _ note: String,
@@ -154,7 +127,7 @@ struct ConfigurationScope {
     // MARK: Sections
 
     /// An optional section, whose keys then have their defaults.
-    func section(_ name: String) -> ConfigurationScope {
+    package func section(_ name: String) -> ConfigurationScope {
         let key = join(path, name)
         if reading.describes {
             reading.sections.append(ConfigurationSection(path: join(pattern, name), isList: false))
@@ -166,12 +139,12 @@ struct ConfigurationScope {
     }
 
     /// Whether the section is written; always true when keys are listed.
-    func has(_ name: String) -> Bool {
+    package func has(_ name: String) -> Bool {
         reading.describes || reading.tree.nodes[join(path, name)] != nil
     }
 
     /// The sections of a list; one when keys are listed.
-    func sections(_ name: String) -> [ConfigurationScope] {
+    package func sections(_ name: String) -> [ConfigurationScope] {
         let key = join(path, name)
         let pattern = join(join(pattern, name), "N")
         if reading.describes {
@@ -199,13 +172,13 @@ struct ConfigurationScope {
     }
 
     /// Declares that exactly one of these sections is required; the reader reports violations.
-    func exactlyOne(of names: [String]) {
+    package func exactlyOne(of names: [String]) {
         guard reading.describes else { return }
         reading.sections.append(ConfigurationSection(path: pattern, isList: false, oneOf: names))
     }
 
     /// Leaves a section or list unread: only the names of its keys are checked.
-    func skipped(_ name: String) -> [ConfigurationScope] {
+    package func skipped(_ name: String) -> [ConfigurationScope] {
         let key = join(path, name)
         _ = reading.take(key)
         reading.skipped.insert(key)
@@ -213,19 +186,19 @@ struct ConfigurationScope {
     }
 
     /// The text of a key, by its full path, that another part reads and checks; nil if absent.
-    func text(ofAnother key: String) -> String? {
+    package func text(ofAnother key: String) -> String? {
         guard case .scalar(let text)? = reading.tree.nodes[key]?.content else { return nil }
         return text
     }
 
     /// Reports an error about a key's value.
-    func problem(_ name: String, _ message: String) {
+    package func problem(_ name: String, _ message: String) {
         guard !reading.describes else { return }
         reading.problems.append(made(name, message))
     }
 
     /// Reports a warning about a key's value.
-    func warning(_ name: String, _ message: String) {
+    package func warning(_ name: String, _ message: String) {
         guard !reading.describes else { return }
         reading.warnings.append(made(name, message))
     }
@@ -260,7 +233,7 @@ struct ConfigurationScope {
     }
 
     /// Whether a key is absent or null.
-    func isMissing(_ name: String) -> Bool {
+    package func isMissing(_ name: String) -> Bool {
         guard !reading.describes else { return false }
         guard let node = reading.tree.nodes[join(path, name)] else { return true }
         return node.content == .null

@@ -1,16 +1,22 @@
+import ConfigurationKeys
 import Glibc
+import UpstreamKit
 
 /// A shared library that handles messages, in its own processes.
-package struct PluginConfiguration: Sendable, Equatable {
-    package var path: String
+struct PluginKind: HandlerKind {
+    static let key = "plugin"
+
+    var path: String
     /// The text it is opened with.
-    package var configuration: String
+    var configuration: String
     /// The number of processes that run it.
-    package var processes: Int
+    var processes: Int
     /// The address space that each process may use, in bytes; nil for no limit.
-    package var memory: Int?
+    var memory: Int?
     /// The program that loads it; nil to find it next to the worker.
-    package var host: String?
+    var host: String?
+    /// The longest time for one call.
+    private var timeout = Duration.zero
 
     init(_ scope: ConfigurationScope) {
         path = scope.required("path", .absolutePath, "Shared library with the functions of `upstream_plugin.h`.")
@@ -35,11 +41,37 @@ package struct PluginConfiguration: Sendable, Equatable {
             "The program `upstream-plugin-host`."
         )
     }
+
+    mutating func adapt(timeout: inout Duration) {
+        self.timeout = timeout
+        timeout = PluginHandler.attemptTimeout
+    }
+
+    func body(_ common: HandlerCommon) throws(HandlerProblem) -> HandlerRegistration.Body {
+        let options = PluginHandler.Options(
+            host: try PluginHost.find(configured: host),
+            library: path,
+            configuration: configuration,
+            processes: processes,
+            memory: memory ?? 0,
+            timeout: timeout,
+            messages: common.concurrency
+        )
+        return .handler(PluginHandler(name: common.name, options: options, logger: common.logger))
+    }
+
+    /// Loads the library, without opening the plugin, in the program that will load it: a crash is contained.
+    func tryOut() async throws(HandlerProblem) {
+        let host = try PluginHost.find(configured: host)
+        if let problem = await PluginHost.problem(with: path, host: host) {
+            throw HandlerProblem("plugin.path", problem)
+        }
+    }
 }
 
 extension ConfigurationType where Value == String {
     /// The absolute path of a readable file of any size.
-    static var absolutePath: Self {
+    fileprivate static var absolutePath: Self {
         .init(name: "file", placeholder: "") { text throws(ConfigurationTypeError) in
             let path = try ConfigurationType.text.parse(text)
             guard path.hasPrefix("/") else { throw .init(message: "must be an absolute path, not '\(shown(path))'") }

@@ -2,18 +2,18 @@ import Foundation
 import Vocabulary
 
 /// Finds unknown keys, and suggests the intended ones.
-struct UnknownKeys {
+package struct UnknownKeys {
     private let reading: ConfigurationReading
     private let known: [ConfigurationKey]
 
     /// Finds the keys that a finished reading has not read.
-    init(_ reading: ConfigurationReading, known: [ConfigurationKey]) {
+    package init(_ reading: ConfigurationReading, known: [ConfigurationKey]) {
         self.reading = reading
         self.known = known
     }
 
     /// One problem per unknown key; an unknown section is reported once, without its keys.
-    var problems: [ConfigurationProblem] {
+    package var problems: [ConfigurationProblem] {
         let left = reading.tree.nodes.filter { path, node in
             !path.isEmpty && !reading.consumed.contains(path) && !isKnownAndSkipped(path, node)
         }

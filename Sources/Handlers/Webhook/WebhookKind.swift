@@ -1,34 +1,31 @@
-import Handlers
+import ConfigurationKeys
+import UpstreamKit
+import Vocabulary
 
-package struct WebhookConfiguration: Sendable, Equatable {
-    /// The form of a CloudEvent in a request.
-    package enum Mode: String, CaseIterable, Sendable {
-        /// The body is the event.
-        case structured
-        /// The body is the message's data; headers hold the rest.
-        case binary
-    }
+/// An HTTP endpoint.
+struct WebhookKind: HandlerKind {
+    static let key = "webhook"
 
-    package var url: String
+    var url: String
     /// The file of signing keys, one per line (`whsec_` and base64).
-    package var secretFile: SecretFile
-    package var mode: Mode
+    var secretFile: SecretFile
+    var mode: WebhookHandler.Mode
     /// Certificates to trust instead of the system's, PEM.
-    package var caFile: String?
+    var caFile: String?
     /// A client certificate for endpoints that ask for one, PEM.
-    package var certificateFile: String?
+    var certificateFile: String?
     /// That certificate's key, PEM.
-    package var keyFile: SecretFile?
-    /// Headers to add to each request, `Name: value`.
-    package var headers: [String]
+    var keyFile: SecretFile?
+    /// Headers to add to each request.
+    var headers = WebhookHeaders()
     /// A file of further headers, one per line.
-    package var headersFile: SecretFile?
+    var headersFile: SecretFile?
     /// The longest time for one request.
-    package var timeout: Duration
+    var timeout: Duration
     /// Networks, as CIDR, in which private addresses, loopback and plain http are allowed.
-    package var allowedNetworks: [String]
+    var allowedNetworks: [String]
     /// The statuses that reject a message permanently.
-    package var rejectStatuses: [Int]
+    var rejectStatuses: [Int]
 
     init(_ scope: ConfigurationScope) {
         let rule = "an https:// URL (http:// within allow_networks)"
@@ -42,7 +39,7 @@ package struct WebhookConfiguration: Sendable, Equatable {
         )
         mode = scope.value(
             "mode",
-            .word(Mode.structured),
+            .word(WebhookHandler.Mode.structured),
             default: "structured",
             "`binary`: the body is the message's `data`, headers hold the rest of the event."
         )
@@ -58,7 +55,7 @@ package struct WebhookConfiguration: Sendable, Equatable {
             "required with `certificate_file`",
             "The certificate's key, PEM."
         )
-        headers =
+        let lines =
             scope.list("headers", of: .header, "none", "Headers to add to each request, `Name: value`; no secrets.")
             ?? []
         headersFile = scope.optionalSecretFile(
@@ -93,7 +90,7 @@ package struct WebhookConfiguration: Sendable, Equatable {
             scope.problem("certificate_file", "needs an https:// URL")
         }
         do throws(WebhookHeaders.Refused) {
-            _ = try WebhookHeaders(headers.map { Array($0.utf8) }, holdsSecrets: false)
+            headers = try WebhookHeaders(lines.map { Array($0.utf8) }, holdsSecrets: false)
         } catch {
             scope.problem("headers", error.description)
         }
@@ -101,9 +98,56 @@ package struct WebhookConfiguration: Sendable, Equatable {
             scope.problem("url", "must not hold credentials; requests are signed with 'secret_file'")
         }
     }
+
+    /// Where its requests may go.
+    var policy: NetworkPolicy { NetworkPolicy(allowed: allowedNetworks.compactMap(Network.init)) }
+
+    mutating func adapt(timeout: inout Duration) {
+        // The request's own, plus time to resolve the host and read the answer.
+        timeout = max(timeout, self.timeout + .seconds(5))
+    }
+
+    func body(_ common: HandlerCommon) throws(HandlerProblem) -> HandlerRegistration.Body {
+        guard let endpoint = WebhookEndpoint(url) else {
+            throw HandlerProblem("webhook.url", "'\(url)' is not an http or https URL")
+        }
+        try check("secret_file", secretFile) { _ = try WebhookSigner(secrets: secretFile.lines()) }
+        let options = WebhookHandler.Options(
+            endpoint: endpoint,
+            timeout: timeout,
+            policy: policy,
+            connections: common.concurrency,
+            mode: mode,
+            tls: WebhookTLSFiles(ca: caFile, certificate: certificateFile, key: keyFile?.path),
+            rejectStatuses: Set(rejectStatuses)
+        )
+        let headers = try requestHeaders()
+        do throws(WebhookTrustError) {
+            return .handler(try WebhookHandler(options: options, headers: headers) { try secretFile.lines() })
+        } catch {
+            throw HandlerProblem("webhook", error.description)
+        }
+    }
+
+    /// The headers for the requests: the file is read now, to find mistakes, and for each request.
+    private func requestHeaders() throws(HandlerProblem) -> @Sendable () throws -> WebhookHeaders {
+        guard let file = headersFile else { return { headers } }
+        let read = { @Sendable in try headers.adding(file.lines(), holdsSecrets: true) }
+        try check("headers_file", file) { _ = try read() }
+        return read
+    }
+
+    /// Reads a file at startup instead of at the first message.
+    private func check(_ key: String, _ file: SecretFile, _ read: () throws -> Void) throws(HandlerProblem) {
+        do {
+            try read()
+        } catch {
+            throw HandlerProblem("webhook.\(key)", (error as? FileError)?.message ?? "'\(file.path)': \(error)")
+        }
+    }
 }
 
 extension ConfigurationType where Value == String {
     /// A header line, `Name: value`; errors give its index in the list.
-    static var header: Self { .text("header", "'Name: value'", echoes: false) { $0.contains(":") } }
+    fileprivate static var header: Self { .text("header", "'Name: value'", echoes: false) { $0.contains(":") } }
 }

@@ -1,7 +1,7 @@
 import Foundation
 
 /// A connection string or URL, split to find credentials: where they are read, and where people write them by mistake.
-struct CredentialText {
+package struct CredentialText {
     /// The scheme with its `://`; empty if there is none, as in `key=value`.
     let scheme: Substring
     /// Everything after it.
@@ -18,7 +18,7 @@ struct CredentialText {
     /// Everything before the query; without a user, as far as a path reaches, including question marks before it.
     let head: Substring
 
-    init(_ text: String) {
+    package init(_ text: String) {
         let name = text.prefix { $0.isASCII && ($0.isLetter || $0.isNumber || "+-.".contains($0)) }
         let isURL = !name.isEmpty && text[name.endIndex...].hasPrefix("://")
         let start = isURL ? text.index(name.endIndex, offsetBy: 3) : text.startIndex
@@ -42,7 +42,7 @@ struct CredentialText {
     }
 
     /// Whether it holds a password in any form that libpq accepts, or something like one.
-    var holdsPassword: Bool {
+    package var holdsPassword: Bool {
         guard !scheme.isEmpty else {
             return Self.passwordSetting(in: rest) != nil || (!rest.contains("=") && passwordColon != nil)
         }
