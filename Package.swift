@@ -374,7 +374,6 @@ let package = Package(
                 "UpstreamKit",
                 "XMPP",
                 "XMLWire",
-                logging,
             ]
         ),
         suite(
@@ -387,7 +386,7 @@ let package = Package(
         ),
         suite(
             "IngestTests",
-            ["Vocabulary", "IntegrationSupport", "Ingest", "Dispatcher", "Telemetry", logging]
+            ["Vocabulary", "IntegrationSupport", "Ingest", "Dispatcher", "Telemetry"]
         ),
         suite(
             "DispatcherTests",
@@ -405,7 +404,7 @@ let package = Package(
             "WorkerTests",
             [
                 "ConfigurationKeys", "Handlers", "Probing", "UpstreamConfiguration",
-                "Ingest", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore",
+                "UpstreamKit", "Ingest", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore",
                 "Telemetry",
                 "DNS", "Postgres",
                 "TLSWire", "XMLWire", "XMPP", "XMPPSession", nio, nioPosix, logging, lifecycle,

@@ -1,9 +1,7 @@
 import Foundation
-import IntegrationSupport
 import Probing
 import Testing
 import Vocabulary
-import Worker
 
 extension Integration {
     /// Signing in to a server that shares no line with ours, and what becomes of it with somebody in between.

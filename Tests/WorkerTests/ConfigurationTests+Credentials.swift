@@ -1,7 +1,6 @@
 import Testing
 
 @testable import ConfigurationKeys
-@testable import UpstreamConfiguration
 
 /// Passwords do not belong into the configuration: they are refused, and shown nowhere.
 extension ConfigurationTests {

@@ -3,7 +3,6 @@ import ConfigurationKeys
 import MessageStore
 import Postgres
 import Resources
-import UpstreamConfiguration
 import UpstreamKit
 import Vocabulary
 
