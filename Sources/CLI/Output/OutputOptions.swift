@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import Querying
 import Resources
 import Vocabulary
 import Worker
@@ -52,6 +53,9 @@ struct RevealOptions: ParsableArguments {
     private var isWithTokens = false
 
     var reveal: Bool { isRevealed || isWithTokens }
+
+    /// What is shown of messages.
+    var sight: Sight { Sight(tokens: reveal, payloads: true) }
 }
 
 /// The options of commands that list rows.

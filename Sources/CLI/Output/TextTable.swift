@@ -1,6 +1,4 @@
-import Querying
-package import Resources
-import Vocabulary
+package import Vocabulary
 
 /// Rows as columns of text that fit a width.
 package struct TextTable: Sendable {
