@@ -272,7 +272,7 @@ let package = Package(
         .executableTarget(
             name: "Compare",
             dependencies: [
-                "CLI", "CCSEmulator", "Postgres", "Resources", nio, nioPosix,
+                "CLI", "CCSEmulator", "Postgres", "Vocabulary", nio, nioPosix,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Benchmarks/Compare",
@@ -360,7 +360,7 @@ let package = Package(
                 "ConfigurationKeys", "UpstreamConfiguration",
                 "BuildInfo", "Vocabulary", "CLI", "ConsoleSupport", "Worker", "DatabaseSupport", "LocalDatabase",
                 "Postgres",
-                "IntegrationSupport", "QuerySupport", "Querying", "Resources", "MessageStore",
+                "IntegrationSupport", "QuerySupport", "Querying", "MessageStore",
             ]
         ),
         suite(

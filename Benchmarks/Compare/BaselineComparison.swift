@@ -1,7 +1,7 @@
 import CCSEmulator
 import CLI
 import Foundation
-import Resources
+import Vocabulary
 
 /// Runs our worker and the bare C worker (`Benchmarks/Baseline`) alternately, to show what the guarantees cost.
 ///

@@ -1,7 +1,7 @@
 import ArgumentParser
 import CLI
 import Foundation
-import Resources
+import Vocabulary
 
 /// Measures what developers decide by: ours beside a bare worker, the history of attempts, tracing.
 @main

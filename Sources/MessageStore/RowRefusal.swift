@@ -84,9 +84,7 @@ enum RowReport {
 
 extension IncomingMessage {
     /// Whether PostgreSQL's `text` can hold every stored text: UTF-8 without U+0000.
-    fileprivate var isHeldByText: Bool {
-        [messageID, registrationToken, category, data, extra, messageType, stanzaFrom].allSatisfy(isHeldByText)
-    }
+    fileprivate var isHeldByText: Bool { texts.allSatisfy(isHeldByText) }
 
     /// Whether PostgreSQL's `text` can hold a part of the message.
     func isHeldByText(_ span: ByteSpan?) -> Bool {

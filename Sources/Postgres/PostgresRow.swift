@@ -52,7 +52,7 @@ package struct PostgresRow {
             throw PostgresError(.schema, "the statement returns \(column) columns, and more are read")
         }
         defer { column += 1 }
-        return try value(column)
+        return try value(at: Int(column))
     }
 
     package mutating func skip(_ columns: Int) { column += Int32(columns) }
@@ -66,14 +66,20 @@ package struct PostgresRow {
     ) throws(PostgresError) -> Value {
         let column = PQfnumber(result.pointer, "\"\(name)\"")
         guard column >= 0 else { throw PostgresError(.schema, "the statement returns no column '\(name)'") }
-        return try value(column)
+        return try value(at: Int(column))
     }
 
     /// Skips the remaining columns, whose bytes the caller reads from the result.
     package mutating func skipRest() { column = PQnfields(result.pointer) }
 
-    private func value<Value: SQLDecodable>(_ column: Int32) throws(PostgresError) -> Value {
-        let pointer = result.pointer
+    /// Reads the column at a place, from 0.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`.
+    package func value<Value: SQLDecodable>(
+        at place: Int,
+        as _: Value.Type = Value.self
+    ) throws(PostgresError) -> Value {
+        let (pointer, column) = (result.pointer, Int32(place))
         let isNull = PQgetisnull(pointer, row, column) == 1
         // libpq owns the bytes until PQclear.
         let bytes =

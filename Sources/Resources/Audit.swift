@@ -1,22 +1,25 @@
 import Foundation
 package import MessageStore
 package import Querying
+import Vocabulary
 
 extension AuditEntry: ShownResource {
     package static let schema = "AuditEntry"
     package static let fields: [Field<AuditEntry>] = [
         Field("id") { $0.id },
-        Field("at") { $0.at },
+        Field("at", label: "When", look: .moment) { $0.at },
         Field("who") { $0.who },
         Field("role", about: "the database role of the session") { $0.role },
         Field("via", about: "command or console") { $0.via },
-        Field("action") { $0.action },
-        Field("subject") {
+        Field("action", look: .tag) { $0.action },
+        Field("subject", look: .code) {
             $0.subject
         } redact: { row, sight, _ in
             row.subject = AuditSubject.shown(row.subject, to: sight)
         },
-        Field("count", about: "to how many rows; null where that is not known, or means nothing") { $0.count },
+        Field("count", label: "Rows", about: "to how many rows; null where that is not known, or means nothing") {
+            $0.count
+        },
         Field("reason") { $0.reason },
     ]
 }

@@ -1,4 +1,5 @@
 package import Querying
+package import Vocabulary
 
 /// A named field of a row, as shown by commands, the API, its description, and pages.
 package struct Field<Row>: Sendable {
@@ -8,73 +9,121 @@ package struct Field<Row>: Sendable {
     package let secrecy: Secrecy
     /// Its meaning, if the name does not say it.
     package let about: StaticString?
+    /// Its heading in pages: that of a terminal's table, or the name, as a phrase.
+    package let label: String
+    /// How pages draw it.
+    package let look: FieldLook
     /// Its column in a terminal's table; nil for none.
-    package let column: TableColumn?
-    package let schema: ValueSchema
+    package private(set) var column: TableColumn?
+    package private(set) var schema: ValueSchema
     package let value: @Sendable (Row) -> any ShownValue
     /// A table's text instead of the value.
     package let cell: (@Sendable (Row) -> String)?
     /// Redacts it in a row; nil for what is shown as it is.
     package let redact: (@Sendable (inout Row, Sight, [String]) -> Void)?
 
+}
+
+extension Field {
     /// Describes a field; one with `redact` has the secrecy payload.
     package init<Value: ShownValue>(
         _ name: StaticString,
         _ column: TableColumn? = nil,
+        label: StaticString? = nil,
+        look: FieldLook = .plain,
         about: StaticString? = nil,
         secrecy: Secrecy = .payload,
+        isNullable: Bool? = nil,
         _ value: @escaping @Sendable (Row) -> Value,
         cell: (@Sendable (Row) -> String)? = nil,
         redact: (@Sendable (inout Row, Sight, [String]) -> Void)? = nil
     ) {
-        self.name = name
-        self.about = about
-        self.value = value
-        self.cell = cell
-        self.redact = redact
-        self.secrecy = redact == nil ? .plain : secrecy
-        schema = Value.schema
-        var column = column
+        var (schema, column) = (Value.schema, column)
+        schema.isNullable = isNullable ?? schema.isNullable
         column?.name = name.description
-        self.column = column
+        self.init(
+            name: name,
+            secrecy: redact == nil ? .plain : secrecy,
+            about: about,
+            label: label?.description ?? Self.phrase(column?.title ?? name.description),
+            look: look,
+            column: column,
+            schema: schema,
+            value: value,
+            cell: cell,
+            redact: redact
+        )
     }
 
-    private init(
-        name: StaticString,
-        secrecy: Secrecy,
-        about: StaticString?,
-        column: TableColumn?,
-        schema: ValueSchema,
-        value: @escaping @Sendable (Row) -> any ShownValue,
-        cell: (@Sendable (Row) -> String)?,
-        redact: (@Sendable (inout Row, Sight, [String]) -> Void)?
-    ) {
-        (self.name, self.secrecy, self.about, self.column) = (name, secrecy, about, column)
-        (self.schema, self.value, self.cell, self.redact) = (schema, value, cell, redact)
+    /// A heading or a name as a phrase: `LAST SEEN` and `last_seen` are `Last seen`.
+    private static func phrase(_ text: String) -> String {
+        let words = text.lowercased().replacing("_", with: " ")
+        return words.prefix(1).uppercased() + words.dropFirst()
     }
 
     /// The same field in a row that contains this one.
     package func lifted<Outer>(_ path: any WritableKeyPath<Outer, Row> & Sendable) -> Field<Outer> {
+        lifted {
+            $0[keyPath: path]
+        } set: {
+            $0[keyPath: path] = $1
+        }
+    }
+
+    /// The same field in a row that may contain this one; null where it does not.
+    package func lifted<Outer>(_ path: any WritableKeyPath<Outer, Row?> & Sendable) -> Field<Outer> {
+        var field =
+            lifted {
+                $0[keyPath: path]
+            } set: {
+                $0[keyPath: path] = $1
+            } as Field<Outer>
+        field.schema.isNullable = true
+        return field
+    }
+
+    private func lifted<Outer>(
+        _ get: @escaping @Sendable (Outer) -> Row?,
+        set: @escaping @Sendable (inout Outer, Row) -> Void
+    ) -> Field<Outer> {
         let (value, cell, redact) = (value, cell, redact)
         let outerCell: (@Sendable (Outer) -> String)? = cell.map { cell in
-            { @Sendable (row: Outer) in cell(row[keyPath: path]) }
+            { @Sendable (outer: Outer) in get(outer).map(cell) ?? "-" }
         }
         let outerRedact: (@Sendable (inout Outer, Sight, [String]) -> Void)? = redact.map { redact in
-            { @Sendable (row: inout Outer, sight: Sight, tokens: [String]) in
-                redact(&row[keyPath: path], sight, tokens)
+            { @Sendable (outer: inout Outer, sight: Sight, tokens: [String]) in
+                guard var row = get(outer) else { return }
+                redact(&row, sight, tokens)
+                set(&outer, row)
             }
         }
         return Field<Outer>(
             name: name,
             secrecy: secrecy,
             about: about,
+            label: label,
+            look: look,
             column: column,
             schema: schema,
-            value: { value($0[keyPath: path]) },
+            value: { outer in
+                guard let row = get(outer) else { return String?.none }
+                return value(row)
+            },
             cell: outerCell,
             redact: outerRedact
         )
     }
+
+    /// The same field with a column that is shown only on request.
+    var onRequest: Field {
+        var field = self
+        field.column?.isExtra = true
+        field.column?.minimum = 10
+        return field
+    }
+
+    /// The field's text in a terminal's table.
+    package func tableCell(_ row: Row) -> String { cell?(row) ?? value(row).cell }
 
     /// A text by a handler about a message.
     package static func words<Value: HandlerText>(
@@ -82,7 +131,7 @@ package struct Field<Row>: Sendable {
         _ path: any WritableKeyPath<Row, Value> & Sendable,
         _ column: TableColumn? = nil
     ) -> Field {
-        Field(name, column) {
+        Field(name, column, look: .code) {
             $0[keyPath: path]
         } redact: { row, sight, tokens in
             row[keyPath: path] = row[keyPath: path].mapText { sight.words($0, tokens) }
@@ -99,6 +148,7 @@ package struct Field<Row>: Sendable {
         Field(
             name,
             column,
+            look: .code,
             { $0[keyPath: path] },
             cell: cell,
             redact: { row, sight, tokens in

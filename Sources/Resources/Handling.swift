@@ -1,4 +1,5 @@
 package import MessageStore
+import Vocabulary
 
 // The fields of pending deliveries, dead letters, and attempts.
 
@@ -11,6 +12,7 @@ extension DeadLetter: ShownResource {
         Field(
             "category",
             TableColumn("CATEGORY", minimum: 10, dropOrder: 3, cut: .middle),
+            look: .tag,
             about: "null where the message is gone"
         ) { $0.category },
         Field("attempts", TableColumn("ATTEMPTS", dropOrder: 4)) { $0.attempts },
@@ -26,8 +28,8 @@ extension DeadLetterGroup: ShownResource {
     package static let fields: [Field<DeadLetterGroup>] = [
         Field("count", "COUNT") { $0.count },
         Field("handler", "HANDLER") { $0.handler },
-        Field("first_died_at", TableColumn("FIRST", dropOrder: 2)) { $0.first },
-        Field("last_died_at", TableColumn("LAST", dropOrder: 1)) { $0.last },
+        Field("first_died_at", TableColumn("FIRST", dropOrder: 2), label: "First died") { $0.first },
+        Field("last_died_at", TableColumn("LAST", dropOrder: 1), label: "Last died") { $0.last },
         .group("error_group", \.group, TableColumn("ERROR GROUP", minimum: 14)),
         Field("counted_to", about: "where the count stops; null where it does not") { $0.countedTo },
     ]
@@ -42,7 +44,7 @@ extension WaitingDelivery: ShownResource {
         Field("due_at", "DUE") { $0.dueAt },
         Field("handler", TableColumn("HANDLER", minimum: 8)) { $0.handler },
         Field("message_key", "MESSAGE") { $0.messageKey },
-        Field("category", TableColumn("CATEGORY", minimum: 10, dropOrder: 4, cut: .middle)) { $0.category },
+        Field("category", TableColumn("CATEGORY", minimum: 10, dropOrder: 4, cut: .middle), look: .tag) { $0.category },
         Field("reason", TableColumn("REASON", dropOrder: 1).ofStates) {
             $0.reason
         } cell: {

@@ -4,19 +4,121 @@ import Vocabulary
 
 // The fields of everything that the tables hold about a message.
 
+extension StoredMessage: ShownResource {
+    package static let schema = "Message"
+    package static let about: StaticString? =
+        "A message; what it does not have is left out. docs/queries.md has the members."
+    package static let leavesOut = true
+    package static let inTables = MessageColumn.inTables.map(\.name)
+    package static let fields: [Field<StoredMessage>] =
+        MessageColumn.allCases.flatMap(Field.of) + [
+            Field("payload", about: "hidden, where payloads are") { $0.sight.payloads ? Hidden?.none : .hidden }
+        ]
+
+    private enum Hidden: String, ShownWord { case hidden }
+
+    /// A column's text in tables and lists of facts.
+    package func cell(_ column: MessageColumn) -> String { Field.of(column).first?.tableCell(self) ?? "-" }
+
+    /// The start of the data on one line.
+    package func preview(_ length: Int) -> String? {
+        shownData.map { data in
+            let isWhitespace = { (byte: UInt8) in byte == 0x0A || byte == 0x0D || byte == 0x09 }
+            return String(decoding: data.prefix(length).map { isWhitespace($0) ? 0x20 : $0 }, as: UTF8.self)
+        }
+    }
+}
+
+extension Field where Row == StoredMessage {
+    /// The field of a column; for JSON also that of its exact text, where a line can't hold it.
+    static func of(_ column: MessageColumn) -> [Field] {
+        switch column.traits.kind {
+        case .messageKey: [Field(column) { $0.message.messageKey }]
+        case .deviceKey: [Field(column) { $0.message.deviceKey }]
+        case .digest: [Field(column) { $0.digest(column) }]
+        case .time: [Field(column) { $0.time(column) }]
+        case .text: [Field(column) { $0.text(column) }]
+        case .json(let verbatim):
+            [
+                Field(column) {
+                    $0.bytes(column).map(JSONText.init)
+                } cell: {
+                    $0.preview(400) ?? "-"
+                },
+                Field(verbatim, about: "the exact text, where it has line ends", secrecy: .payload) {
+                    $0.text(column).flatMap { $0.utf8.contains { $0 == 0x0A || $0 == 0x0D } ? $0 : nil }
+                } redact: { row, sight, _ in
+                    row.sight = sight
+                },
+            ]
+        }
+    }
+
+    private init<Value: ShownValue>(
+        _ column: MessageColumn,
+        _ value: @escaping @Sendable (Row) -> Value,
+        cell: (@Sendable (Row) -> String)? = nil
+    ) {
+        let traits = column.traits
+        let redact: @Sendable (inout Row, Sight, [String]) -> Void = { row, sight, _ in row.sight = sight }
+        self.init(
+            traits.name,
+            traits.column,
+            label: traits.label,
+            look: traits.look,
+            secrecy: traits.secrecy,
+            isNullable: !traits.isRequired,
+            value,
+            cell: cell,
+            redact: traits.secrecy == .plain ? nil : redact
+        )
+    }
+}
+
+extension ConflictRow: ShownResource {
+    package static let schema = "Conflict"
+    package static let leavesOut = true
+    package static let inTables = [
+        "received_at", "message_key", "times_seen", "released_at", "category", "message_id", "data",
+    ]
+    package static let fields: [Field<ConflictRow>] =
+        StoredMessage.fields.map { $0.name.description == "fingerprint" ? print : $0.lifted(\.copy) } + [
+            Field("times_seen", TableColumn("SEEN", dropOrder: 6)) { $0.timesSeen },
+            Field("last_seen_at", .extra("LAST SEEN")) { $0.lastSeenAt },
+            // Derived from the fingerprint, which has a stand-in where payloads are hidden.
+            Field("release_key") {
+                $0.copy.sight.payloads ? $0.releaseKey : nil
+            } redact: { row, sight, _ in
+                row.copy.sight = sight
+            },
+            Field("released_at", TableColumn("RELEASED", dropOrder: 3)) { $0.releasedAt },
+            Field("released_by") { $0.releasedBy },
+        ]
+
+    private static let print = Field<ConflictRow>(
+        "fingerprint",
+        .extra("FINGERPRINT"),
+        look: .code,
+        { $0.name },
+        redact: { row, sight, _ in row.copy.sight = sight }
+    )
+}
+
 extension MessageDetail.DeliveryRow: ShownResource {
     package static let schema = "DeliveryOf"
     package static let leavesOut = true
     package static let fields: [Field<MessageDetail.DeliveryRow>] = [
         Field("handler") { $0.handler },
         Field("attempts", about: "those that failed and count") { $0.attempts },
-        Field("next_attempt_at") { $0.nextAttemptAt },
-        Field("worker", about: "the worker that has it in hand, or made the last attempt") { $0.leaseOwner },
+        Field("next_attempt_at", label: "Next attempt") { $0.nextAttemptAt },
+        Field("worker", look: .code, about: "the worker that has it in hand, or made the last attempt") {
+            $0.leaseOwner
+        },
         Field("lease_until") { $0.leaseUntil },
         .words("error", \.lastError),
         Field("replay_id") { $0.replayID },
         .group("error_group", \.errorGroup),
-        Field("died_at") { $0.diedAt },
+        Field("died_at", label: "Died") { $0.diedAt },
     ]
 }
 
@@ -26,13 +128,13 @@ extension AttemptRow: ShownResource {
     package static let leavesOut = true
     package static let fields: [Field<AttemptRow>] = [
         Field("handler") { $0.handler },
-        Field("attempt") { $0.attempt },
-        Field("started_at") { $0.startedAt },
-        Field("duration_seconds") { $0.duration?.inSeconds },
+        Field("attempt", label: "No.") { $0.attempt },
+        Field("started_at", label: "Started", look: .moment) { $0.startedAt },
+        Field("duration_seconds", label: "Took") { $0.duration?.inSeconds },
         Field("outcome") { $0.outcome },
         Field("status", about: "the HTTP status of a webhook's answer that was no success") { $0.status },
         .group("error_group", \.errorGroup),
-        Field("worker") { $0.worker },
+        Field("worker", look: .code) { $0.worker },
     ]
 }
 
@@ -50,50 +152,41 @@ extension MessageDetail.LedgerRow: ShownResource {
     ]
 }
 
-extension MessageDetail {
-    /// Everything about the message as a reader may see it.
-    package func shown(to sight: Sight, knowing tokens: [String]) -> MessageDetail {
-        var detail = self
-        detail.ledger = ledger?.shown(to: sight)
-        detail.attempts = attempts.map { $0.shown(to: sight, knowing: tokens) }
-        detail.deliveries = deliveries.map { $0.shown(to: sight, knowing: tokens) }
-        detail.deadLetters = deadLetters.map { $0.shown(to: sight, knowing: tokens) }
-        return detail
+extension MessageDetail: ShownResource {
+    package static let schema = "MessageDetail"
+    package static let about: StaticString? =
+        "What the tables hold about a message; without its body where retention has deleted it."
+    package static let leavesOut = true
+    package static let fields: [Field<MessageDetail>] =
+        [Field("message_key") { $0.messageKey }] + StoredMessage.fields.dropFirst().map { $0.lifted(\.stored) } + [
+            Field("ledger") {
+                $0.ledger.map(Nested.init)
+            } redact: { row, sight, _ in
+                row.ledger = row.ledger?.shown(to: sight)
+            },
+            rows("deliveries", \.deliveries), rows("dead_letters", \.deadLetters), rows("attempts", \.attempts),
+            Field("conflicts_with") { $0.conflictsWith },
+            rows("conflicts", \.conflicts),
+            Field("more_conflicts") { $0.hasMoreConflicts ? true : Bool?.none },
+        ]
+
+    private static func rows<Row: ShownResource>(
+        _ name: StaticString,
+        _ path: any WritableKeyPath<MessageDetail, [Row]> & Sendable
+    ) -> Field<MessageDetail> {
+        Field(name) {
+            Rows($0[keyPath: path])
+        } redact: { row, sight, tokens in
+            row[keyPath: path] = row[keyPath: path].map { $0.shown(to: sight, knowing: tokens) }
+        }
     }
 
-    /// The message's JSON object on one line, with `ledger`, `deliveries`, `dead_letters`, `attempts` and `conflicts`;
-    /// `more_conflicts` if some were left out.
-    ///
-    /// `isForTerminal` also escapes characters that a terminal may act on.
-    package func json(tokens: Bool, payloads: Bool = true, isForTerminal: Bool) -> [UInt8] {
-        var json = JSONWriter(isForTerminal: isForTerminal)
-        json.beginObject()
-        if let ledger {
-            json.name("ledger")
-            ledger.write(to: &json)
-        }
-        json.name("deliveries")
-        Rows(deliveries).write(to: &json)
-        json.name("dead_letters")
-        Rows(deadLetters).write(to: &json)
-        json.name("attempts")
-        Rows(attempts).write(to: &json)
-        if let conflictsWith { json.member("conflicts_with", conflictsWith.digest) }
-        json.name("conflicts")
-        json.beginArray()
-        for conflict in conflicts {
-            json.json(conflict.json(tokens: tokens, payloads: payloads, isForTerminal: isForTerminal))
-        }
-        json.endArray()
-        if hasMoreConflicts {
-            json.name("more_conflicts")
-            json.bool(true)
-        }
-        json.endObject()
-        let stored =
-            storedJSON(tokens: tokens, payloads: payloads, isForTerminal: isForTerminal)
-            ?? Array(#"{"message_key":"\#(messageKey)"}"#.utf8)
-        return stored.dropLast() + [UInt8(ascii: ",")] + json.finish().dropFirst()
+    /// The message and its conflicts as a reader may see them; what handlers said stays.
+    package func content(to sight: Sight) -> MessageDetail {
+        var detail = self
+        detail.stored = stored?.shown(to: sight)
+        detail.conflicts = conflicts.map { $0.shown(to: sight) }
+        return detail
     }
 }
 
@@ -105,12 +198,14 @@ extension QuarantineRow: ShownResource {
         Field("received_at", "RECEIVED") { $0.receivedAt },
         Field("times_seen", TableColumn("SEEN", dropOrder: 6)) { $0.timesSeen },
         Field("last_seen_at", TableColumn("LAST SEEN", dropOrder: 3)) { $0.lastSeenAt },
-        Field("reason", "REASON") { $0.reason },
-        Field("sender_id", TableColumn("SENDER", minimum: 10, dropOrder: 2, cut: .middle)) { $0.senderID },
+        Field("reason", "REASON", look: .tag) { $0.reason },
+        Field("sender_id", TableColumn("SENDER", minimum: 10, dropOrder: 2, cut: .middle), look: .code) { $0.senderID },
         Field("bytes", TableColumn("BYTES", dropOrder: 1)) { $0.byteCount },
         // One of the project's own sentences.
         Field("detail", TableColumn("DETAIL", minimum: 10, dropOrder: 4)) { $0.detail },
-        Field("message_id", TableColumn("MESSAGE ID", minimum: 10, dropOrder: 5, cut: .middle)) { $0.messageID },
+        Field("message_id", TableColumn("MESSAGE ID", minimum: 10, dropOrder: 5, cut: .middle), look: .code) {
+            $0.messageID
+        },
         // A payload as a whole.
         Field("stanza_masked", about: "as text, with what looks like a token masked") { row -> String? in
             guard !row.isVerbatim, !row.stanza.isEmpty else { return nil }

@@ -66,7 +66,7 @@ extension Replay: ShownResource {
 extension ReplayTable.HistoryEntry: ShownResource {
     package static let schema = "ReplayEvent"
     package static let fields: [Field<ReplayTable.HistoryEntry>] = [
-        Field("at", "AT") { $0.at },
+        Field("at", "AT", label: "When", look: .moment) { $0.at },
         Field("event", "EVENT") { $0.event },
         Field("done", "DONE") {
             $0.done
@@ -206,7 +206,7 @@ package struct SampledMessage: ShownResource {
     package static let fields: [Field<SampledMessage>] = [
         Field("received_at", "RECEIVED") { Timestamp(microseconds: $0.message.receivedAtMicroseconds) },
         Field("message_key", "MESSAGE") { $0.message.messageKey },
-        Field("device_key", TableColumn("DEVICE", dropOrder: 3)) { $0.message.deviceKey.digest },
+        Field("device_key", TableColumn("DEVICE", dropOrder: 3)) { $0.message.deviceKey },
         Field("category", TableColumn("CATEGORY", minimum: 10, dropOrder: 1, cut: .middle)) { $0.message.category },
         Field("data_bytes", TableColumn("DATA", dropOrder: 2)) {
             $0.message.data?.count ?? 0

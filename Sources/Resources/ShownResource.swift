@@ -11,11 +11,14 @@ package protocol ShownResource: Sendable {
     static var fields: [Field<Self>] { get }
     /// Whether absent values are left out of the object instead of null.
     static var leavesOut: Bool { get }
+    /// The columns of a terminal's table, if not all in the fields' order; the others are shown on request.
+    static var inTables: [String] { get }
 }
 
 extension ShownResource {
     package static var about: StaticString? { nil }
     package static var leavesOut: Bool { false }
+    package static var inTables: [String] { [] }
 
     /// The row as a reader may see it: the only way from a row to an answer or a page.
     ///
@@ -52,17 +55,17 @@ extension ShownResource {
         return json.finish()
     }
 
-    /// The columns of a terminal's table.
-    package static var columns: [TableColumn] { fields.compactMap(\.column) }
-
-    package var cells: [String] {
-        Self.fields.compactMap { field in
-            field.column == nil ? nil : field.cell?(self) ?? field.value(self).cell
-        }
+    /// The fields with a column in a terminal's table, in its order; secret ones only on request.
+    package static func tabled(tokens: Bool = false) -> [Field<Self>] {
+        let fields = fields.filter { $0.column != nil && (tokens || $0.secrecy != .secret) }
+        guard !inTables.isEmpty else { return fields }
+        let chosen = inTables.compactMap { name in fields.first { $0.name.description == name } }
+        return chosen + fields.filter { !inTables.contains($0.name.description) }.map(\.onRequest)
     }
 
-    /// The row's values, one for each column; nil for null.
-    package var texts: [String?] { Self.fields.filter { $0.column != nil }.map { $0.value(self).text } }
+    package static var columns: [TableColumn] { tabled().compactMap(\.column) }
+
+    package var cells: [String] { Self.tabled().map { $0.tableCell(self) } }
 
     /// The names of all fields with their texts.
     package var facts: [(name: String, text: String)] {
@@ -74,7 +77,7 @@ extension ShownResource {
 package struct Resource: Sendable {
     /// A member of its objects.
     package struct Member: Sendable {
-        let name: String
+        package let name: String
         let secrecy: Secrecy
         /// Its JSON Schema.
         let schema: String
@@ -95,33 +98,16 @@ package struct Resource: Sendable {
             self.init(name, Value.schema.json(), secrecy, isRequired: isRequired)
         }
 
-        /// A member that is a resource.
-        package static func one(
-            _ name: String,
-            _ resource: String,
-            _ secrecy: Secrecy = .plain,
-            isRequired: Bool = true,
-            orNull: Bool = false
-        ) -> Member {
-            let reference = ##"{"$ref":"#/components/schemas/\##(resource)"}"##
-            let schema = orNull ? #"{"oneOf":[\#(reference),{"type":"null"}]}"# : reference
-            return Member(name, schema, secrecy, isRequired: isRequired)
+        /// The members of a described resource.
+        package static func all<Row: ShownResource>(of _: Row.Type) -> [Member] {
+            Row.fields.map { field in
+                var schema = field.schema
+                let isRequired = !Row.leavesOut || !schema.isNullable
+                if Row.leavesOut { schema.isNullable = false }
+                let json = schema.json(about: field.about)
+                return Member(field.name.description, json, field.secrecy, isRequired: isRequired)
+            }
         }
-
-        /// A member that is an array of a resource.
-        package static func list(_ name: String, of resource: String, _ secrecy: Secrecy = .plain) -> Member {
-            let schema = ##"{"type":"array","items":{"$ref":"#/components/schemas/\##(resource)"}}"##
-            return Member(name, schema, secrecy, isRequired: true)
-        }
-
-        /// A member of one of some words, or of any type.
-        package static func any(_ name: String, _ words: String..., secrecy: Secrecy = .plain) -> Member {
-            let list = words.map { "\"\($0)\"" }.joined(separator: ",")
-            return Member(name, words.isEmpty ? "{}" : "{\"enum\":[\(list)]}", secrecy, isRequired: false)
-        }
-
-        /// The same where an object may lack it.
-        package var optional: Member { Member(name, schema, secrecy, isRequired: false) }
     }
 
     /// The name of its schema in the API's description.
@@ -133,18 +119,7 @@ package struct Resource: Sendable {
 
     /// Declares a resource by its described fields.
     package init<Row: ShownResource>(_: Row.Type) {
-        let members = Row.fields.map { field in
-            var schema = field.schema
-            let isRequired = !Row.leavesOut || !schema.isNullable
-            if Row.leavesOut { schema.isNullable = false }
-            return Member(
-                field.name.description,
-                schema.json(about: field.about),
-                field.secrecy,
-                isRequired: isRequired
-            )
-        }
-        self.init(Row.schema, about: Row.about?.description, members)
+        self.init(Row.schema, about: Row.about?.description, Member.all(of: Row.self))
     }
 
     /// Declares a resource by its members.

@@ -25,7 +25,8 @@ extension ShownValue {
 
 /// The type of a value in JSON Schema.
 package struct ValueSchema: Sendable {
-    package var type: StaticString
+    /// Nil for any.
+    package var type: StaticString?
     /// What a string holds: `date-time`, `uuid`.
     package var format: StaticString?
     /// The words of a closed set; empty for any text.
@@ -36,7 +37,9 @@ package struct ValueSchema: Sendable {
     package var resource: String?
     package var isNullable = false
 
-    package init(_ type: StaticString, format: StaticString? = nil, words: [String] = [], items: String? = nil) {
+    package var isNumber: Bool { ["integer", "number"].contains(type?.description) }
+
+    package init(_ type: StaticString?, format: StaticString? = nil, words: [String] = [], items: String? = nil) {
         (self.type, self.format, self.words, self.items) = (type, format, words, items)
     }
 
@@ -51,17 +54,19 @@ package struct ValueSchema: Sendable {
     func write(to json: inout JSONWriter, about: StaticString?) {
         json.beginObject()
         if let resource {
-            json.member("$ref", "#/components/schemas/\(resource)")
+            let reference = ##""$ref":"#/components/schemas/\##(resource)""##
+            let either = #""oneOf":[{\#(reference)},{"type":"null"}]"#
+            json.json(Array((isNullable ? either : reference).utf8))
             return json.endObject()
         }
-        json.name("type")
-        if isNullable {
-            json.beginArray()
+        if let type {
+            json.name("type")
+            if isNullable { json.beginArray() }
             json.string(type.description)
-            json.string("null")
-            json.endArray()
-        } else {
-            json.string(type.description)
+            if isNullable {
+                json.string("null")
+                json.endArray()
+            }
         }
         if let format { json.member("format", format.description) }
         if !words.isEmpty {
@@ -123,6 +128,21 @@ extension MessageKey: ShownValue {
     package static var schema: ValueSchema { Digest128.schema }
     package var text: String? { description }
     package func write(to json: inout JSONWriter) { json.uuid(digest) }
+}
+
+extension DeviceKey: ShownValue {
+    package static var schema: ValueSchema { Digest128.schema }
+    package var text: String? { description }
+    package func write(to json: inout JSONWriter) { json.uuid(digest) }
+}
+
+/// JSON text, embedded as it came.
+package struct JSONText: ShownValue {
+    let utf8: [UInt8]
+
+    package static var schema: ValueSchema { ValueSchema(nil) }
+    package var text: String? { String(decoding: utf8, as: UTF8.self) }
+    package func write(to json: inout JSONWriter) { json.json(utf8) }
 }
 
 extension Optional: ShownValue where Wrapped: ShownValue {

@@ -1,6 +1,5 @@
 import CLI
 import QuerySupport
-import Resources
 import Testing
 import Vocabulary
 

@@ -1,9 +1,17 @@
 import Foundation
 import QuerySupport
 import Querying
+import Resources
 import Testing
 import UpstreamKit
 import Vocabulary
+
+extension Awkward {
+    /// What readers may see.
+    fileprivate static let sights = [(true, true), (false, true), (true, false), (false, false)].map {
+        Sight(tokens: $0.0, payloads: $0.1)
+    }
+}
 
 @Suite("what is written can be read again", .timeLimit(.minutes(3)))
 struct FormatTests {
@@ -65,13 +73,79 @@ struct FormatTests {
             #expect(object["device_key"] as? String == device)
             #expect(device == DeviceKey(of: RegistrationToken(seed.token)).description)
         }
-        #expect(
-            try page.messages.map(\.fingerprint.description)
-                == lines.dropLast().map { line in
-                    (try? JSONSerialization.jsonObject(with: Data(line)) as? [String: Any])?["fingerprint"] as? String
-                        ?? ""
-                }
+    }
+
+    @Test(
+        "a message's fields make the same object as the fast writer of lines, whoever looks",
+        arguments: Awkward.sights
+    )
+    func agreement(sight: Sight) async throws {
+        let page = try await QueryFixture(Awkward.seeds).page()
+        for terminal in [false, true] {
+            var lines = MessageLines(
+                .ndjson,
+                tokens: sight.tokens,
+                payloads: sight.payloads,
+                isForTerminal: terminal
+            )
+            for row in 0..<page.count {
+                lines.appendObject(of: page, row)
+                let object = try page.message(row).shown(to: sight).json(isForTerminal: terminal)
+                #expect(String(decoding: object, as: UTF8.self) == String(decoding: lines.take(), as: UTF8.self))
+            }
+        }
+    }
+
+    @Test("docs/queries.md has a line for each member, and no other")
+    func documented() throws {
+        let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
+        let page = try String(contentsOf: root.appending(path: "docs/queries.md"), encoding: .utf8)
+        let table = try #require(
+            page.split(separator: "| member | |\n|---|---|\n").last?.split(separator: "\n\n").first
         )
+        let lines = table.split(separator: "\n").map { $0.split(separator: "|")[0] }
+        let documented = lines.flatMap { $0.matches(of: #/`(\w+)`/#).map { String($0.output.1) } }
+        let members = StoredMessage.fields.map(\.name.description).filter { $0 != "payload" }
+        #expect(Set(documented) == Set(members) && documented.count == members.count)
+    }
+
+    @Test("lines and records are these, byte for byte")
+    func golden() async throws {
+        let seeds = [
+            Seed(id: "a", data: "{\n\"b\": 1}", extra: #"{"ttl":5}"#, type: "receipt"),
+            Seed(id: "b,c", data: nil, raw: #""\u0000""#, from: nil, at: 1),
+        ]
+        let page = try await QueryFixture(seeds).page()
+        let keys = (0..<2).compactMap { page.cursor($0)?.messageKey.description }
+        let device = try #require(page.deviceKey(0)).description
+        let prints = try page.messages.map {
+            try #require($0.shown(to: Awkward.sights[0]).digest(.fingerprint)).description
+        }
+        let ndjson = #"""
+            {"message_key":"\#(keys[0])","received_at":"2026-03-01T12:00:00.000000Z","sender_id":"1234567890","message_id":"a",\#
+            "category":"com.example.orders","device_key":"\#(device)","registration_token":"token-SECRET-a",\#
+            "message_type":"receipt","stanza_from":"devices@gcm.googleapis.com","data":{ "b": 1},\#
+            "data_verbatim":"{\n\"b\": 1}","extra":{"ttl":5},"fingerprint":"\#(prints[0])"}
+            {"message_key":"\#(keys[1])","received_at":"2026-03-01T12:00:00.000001Z","sender_id":"1234567890","message_id":"b,c",\#
+            "category":"com.example.orders","device_key":"\#(device)","registration_token":"token-SECRET-a",\#
+            "data_raw":"\"\\u0000\"","fingerprint":"\#(prints[1])"}
+
+            """#
+        #expect(String(decoding: write(page, .ndjson, tokens: true), as: UTF8.self) == ndjson)
+        let raw = String(repeating: "\"", count: 3) + #"\u0000"# + String(repeating: "\"", count: 3)
+        let csv = #"""
+            message_key,received_at,sender_id,message_id,category,device_key,message_type,stanza_from,data,data_raw,extra,\#
+            fingerprint
+            \#(keys[0]),2026-03-01T12:00:00.000000Z,1234567890,a,com.example.orders,\#(device),receipt,\#
+            devices@gcm.googleapis.com,"{
+            ""b"": 1}",,"{""ttl"":5}",\#(prints[0])
+            \#(keys[1]),2026-03-01T12:00:00.000001Z,1234567890,"b,c",com.example.orders,\#(device),,,,\#
+            \#(raw),,\#(prints[1])
+
+            """#
+        let records = String(decoding: write(page, .csv, tokens: false), as: UTF8.self)
+        #expect(records.replacing("\r\n", with: "\n") == csv)
     }
 
     @Test("a strict CSV reader gets every value back, and tells null from the empty string")

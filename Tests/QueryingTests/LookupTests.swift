@@ -44,7 +44,9 @@ struct LookupTests {
         #expect(detail.deadLetters.map(\.handler) == ["h2"] && detail.deadLetters.map(\.errorGroup) == ["timeout"])
         #expect(detail.conflicts.count == 2 && detail.conflicts.allSatisfy { $0.timesSeen == 2 })
         let stored = try #require(detail.stored)
-        #expect(detail.ledger?.fingerprint == stored.fingerprint)
+        #expect(
+            detail.ledger?.fingerprint == stored.shown(to: Sight(tokens: false, payloads: true)).digest(.fingerprint)
+        )
         let byKey = try await lookup.find(detail.messageKey.description)
         #expect(byKey.map(\.messageKey) == [detail.messageKey] && byKey.first?.conflicts.count == 2)
         #expect(try await lookup.find(Self.uuidLike).map(\.stored?.message.messageID) == [Self.uuidLike])
@@ -85,7 +87,7 @@ struct LookupTests {
         let detail = try #require(try await lookup.find("many").first)
         #expect(detail.conflicts.count == 3 && detail.hasMoreConflicts)
         #expect(
-            detail.json(tokens: false, isForTerminal: false).suffix(24) == Array(#"],"more_conflicts":true}"#.utf8)
+            detail.json().suffix(24) == Array(#"],"more_conflicts":true}"#.utf8)
         )
         let few = try #require(try await lookup.detail(detail.messageKey, conflictBytes: 0))
         #expect(few.conflicts.count == 1 && few.hasMoreConflicts)
@@ -109,7 +111,7 @@ struct LookupTests {
         let detail = try #require(try await MessageLookup(fixture.reader).find(key).first)
         #expect(detail.stored == nil && detail.ledger != nil)
         let object = try #require(
-            try JSONSerialization.jsonObject(with: Data(detail.json(tokens: true, isForTerminal: false)))
+            try JSONSerialization.jsonObject(with: Data(detail.json()))
                 as? [String: Any]
         )
         #expect(object["message_key"] as? String == key && object["message_id"] == nil && object["ledger"] != nil)
@@ -138,7 +140,8 @@ struct LookupTests {
     func json() async throws {
         let fixture = try await fixture()
         let detail = try #require(try await MessageLookup(fixture.reader).find("a").first { !$0.deliveries.isEmpty })
-        let bytes = detail.json(tokens: true, isForTerminal: true)
+        let sight = Sight(tokens: true, payloads: true)
+        let bytes = detail.content(to: sight).json(isForTerminal: true)
         #expect(String(decoding: bytes, as: UTF8.self).unicodeScalars.allSatisfy { !Danger.isDangerous($0) })
         let object = try #require(try JSONSerialization.jsonObject(with: Data(bytes)) as? [String: Any])
         #expect(object["registration_token"] as? String == "token-SECRET-a")
@@ -148,7 +151,7 @@ struct LookupTests {
         let conflicts = try #require(object["conflicts"] as? [[String: Any]])
         #expect(Set(conflicts.compactMap { $0["fingerprint"] as? String }).count == 2)
         #expect(conflicts.allSatisfy { $0["times_seen"] as? Int == 2 && $0["release_key"] is String })
-        let masked = detail.json(tokens: false, isForTerminal: false)
+        let masked = detail.content(to: Sight(tokens: false, payloads: true)).json()
         #expect(!String(decoding: masked, as: UTF8.self).contains("SECRET"))
     }
 
@@ -190,7 +193,7 @@ struct LookupTests {
         #expect(found.count == 11 && Set(found).count == 11)
         // The ledger's own fingerprint is computed by the same words.
         for row in try await ConflictQuery(filter: MessageFilter(), limit: 50).rows(fixture.reader) {
-            #expect(row.copy.fingerprint == row.fingerprint)
+            #expect(row.shown(to: Sight(tokens: false, payloads: true)).copy.digest(.fingerprint) == row.fingerprint)
         }
     }
 }

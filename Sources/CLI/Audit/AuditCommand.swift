@@ -2,7 +2,6 @@ import ArgumentParser
 import Diagnosis
 import Postgres
 import Querying
-import Resources
 import Vocabulary
 
 struct AuditCommand: ProgramCommand {

@@ -1,5 +1,5 @@
 import Foundation
-import Resources
+import Vocabulary
 
 /// All results of a run of `bench`.
 struct BenchReport: Codable, Sendable {

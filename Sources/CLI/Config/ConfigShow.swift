@@ -1,6 +1,5 @@
 import ArgumentParser
 import ConfigurationKeys
-import Resources
 import UpstreamConfiguration
 import Vocabulary
 

@@ -1,7 +1,6 @@
 import ArgumentParser
 import Querying
 import Resources
-import UpstreamKit
 import Vocabulary
 
 struct ConflictsList: ProgramCommand {
@@ -34,41 +33,15 @@ struct ConflictsList: ProgramCommand {
             }
             return cursor
         }
-        _ = (try format.chosen(context.console), try format.chosen(Self.columns))
+        _ = (try format.chosen(context.console), try format.chosen(Self.list.columns))
         let asked = try filter.asked(context.console)
         let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
             let chosen = try await asked.judged(connection)
             return try await ConflictQuery(filter: chosen, after: cursor, limit: limit).rows(connection)
         }
-        let list = RowList<ConflictRow>(none: "no conflicts match", columns: Self.columns) { row in
-            [
-                ShownTime.short(row.copy.message.receivedAtMicroseconds), row.copy.message.messageKey.description,
-                String(row.timesSeen), row.releasedAt.map(ShownTime.short) ?? "-", row.copy.message.category,
-                row.copy.message.messageID, MessageRow.data(row.copy, tokens: tokens.reveal),
-                row.copy.message.senderID, row.copy.message.deviceKey.description, row.fingerprint.description,
-                ShownTime.short(row.lastSeenAt),
-            ]
-        } texts: { row in
-            let message = MessageRow.texts(row.copy, tokens: false)
-            return [
-                message[0], message[1], String(row.timesSeen), row.releasedAt?.rfc3339, message[2], message[3],
-                MessageRow.json(row.copy, tokens: tokens.reveal), message[6], message[4], row.fingerprint.description,
-                row.lastSeenAt.rfc3339,
-            ]
-        } json: {
-            $0.json(tokens: tokens.reveal, isForTerminal: $1)
-        }
-        try context.console.show(rows, format, list)
+        try context.console.show(rows.map { $0.shown(to: tokens.sight) }, format, Self.list)
         if rows.count == limit, let last = rows.last { context.console.message("more: --after \(last.cursor)") }
     }
 
-    private static let columns: [TextTable.Column] = [
-        .init("RECEIVED", name: "received_at"), .init("KEY", name: "message_key"),
-        .init("SEEN", name: "times_seen", dropOrder: 6), .init("RELEASED", name: "released_at", dropOrder: 3),
-        .init("CATEGORY", minimum: 10, dropOrder: 1, cut: .middle),
-        .init("ID", name: "message_id", minimum: 8, dropOrder: 4, cut: .middle),
-        .init("DATA", minimum: 10, dropOrder: 2), .extra("SENDER", name: "sender_id"),
-        .extra("DEVICE", name: "device_key"), .extra("FINGERPRINT", name: "fingerprint"),
-        .extra("LAST SEEN", name: "last_seen_at"),
-    ]
+    private static var list: RowList<ConflictRow> { RowList(none: "no conflicts match") }
 }

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 
@@ -32,17 +33,14 @@ struct ConflictsShow: ProgramCommand {
             return (try await MessageLookup(connection).detail(key, conflictBytes: 0), rows)
         }
         guard !conflicts.isEmpty else { throw CommandFailure(.negative, "this message has no conflict") }
-        if format.json {
-            return try console.show(conflicts, tokens: tokens.reveal) {
-                $0.json(tokens: tokens.reveal, isForTerminal: $1)
-            }
-        }
-        if let stored = detail?.stored {
-            show("stored", stored, [("fingerprint", stored.fingerprint.description)], console)
+        let rows = conflicts.map { $0.shown(to: tokens.sight) }
+        if format.json { return try console.show(rows) { $0.json(isForTerminal: $1) } }
+        if let stored = detail?.stored?.shown(to: tokens.sight) {
+            show("stored", stored, [("fingerprint", stored.cell(.fingerprint))], console)
         } else {
             MessageText.show("stored", "its body is past retention.messages", console)
         }
-        for row in conflicts {
+        for row in rows {
             console.data("")
             let release = row.releasedAt.map { "\(ShownTime.short($0)) by \(row.releasedBy ?? "?")" } ?? "no"
             let more = [
@@ -57,9 +55,9 @@ struct ConflictsShow: ProgramCommand {
     private func show(_ title: String, _ stored: StoredMessage, _ more: [(String, String)], _ console: Terminal) {
         var facts = MessageText.facts()
         facts.add(title, stored.message.messageKey.description)
-        MessageText.add(stored, to: &facts, tokens: tokens.reveal)
+        MessageText.add(stored, to: &facts)
         for (name, value) in more { facts.add(name, value) }
         console.facts(facts)
-        MessageText.showBody(stored, tokens: tokens.reveal, console)
+        MessageText.showBody(stored, console)
     }
 }

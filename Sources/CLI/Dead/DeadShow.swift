@@ -29,7 +29,7 @@ struct DeadShow: ProgramCommand {
         }
         guard !letters.isEmpty else { throw CommandFailure(.negative, "this message has no dead letter") }
         if format.json {
-            return try context.console.show(letters, tokens: false) { $0.json(isForTerminal: $1) }
+            return try context.console.show(letters) { $0.json(isForTerminal: $1) }
         }
         for letter in letters {
             var facts = FactList()

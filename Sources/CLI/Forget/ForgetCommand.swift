@@ -2,7 +2,6 @@ import ArgumentParser
 import ConfigurationKeys
 import MessageStore
 import Postgres
-import Resources
 import UpstreamKit
 import Vocabulary
 

@@ -1,6 +1,7 @@
 import ArgumentParser
 import MessageStore
 import Resources
+import Vocabulary
 
 struct HandlersList: ProgramCommand {
     static let configuration = CommandConfiguration(

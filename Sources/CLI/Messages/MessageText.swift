@@ -6,11 +6,10 @@ import Vocabulary
 /// The text of a message with everything known about it.
 struct MessageText {
     private let detail: MessageDetail
-    private let tokens: Bool
     private let console: Terminal
 
-    init(_ detail: MessageDetail, tokens: Bool, _ console: Terminal) {
-        (self.detail, self.tokens, self.console) = (detail, tokens, console)
+    init(_ detail: MessageDetail, _ console: Terminal) {
+        (self.detail, self.console) = (detail, console)
     }
 
     func show() {
@@ -18,8 +17,7 @@ struct MessageText {
         facts.add("message_key", detail.messageKey.description)
         let stored = detail.stored
         if let stored {
-            Self.add(stored, to: &facts, tokens: tokens)
-            facts.add("stanza_from", stored.stanzaFrom ?? "-")
+            Self.add(stored, to: &facts)
         } else {
             facts.add("body", "gone: its day is past retention.messages")
             if let ledger = detail.ledger { facts.add("received_at", ShownTime.short(ledger.receivedAt)) }
@@ -30,7 +28,7 @@ struct MessageText {
             facts.add("fingerprint", detail.ledger?.fingerprint?.description ?? "no longer in the ledger")
         }
         console.facts(facts)
-        if let stored { Self.showBody(stored, tokens: tokens, console) }
+        if let stored { Self.showBody(stored, console) }
         section("deliveries", detail.deliveries, none: "none waiting") { row in
             let lease = row.leaseUntil.map { "leased by \(row.leaseOwner ?? "?") until \(ShownTime.short($0))" }
             let state = lease ?? "next attempt at \(ShownTime.short(row.nextAttemptAt))"
@@ -72,30 +70,27 @@ struct MessageText {
         console.facts(facts)
     }
 
-    /// Adds the columns that every stored message has.
-    static func add(_ stored: StoredMessage, to facts: inout FactList, tokens: Bool) {
-        let message = stored.message
-        facts.add("received_at", ShownTime.short(message.receivedAtMicroseconds))
-        facts.add("sender_id", message.senderID)
-        facts.add("message_id", message.messageID)
-        facts.add("category", message.category)
-        facts.add("device_key", message.deviceKey.description)
-        facts.add("token", tokens ? message.registrationToken.rawValue : "(masked; --reveal shows it)")
-        facts.add("message_type", message.messageType ?? "-")
+    /// Adds the columns of a stored message, but for its key and payload.
+    static func add(_ stored: StoredMessage, to facts: inout FactList) {
+        for column in MessageColumn.allCases where column != .messageKey && column.traits.secrecy != .payload {
+            if column == .registrationToken {
+                facts.add("token", stored.text(column) ?? "(masked; --reveal shows it)")
+            } else {
+                facts.add(column.name, stored.cell(column))
+            }
+        }
     }
 
     /// Prints `data` and `extra`, indented.
-    static func showBody(_ stored: StoredMessage, tokens: Bool, _ console: Terminal) {
-        let token = stored.message.registrationToken.rawValue
-        func shown(_ json: [UInt8]?) -> [UInt8]? { tokens ? json : json.map { TokenMask.mask($0, of: token) } }
-        if let data = shown(stored.message.data) {
+    static func showBody(_ stored: StoredMessage, _ console: Terminal) {
+        if let data = stored.shownData {
             let note = stored.isDataRaw ? ", in data_raw: jsonb would refuse it" : ""
             show("data", Amount.bytes(Int64(data.count)) + note, console)
             for line in JSONIndent.lines(data) { console.data("  " + line) }
         } else {
             show("data", "-", console)
         }
-        if let extra = shown(stored.message.extra) {
+        if let extra = stored.bytes(.extra) {
             show("extra", Amount.bytes(Int64(extra.count)), console)
             for line in JSONIndent.lines(extra) { console.data("  " + line) }
         }

@@ -39,7 +39,7 @@ struct MessagesList: ProgramCommand {
                 "--limit is 1 to 10000 with --reverse or --columns; `messages export` gives more"
             )
         }
-        _ = try output.chosen(MessageRow.columns(tokens: tokens.reveal))
+        _ = try output.chosen(list.columns)
         let cursor = try after.map { text in
             guard let cursor = MessageCursor(text) else {
                 throw CommandFailure(
@@ -81,7 +81,7 @@ struct MessagesList: ProgramCommand {
             try rows.append(page, row)
         }
         try rows.finish()
-        if count == 0 { console.message(Self.none) }
+        if count == 0 { console.message(list.none) }
         return end
     }
 
@@ -92,7 +92,7 @@ struct MessagesList: ProgramCommand {
         var json: [UInt8] = []
     }
 
-    private static let none = "no messages match"
+    private var list: RowList<StoredMessage> { RowList(none: "no messages match", tokens: tokens.reveal) }
 
     /// Reads up to the limit, then prints; returns the position after which there may be more.
     private func held(
@@ -101,46 +101,51 @@ struct MessagesList: ProgramCommand {
         _ console: Terminal
     ) async throws -> MessageCursor? {
         let format = try output.chosen(console)
-        if format == .csv, output.columns == nil { return try await reversedCSV(&pager, connection, console) }
+        // Without chosen columns the records of an export.
+        let isExport = format == .csv && output.columns == nil
         var rows: [Held] = []
-        var lines = MessageLines(.ndjson, tokens: tokens.reveal, isForTerminal: console.output.isTerminal)
+        let form = isExport ? MessageLines.Format.csv : .ndjson
+        var lines = MessageLines(form, tokens: tokens.reveal, isForTerminal: console.output.isTerminal)
+        lines.appendHead()
+        let head = lines.take()
+        let (list, sight) = (list, tokens.sight)
         let end = try await each(&pager, connection) { page, row in
             switch format {
-            case .table: rows.append(Held(cells: MessageRow.cells(try page.message(row), tokens: tokens.reveal)))
-            case .csv: rows.append(Held(texts: MessageRow.texts(try page.message(row), tokens: tokens.reveal)))
+            case .table: rows.append(Held(cells: try list.cells(page.message(row).shown(to: sight))))
+            case .csv where isExport:
+                lines.append(page, row)
+                rows.append(Held(json: lines.take()))
+            case .csv: rows.append(Held(texts: try list.texts(page.message(row).shown(to: sight))))
             case .json, .ndjson:
                 lines.appendObject(of: page, row)
                 rows.append(Held(json: lines.take()))
             }
         }
-        let keyLength = MessageRow.distinctLength(rows.compactMap { $0.cells.isEmpty ? nil : $0.cells[1] })
-        let columns = MessageRow.columns(tokens: tokens.reveal, keyLength: keyLength)
+        guard !isExport else {
+            try console.outputFile.write(head)
+            for row in rows.reversed() { try console.outputFile.write(row.json) }
+            if rows.isEmpty { console.message(list.none) }
+            return end
+        }
+        var columns = list.columns
+        if let place = columns.firstIndex(where: { $0.name == MessageColumn.messageKey.name }) {
+            // A narrow terminal shows no more of a key than `messages show` needs.
+            columns[place].minimum = Self.distinctLength(rows.compactMap { $0.cells.isEmpty ? nil : $0.cells[place] })
+        }
         try console.show(
             rows,
             output,
-            RowList(none: Self.none, columns: columns, cells: \.cells, texts: \.texts, json: { row, _ in row.json })
+            RowList(none: list.none, columns: columns, cells: \.cells, texts: \.texts, json: { row, _ in row.json })
         )
         return end
     }
 
-    /// The records of an export, latest last.
-    private func reversedCSV(
-        _ pager: inout MessagePager,
-        _ connection: PostgresConnection,
-        _ console: Terminal
-    ) async throws -> MessageCursor? {
-        var lines = MessageLines(.csv, tokens: tokens.reveal, isForTerminal: console.output.isTerminal)
-        lines.appendHead()
-        let head = lines.take()
-        var records: [[UInt8]] = []
-        let end = try await each(&pager, connection) { page, row in
-            lines.append(page, row)
-            records.append(lines.take())
+    /// The number of characters, at least 8, that tell these keys apart.
+    private static func distinctLength(_ keys: [String]) -> Int {
+        let sorted = Set(keys).sorted()
+        return zip(sorted, sorted.dropFirst()).reduce(8) { length, pair in
+            max(length, zip(pair.0, pair.1).prefix { $0 == $1 }.count + 1)
         }
-        try console.outputFile.write(head)
-        for record in records.reversed() { try console.outputFile.write(record) }
-        if records.isEmpty { console.message(Self.none) }
-        return end
     }
 
     private func each(

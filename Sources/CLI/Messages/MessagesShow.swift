@@ -33,14 +33,11 @@ struct MessagesShow: ProgramCommand {
             )
         }
         let console = context.console
-        if format.json {
-            return try console.show(Array(found), tokens: tokens.reveal) {
-                $0.json(tokens: tokens.reveal, isForTerminal: $1)
-            }
-        }
+        let sight = tokens.sight
+        if format.json { return try console.show(Array(found)) { $0.content(to: sight).json(isForTerminal: $1) } }
         for (index, detail) in found.enumerated() {
             if index > 0 { console.data("") }
-            MessageText(detail, tokens: tokens.reveal, console).show()
+            MessageText(detail.content(to: sight), console).show()
         }
         if found.isCut { console.message("there may be more: `messages list` has them all") }
         if found.count > 1 {

@@ -150,30 +150,33 @@ struct MessagesTail: ProgramCommand {
 final class TailScreen {
     let console: Terminal
     private let format: OutputFormat
-    private let tokens: Bool
+    private let sight: Sight
     private var rows: RowOutput
-    /// The columns without the device, which would leave no room for data.
+    /// The fields without the device, which would leave no room for data.
+    private let fields: [Field<StoredMessage>]
     private let columns: [TextTable.Column]
-    private let shown: [Int]
     /// Whether the omitted columns were named.
     private var hasTold = false
 
     init(_ format: OutputFormat, tokens: Bool, _ console: Terminal) {
-        (self.format, self.tokens, self.console) = (format, tokens, console)
+        (self.format, self.console) = (format, console)
+        sight = Sight(tokens: tokens, payloads: true)
         rows = RowOutput(format, tokens: tokens, to: console)
-        var all = MessageRow.columns(tokens: tokens)
-        // On a narrow terminal only time and key remain.
-        if let category = all.firstIndex(where: { $0.name == "category" }) { all[category].dropOrder = 1 }
-        let shown = all.indices.filter { !all[$0].isExtra && all[$0].name != "device_key" }
-        (self.shown, columns) = (shown, shown.map { all[$0] })
+        fields = StoredMessage.tabled(tokens: tokens)
+            .filter { $0.column?.isExtra == false && $0.column?.name != MessageColumn.deviceKey.name }
+        columns = fields.compactMap(\.column).map { column in
+            // On a narrow terminal only time and key remain.
+            var column = column
+            if column.name == MessageColumn.category.name { column.dropOrder = 1 }
+            return column
+        }
     }
 
     func show(_ page: MessagePage, _ row: Int) throws {
         guard format == .table else { return try rows.append(page, row) }
-        let message = try page.message(row)
+        let message = try page.message(row).shown(to: sight)
         // Widths of later rows are unknown, so each line is fitted to the terminal by itself.
-        let cells = MessageRow.cells(message, tokens: tokens)
-        let table = TextTable(columns, [shown.map { cells[$0] }])
+        let table = TextTable(columns, [fields.map { $0.tableCell(message) }])
         for line in table.lines(width: console.width, hasHeader: false) { console.data(line) }
         if !hasTold { console.tell(leftOut: table.leftOut(width: console.width), way: "`messages list` has --columns") }
         hasTold = true

@@ -1,6 +1,5 @@
 import ArgumentParser
 import MessageStore
-import Resources
 import Vocabulary
 
 struct MigrateStatus: ProgramCommand {

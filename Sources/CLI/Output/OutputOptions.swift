@@ -1,6 +1,6 @@
 import ArgumentParser
 import Foundation
-import Resources
+import Querying
 import Vocabulary
 
 enum OutputFormat: String, EnumerableFlag {
@@ -51,6 +51,9 @@ struct RevealOptions: ParsableArguments {
     private var isWithTokens = false
 
     var reveal: Bool { isRevealed || isWithTokens }
+
+    /// What is shown of messages.
+    var sight: Sight { Sight(tokens: reveal, payloads: true) }
 }
 
 /// The options of commands that list rows.

@@ -14,12 +14,13 @@ struct RowList<Row> {
 }
 
 extension RowList where Row: ShownResource {
-    /// Shows rows by their fields.
-    init(none: String) {
-        self.init(none: none, columns: Row.columns) {
-            $0.cells
-        } texts: {
-            $0.texts
+    /// Shows rows by their fields, secret ones on request.
+    init(none: String, tokens: Bool = false) {
+        let fields = Row.tabled(tokens: tokens)
+        self.init(none: none, columns: fields.compactMap(\.column)) { row in
+            fields.map { $0.tableCell(row) }
+        } texts: { row in
+            fields.map { $0.value(row).text }
         } json: {
             $0.json(isForTerminal: $1)
         }

@@ -58,8 +58,8 @@ struct RowOutput {
 
 extension Terminal {
     /// Writes one JSON array of rows with their own JSON form.
-    func show<Row>(_ rows: [Row], tokens: Bool, json: (Row, Bool) throws -> [UInt8]) throws {
-        var output = RowOutput(.json, tokens: tokens, to: self)
+    func show<Row>(_ rows: [Row], json: (Row, Bool) throws -> [UInt8]) throws {
+        var output = RowOutput(.json, tokens: false, to: self)
         for row in rows { try output.append(object: try json(row, output.isForTerminal)) }
         try output.finish()
     }

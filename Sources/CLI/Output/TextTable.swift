@@ -1,5 +1,4 @@
-package import Resources
-import Vocabulary
+package import Vocabulary
 
 /// Rows as columns of text that fit a width.
 package struct TextTable: Sendable {

@@ -1,7 +1,6 @@
 import ArgumentParser
 import MessageStore
 import Postgres
-import Resources
 import UpstreamConfiguration
 import Vocabulary
 

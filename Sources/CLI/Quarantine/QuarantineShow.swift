@@ -50,7 +50,7 @@ struct QuarantineShow: ProgramCommand {
         }
         if json {
             let sight = Sight(tokens: reveal, payloads: true)
-            return try console.show(rows, tokens: reveal) { $0.shown(to: sight).json(isForTerminal: $1) }
+            return try console.show(rows) { $0.shown(to: sight).json(isForTerminal: $1) }
         }
         var facts = MessageText.facts()
         for (name, text) in row.facts where !name.hasPrefix("stanza_") { facts.add(name, text) }

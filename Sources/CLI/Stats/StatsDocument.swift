@@ -1,5 +1,4 @@
 import MessageStore
-import Resources
 import Vocabulary
 
 /// The output of `stats`, as text or JSON.

@@ -44,9 +44,9 @@ function link(className, href, title, content) {
 
 const cut = (text, length) => (text.length > length ? `${text.slice(0, length)}…` : text);
 
-/** The cells of a row, in the order of the table's columns. */
+/** The cells of a row, by field; others are text. */
 const cells = {
-    Received(message) {
+    received_at(message) {
         const time = element("time", "", `${message.received_at.slice(0, 19).replace("T", " ")}Z`);
         time.dateTime = message.received_at;
         const age = element("time", "age", "now");
@@ -54,27 +54,28 @@ const cells = {
         age.title = time.textContent;
         return [time, element("span", "sub", age)];
     },
-    Category: (message) => [element("span", "tag", stranger(message.category))],
-    "Message id": (message) => [
+    category: (message) => [element("span", "tag", stranger(message.category))],
+    message_id: (message) => [
         link("mono", `/messages/${message.message_key}`, "", stranger(cut(message.message_id, 120))),
     ],
-    Device: (message) => [
+    device_key: (message) => [
         link("key", `/messages?device=${message.device_key}`, message.device_key, message.device_key.slice(0, 8)),
     ],
-    Sender: (message) => [element("span", "mono tight", stranger(message.sender_id))],
-    Data(message) {
+    data(message) {
         const text = message.data_raw ?? (message.data === undefined ? undefined : JSON.stringify(message.data));
         if (text === undefined) return [element("span", "muted", "none")];
         return [element("code", "clip", stranger(cut(text, 160)))];
     },
 };
 
+const plain = (message, field) => (field in message ? [element("span", "mono", stranger(String(message[field])))] : []);
+
 function row(message, columns) {
     const made = element("tr", "fresh");
     made.dataset.key = message.message_key;
     for (const column of columns) {
-        const cell = element("td", "", ...(cells[column]?.(message) ?? []));
-        cell.dataset.label = column;
+        const cell = element("td", "", ...(cells[column.field] ?? plain)(message, column.field));
+        cell.dataset.label = column.label;
         made.append(cell);
     }
     return made;
@@ -85,7 +86,10 @@ export function startTail() {
     const button = document.getElementById("tail-toggle");
     const body = document.getElementById("message-rows");
     if (!button || !body) return;
-    const columns = Array.from(body.closest("table").tHead.rows[0].cells, (cell) => cell.textContent);
+    const columns = Array.from(body.closest("table").tHead.rows[0].cells, (cell) => ({
+        field: cell.dataset.field,
+        label: cell.textContent,
+    }));
     const known = new Set(
         Array.from(body.querySelectorAll("a[href^='/messages/']"), (anchor) => anchor.getAttribute("href").slice(10)),
     );

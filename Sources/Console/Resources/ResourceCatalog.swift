@@ -63,18 +63,6 @@ extension PartitionPlan: ShownResource {
 }
 
 enum ResourceCatalog {
-    /// The members of a message as `MessageLines` writes it, without key and fingerprint.
-    private static let message: [Resource.Member] = [
-        .init("received_at", Timestamp.self), .init("sender_id", String.self), .init("message_id", String.self),
-        .init("category", String.self), .init("device_key", Digest128.self),
-        .init("registration_token", String.self, .secret, isRequired: false),
-        .init("message_type", String.self, isRequired: false), .init("stanza_from", String.self, isRequired: false),
-        .any("data", secrecy: .payload), .init("data_verbatim", String.self, .payload, isRequired: false),
-        .init("data_raw", String.self, .payload, isRequired: false), .any("extra", secrecy: .payload),
-        .init("extra_verbatim", String.self, .payload, isRequired: false), .any("payload", "hidden"),
-    ]
-    private static let key = Resource.Member("message_key", MessageKey.self)
-
     /// All resources that are shown.
     static let all: [Resource] =
         [
@@ -86,97 +74,21 @@ enum ResourceCatalog {
             Resource(Job.self), Resource(QuarantineRow.self), Resource(AuditEntry.self),
             Resource(HandlerView.self), Resource(HandlerWorker.self), Resource(WorkerRow.self),
             Resource(WorkerReport.Streams.self), Resource(WorkerReport.Rates.self), Resource(SenderView.self),
-            Resource(PartitionPlan.self),
-        ] + messages + state
+            Resource(PartitionPlan.self), Resource(StoredMessage.self), Resource(ConflictRow.self),
+            Resource(MessageDetail.self),
+        ] + state
 
-    private static let messages: [Resource] = [
-        Resource(
-            "Message",
-            about: "A message; what it does not have is left out. docs/queries.md has the members.",
-            [key] + message + [.init("fingerprint", Digest128.self, .payload, isRequired: false)]
-        ),
-        // The release key is derived from the fingerprint, which has a stand-in where payloads are hidden.
-        Resource(
-            "Conflict",
-            [key] + message + [
-                .init("fingerprint", Digest128.self, .payload), .init("times_seen", Int.self),
-                .init("last_seen_at", Timestamp.self),
-                .init("release_key", MessageKey.self, .payload, isRequired: false),
-                .init("released_at", Timestamp.self, isRequired: false),
-                .init("released_by", String.self, isRequired: false),
-            ]
-        ),
-        Resource(
-            "MessageDetail",
-            about: "What the tables hold about a message; without its body where retention has deleted it.",
-            [
-                key, .list("attempts", of: "Attempt", .payload), .list("deliveries", of: "DeliveryOf", .payload),
-                .list("dead_letters", of: "DeliveryOf", .payload), .list("conflicts", of: "Conflict"),
-                .one("ledger", "Ledger", .payload, isRequired: false),
-                .init("fingerprint", Digest128.self, .payload, isRequired: false),
-                .init("more_conflicts", Bool.self, isRequired: false),
-                .init("conflicts_with", MessageKey.self, isRequired: false),
-            ] + message.map(\.optional)
-        ),
+    private static let state: [Resource] = [
         Resource(
             "ConflictDetail",
             [
-                key, .one("stored", "Message", orNull: true), .list("conflicts", of: "Conflict"),
-                .init("more_conflicts", Bool.self, isRequired: false),
+                .init("message_key", MessageKey.self), .init("stored", Nested<StoredMessage>?.self),
+                .init("conflicts", Rows<ConflictRow>.self), .init("more_conflicts", Bool.self, isRequired: false),
             ]
         ),
-    ]
-
-    /// Resources without content of devices and handlers.
-    private static let state: [Resource] = [
-        Resource(
-            "Overview",
-            about: "Rates are per second, over the workers that are alive.",
-            [
-                .init("at", Timestamp.self), .init("newest_message_at", Timestamp?.self), .init("in_flight", Int.self),
-                .one("rates", "Rates"), .one("ack_latency_seconds", "Latency"), .list("streams", of: "Streams"),
-                .list("workers", of: "Worker"), .list("handlers", of: "Handler"), .one("sizes", "Sizes"),
-                .list("categories", of: "Estimate"),
-            ]
-        ),
-        Resource(
-            "Rates",
-            ["received", "stored", "duplicates", "acked", "handled"].map { .init($0, Double.self) }
-        ),
-        Resource("Latency", [.init("p50", Double?.self), .init("p99", Double?.self)]),
-        Resource(
-            "Sizes",
-            [
-                .init("database_bytes", Int.self), .list("tables", of: "Table"), .init("days", Int.self),
-                .init("days_ahead", Int.self),
-            ]
-        ),
-        Resource(
-            "Table",
-            [.init("name", String.self), .init("rows_estimate", Int?.self), .init("bytes", Int.self)]
-        ),
-        Resource("Estimate", [.init("name", String.self), .init("rows_estimate", Int?.self)]),
-        Resource(
-            "Partitions",
-            [
-                .list("items", of: "Day"), .init("next", String?.self), .init("missing", [String].self),
-                .one("policy", "Policy", orNull: true), .one("expired", "Expired"),
-                .init("last_run_at", Timestamp?.self),
-            ]
-        ),
-        Resource(
-            "Policy",
-            ["messages_seconds", "dedupe_window_seconds", "dead_letters_seconds", "attempts_seconds"].map {
-                .init($0, Double.self)
-            } + [.init("set_by", String.self), .init("set_at", Timestamp.self)]
-        ),
-        Resource(
-            "Expired",
-            [
-                .init("conflicts", Int.self), .init("quarantine", Int.self), .init("dead_letters", Int.self),
-                .init("ledger_estimate", Int?.self), .init("counted_to", Int.self),
-            ]
-        ),
+        Resource(Overview.self), Resource(Overview.Rates.self), Resource(Overview.Latency.self),
+        Resource(Overview.Sizes.self), Resource(StoreStatistics.Table.self), Resource(StoreStatistics.Category.self),
+        Resource(RetentionView.self), Resource(RetentionPolicyInForce.self), Resource(RetentionView.Expired.self),
         Resource(
             "WhoAmI",
             [.init("name", String.self), .init("role", String.self), .init("rights", [String].self)]

@@ -46,7 +46,7 @@ extension MessageDetail {
     /// Everything about the message as a reader may see it, with its conflicts' names.
     func shown(to sight: Sight, by aliases: Aliases) -> MessageDetail {
         var detail = shown(to: sight, knowing: tokens)
-        detail.conflicts = conflicts.map { aliases.named($0) }
+        detail.conflicts = detail.conflicts.map { aliases.named($0) }
         return detail
     }
 }

@@ -1,5 +1,4 @@
-import Digests
-import UpstreamKit
+import Glibc
 import Vocabulary
 
 /// Messages as NDJSON lines or CSV records: what `list`, `tail` and `export` write and `replay import` reads.
@@ -25,7 +24,31 @@ package struct MessageLines {
 
     private let isForTerminal: Bool
     private let strings: JSONEscape
-    private var buffer = LineBuffer()
+    private var columns: [Shown]
+    private var buffer: [UInt8] = []
+
+    /// A column that is written, with what comes before its value in JSON.
+    private struct Shown {
+        let column: MessageColumn
+        let kind: MessageColumn.Kind
+        /// Whether tokens are masked in it: a device sent it as a payload.
+        var isMasked: Bool
+        let start: [UInt8]
+        let verbatim: [UInt8]
+
+        init(_ column: MessageColumn) {
+            (self.column, kind) = (column, column.traits.kind)
+            isMasked = column.traits.secrecy == .payload
+            let string = Array(",\"\(column.name)\":\"".utf8)
+            if case .json(let name) = kind {
+                (start, verbatim) = (string.dropLast(), Array(",\"\(name)\":\"".utf8))
+            } else {
+                (start, verbatim) = (string, [])
+            }
+        }
+
+        static let all = MessageColumn.allCases.map(Shown.init)
+    }
 
     /// Starts without lines.
     ///
@@ -37,100 +60,97 @@ package struct MessageLines {
         hasTokens = tokens
         hasPayloads = payloads
         strings = isForTerminal ? .stringForTerminal : .string
+        columns = Shown.all.filter { shown in
+            switch shown.column.traits.secrecy {
+            case .plain: true
+            // A hash would confirm a guess at what was sent.
+            case .payload: payloads
+            case .secret: tokens
+            }
+        }
+        if tokens { for place in columns.indices { columns[place].isMasked = false } }
     }
 
     /// The number of bytes not yet taken.
     package var count: Int { buffer.count }
 
-    /// Returns and removes what has been written so far.
-    package mutating func take() -> [UInt8] { buffer.take() }
+    /// Returns and removes what has been written so far; the next lines have as much room.
+    package mutating func take() -> [UInt8] {
+        let taken = buffer
+        buffer = []
+        buffer.reserveCapacity(taken.count + 4_096)
+        return taken
+    }
 
     /// Appends the header row of CSV; nothing for NDJSON.
     package mutating func appendHead() {
         guard format == .csv else { return }
-        let names = [
-            "message_key", "received_at", "sender_id", "message_id", "category", "device_key",
-            hasTokens ? "registration_token" : nil, "message_type", "stanza_from", "data", "data_raw", "extra",
-            "fingerprint",
-        ]
-        append(text: names.compactMap(\.self).joined(separator: ",") + "\r\n")
+        append(text: columns.map(\.column.name).joined(separator: ",") + "\r\n")
     }
 
     /// Appends a row's line, with its end.
     package mutating func append(_ page: MessagePage, _ row: Int) {
         switch format {
         case .ndjson:
-            appendObject(page, row)
+            appendObject(of: page, row)
             buffer.append("\n")
         case .csv: appendRecord(page, row)
         }
     }
 
-    /// Appends a row as a JSON object without a line end; only for NDJSON.
-    package mutating func appendObject(of page: MessagePage, _ row: Int) { appendObject(page, row) }
-
     package mutating func append(text: String) {
         var text = text
-        text.withUTF8 { buffer.append(UnsafeRawBufferPointer($0)) }
+        text.withUTF8 { buffer.append(contentsOf: $0) }
     }
 
     // MARK: JSON
 
-    /// Appends a row as a JSON object without a line end.
-    mutating func appendObject(_ page: MessagePage, _ row: Int) {
+    /// Appends a row as a JSON object without a line end; only for NDJSON.
+    package mutating func appendObject(of page: MessagePage, _ row: Int) {
         guard let fields = RowFields(page, row) else { return }
-        buffer.append("{\"message_key\":\"")
-        buffer.append(uuid: fields.keys.cursor.messageKey.digest)
-        buffer.append("\",\"received_at\":\"")
-        buffer.append(time: fields.keys.cursor.receivedAt)
-        buffer.append("\"")
-        member(",\"sender_id\":\"", fields, .senderID)
-        member(",\"message_id\":\"", fields, .messageID)
-        member(",\"category\":\"", fields, .category)
-        buffer.append(",\"device_key\":\"")
-        buffer.append(uuid: fields.keys.deviceKey.digest)
-        buffer.append("\"")
-        if hasTokens { member(",\"registration_token\":\"", fields, .registrationToken) }
-        member(",\"message_type\":\"", fields, .messageType)
-        member(",\"stanza_from\":\"", fields, .stanzaFrom)
-        if hasPayloads {
-            embed(",\"data\":", verbatim: ",\"data_verbatim\":\"", fields, .data)
-            member(",\"data_raw\":\"", fields, .dataRaw)
-            embed(",\"extra\":", verbatim: ",\"extra_verbatim\":\"", fields, .extra)
-            buffer.append(",\"fingerprint\":\"")
-            buffer.append(uuid: fields.fingerprint)
-            buffer.append("\"}")
-        } else {
-            // Nor their hash: it would confirm a guess.
-            buffer.append(",\"payload\":\"hidden\"}")
+        let start = buffer.count
+        for shown in columns {
+            switch shown.kind {
+            case .messageKey, .deviceKey, .digest:
+                guard let digest = fields.digest(shown.column) else { continue }
+                buffer += shown.start
+                buffer.append(uuid: digest)
+                buffer.append("\"")
+            case .time:
+                guard let time = fields.time(shown.column) else { continue }
+                buffer += shown.start
+                buffer.append(rfc3339: time)
+                buffer.append("\"")
+            case .text: member(shown, fields)
+            case .json: embed(shown, fields)
+            }
         }
+        if !hasPayloads { buffer.append(",\"payload\":\"hidden\"") }
+        // Every member begins with a comma, the first one with the object.
+        buffer[start] = UInt8(ascii: "{")
+        buffer.append("}")
     }
 
-    private mutating func member(_ start: StaticString, _ fields: RowFields, _ column: MessagePage.Column) {
-        guard !fields.isNull(column) else { return }
-        buffer.append(start)
-        fields.withText(column, tokens: hasTokens) { buffer.append(escaping: $0, strings) }
+    private mutating func member(_ shown: Shown, _ fields: RowFields) {
+        guard !fields.isNull(shown.column) else { return }
+        buffer += shown.start
+        fields.withText(shown.column, isMasked: shown.isMasked) { strings.append($0, to: &buffer) }
         buffer.append("\"")
     }
 
-    private mutating func embed(
-        _ start: StaticString,
-        verbatim: StaticString,
-        _ fields: RowFields,
-        _ column: MessagePage.Column
-    ) {
-        guard !fields.isNull(column) else { return }
-        buffer.append(start)
-        fields.withText(column, tokens: hasTokens) { text in
-            guard isForTerminal || text.hasLineEnd else { return buffer.append(text) }
-            guard text.hasLineEnd else { return buffer.append(escaping: text, .jsonForTerminal) }
+    private mutating func embed(_ shown: Shown, _ fields: RowFields) {
+        guard !fields.isNull(shown.column) else { return }
+        buffer += shown.start
+        fields.withText(shown.column, isMasked: shown.isMasked) { text in
+            guard isForTerminal || text.hasLineEnd else { return buffer.append(contentsOf: text) }
+            guard text.hasLineEnd else { return JSONEscape.jsonForTerminal.append(text, to: &buffer) }
             if isForTerminal {
-                buffer.append(escaping: text, .jsonForTerminal)
+                JSONEscape.jsonForTerminal.append(text, to: &buffer)
             } else {
                 for byte in text { buffer.append(byte == 0x0A || byte == 0x0D ? 0x20 : byte) }
             }
-            buffer.append(verbatim)
-            buffer.append(escaping: text, strings)
+            buffer += shown.verbatim
+            strings.append(text, to: &buffer)
             buffer.append("\"")
         }
     }
@@ -139,32 +159,32 @@ package struct MessageLines {
 
     private mutating func appendRecord(_ page: MessagePage, _ row: Int) {
         guard let fields = RowFields(page, row) else { return }
-        buffer.append(uuid: fields.keys.cursor.messageKey.digest)
-        buffer.append(",")
-        buffer.append(time: fields.keys.cursor.receivedAt)
-        for column in [MessagePage.Column.senderID, .messageID, .category] { field(fields, column) }
-        buffer.append(",")
-        buffer.append(uuid: fields.keys.deviceKey.digest)
-        if hasTokens { field(fields, .registrationToken) }
-        for column in [MessagePage.Column.messageType, .stanzaFrom, .data, .dataRaw, .extra] { field(fields, column) }
-        buffer.append(",")
-        buffer.append(uuid: fields.fingerprint)
+        var isFirst = true
+        for shown in columns {
+            if !isFirst { buffer.append(",") }
+            isFirst = false
+            switch shown.kind {
+            case .messageKey, .deviceKey, .digest:
+                if let digest = fields.digest(shown.column) { buffer.append(uuid: digest) }
+            case .time: if let time = fields.time(shown.column) { buffer.append(rfc3339: time) }
+            case .text, .json: field(shown, fields)
+            }
+        }
         buffer.append("\r\n")
     }
 
-    private mutating func field(_ fields: RowFields, _ column: MessagePage.Column) {
-        buffer.append(",")
-        guard !fields.isNull(column) else { return }
-        fields.withText(column, tokens: hasTokens) { text in
+    private mutating func field(_ shown: Shown, _ fields: RowFields) {
+        guard !fields.isNull(shown.column) else { return }
+        fields.withText(shown.column, isMasked: shown.isMasked) { text in
             guard isForTerminal else { return quote(text) }
-            var shown = TerminalText.escape(String(decoding: text, as: UTF8.self))
-            shown.withUTF8 { quote(UnsafeRawBufferPointer($0)) }
+            var escaped = TerminalText.escape(String(decoding: text, as: UTF8.self))
+            escaped.withUTF8 { quote(UnsafeRawBufferPointer($0)) }
         }
     }
 
     private mutating func quote(_ text: UnsafeRawBufferPointer) {
         let isPlain = !text.isEmpty && text.allSatisfy { $0 != 0x22 && $0 != 0x2C && $0 != 0x0A && $0 != 0x0D }
-        guard !isPlain else { return buffer.append(text) }
+        guard !isPlain else { return buffer.append(contentsOf: text) }
         buffer.append("\"")
         for byte in text {
             if byte == 0x22 { buffer.append(byte) }
@@ -174,45 +194,13 @@ package struct MessageLines {
     }
 }
 
-/// The values of one row, by column.
-struct RowFields {
-    let keys: MessagePage.Keys
-    private let page: MessagePage
-    private let row: Int
+extension [UInt8] {
+    fileprivate mutating func append(_ text: StaticString) { text.withUTF8Buffer { append(contentsOf: $0) } }
+}
 
-    /// The values of a row; nil if an outer join found no message.
-    init?(_ page: MessagePage, _ row: Int) {
-        guard let keys = page.keys(row) else { return nil }
-        (self.keys, self.page, self.row) = (keys, page, row)
-    }
-
-    func isNull(_ column: MessagePage.Column) -> Bool { page.isNull(row, column) }
-
-    func withBytes(_ column: MessagePage.Column, _ body: (UnsafeRawBufferPointer) -> Void) {
-        page.withBytes(row, column, body)
-    }
-
-    /// Lends a value's bytes as shown: what devices sent is masked by ``TokenMask``.
-    func withText(_ column: MessagePage.Column, tokens: Bool, _ body: (UnsafeRawBufferPointer) -> Void) {
-        withBytes(column) { text in
-            guard !tokens, [.data, .dataRaw, .extra].contains(column) else { return body(text) }
-            var masked: [UInt8]?
-            withBytes(.registrationToken) { masked = TokenMask.mask(text, of: $0) }
-            guard let masked else { return body(text) }
-            masked.withUnsafeBytes(body)
-        }
-    }
-
-    /// Computed from the row: reading it from the ledger would cost a lookup in another large table.
-    var fingerprint: Digest128 {
-        var hash = SHA256()
-        for column in [MessagePage.Column.registrationToken, .category, .messageType] { add(column, to: &hash) }
-        add(isNull(.dataRaw) ? .data : .dataRaw, to: &hash)
-        return hash.finish128()
-    }
-
-    private func add(_ column: MessagePage.Column, to hash: inout SHA256) {
-        if isNull(column) { return hash.update(bigEndian: .max) }
-        withBytes(column) { Fingerprint.add($0, to: &hash) }
+extension UnsafeRawBufferPointer {
+    fileprivate var hasLineEnd: Bool {
+        guard let start = baseAddress else { return false }
+        return memchr(start, 0x0A, count) != nil || memchr(start, 0x0D, count) != nil
     }
 }

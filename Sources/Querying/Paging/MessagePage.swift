@@ -24,50 +24,16 @@ package struct MessagePage: Sendable {
         self.result = result
         self.isFull = isFull
         keys = try result.map { row throws(PostgresError) in
-            defer { row.skipRest() }
             // Null where an outer join found no message.
-            guard let key = try row.next(Digest128?.self) else { return nil }
-            let cursor = MessageCursor(receivedAt: try row.next(), messageKey: MessageKey(key))
-            return Keys(cursor: cursor, deviceKey: DeviceKey(try row.next(Digest128.self)))
+            guard let key = try row.value(.messageKey, as: Digest128?.self) else { return nil }
+            let cursor = MessageCursor(receivedAt: try row.value(.receivedAt), messageKey: MessageKey(key))
+            return Keys(cursor: cursor, deviceKey: DeviceKey(try row.value(.deviceKey, as: Digest128.self)))
         }
     }
 
-    /// The first columns of every query for messages, in order.
-    package enum Column: Int, CaseIterable, Sendable {
-        case messageKey
-        case receivedAt
-        case deviceKey
-        case senderID
-        case messageID
-        case registrationToken
-        case category
-        case data
-        case dataRaw
-        case extra
-        case messageType
-        case stanzaFrom
-
-        var name: String {
-            switch self {
-            case .messageKey: "message_key"
-            case .receivedAt: "received_at"
-            case .deviceKey: "device_key"
-            case .senderID: "sender_id"
-            case .messageID: "message_id"
-            case .registrationToken: "registration_token"
-            case .category: "category"
-            case .data: "data"
-            case .dataRaw: "data_raw"
-            case .extra: "extra"
-            case .messageType: "message_type"
-            case .stanzaFrom: "stanza_from"
-            }
-        }
-    }
-
-    /// The select list of ``Column`` for the row named `alias`.
+    /// The select list of every query for messages, for the row named `alias`.
     package static func columns(alias: String = "m") -> SQL {
-        "\(raw: Column.allCases.map { "\(alias).\($0.name)" }.joined(separator: ", "))"
+        "\(raw: MessageColumn.stored.map { "\(alias).\($0.name)" }.joined(separator: ", "))"
     }
 
     package var count: Int { result.count }
@@ -85,10 +51,10 @@ package struct MessagePage: Sendable {
     ///
     /// - Throws: ``PostgresError`` of class `schema`, also where an outer join found no message.
     package func message(_ row: Int) throws(PostgresError) -> StoredMessage {
-        try result.read(row) { row throws(PostgresError) in
-            defer { row.skipRest() }
-            return try StoredMessage(&row)
+        guard let values = RowFields(self, row) else {
+            throw PostgresError(.schema, "an outer join found no message")
         }
+        return try StoredMessage(values)
     }
 
     /// All rows as values.
@@ -107,10 +73,24 @@ package struct MessagePage: Sendable {
     /// The keys of a row's message; nil if an outer join found none.
     func keys(_ row: Int) -> Keys? { keys[row] }
 
-    package func isNull(_ row: Int, _ column: Column) -> Bool { result.isNull(row, column.rawValue) }
+    package func isNull(_ row: Int, _ column: MessageColumn) -> Bool { result.isNull(row, column.rawValue) }
 
     /// Lends the bytes of a value; empty for null.
-    package func withBytes<T>(_ row: Int, _ column: Column, _ body: (UnsafeRawBufferPointer) -> T) -> T {
+    package func withBytes<T>(_ row: Int, _ column: MessageColumn, _ body: (UnsafeRawBufferPointer) -> T) -> T {
         result.withBytes(row, column.rawValue, body)
+    }
+
+    /// Reads a value.
+    func value<Value: SQLDecodable>(_ row: Int, _ column: MessageColumn) throws(PostgresError) -> Value {
+        try result.read(row) { row throws(PostgresError) in try row.value(column) }
+    }
+}
+
+extension PostgresRow {
+    fileprivate func value<Value: SQLDecodable>(
+        _ column: MessageColumn,
+        as _: Value.Type = Value.self
+    ) throws(PostgresError) -> Value {
+        try value(at: column.rawValue)
     }
 }

@@ -4,61 +4,63 @@ package import Vocabulary
 
 /// A row of `upstream.messages` or `upstream.conflicts`.
 package struct StoredMessage: Sendable {
-    /// The message as handlers see it.
-    package var message: UpstreamMessage
-    /// Whether `data` comes from `data_raw`, because jsonb rejects it.
-    package var isDataRaw: Bool
-    package var stanzaFrom: String?
+    /// The message as handlers see it, with its token and payload.
+    package let message: UpstreamMessage
+    /// What is shown of it: neither token nor payload by default.
+    package var sight = Sight(tokens: false, payloads: false)
+    private let values: RowFields
 
-    package var cursor: MessageCursor {
-        MessageCursor(
-            receivedAt: Timestamp(microseconds: message.receivedAtMicroseconds),
-            messageKey: message.messageKey
-        )
-    }
-
-    /// The fingerprint that the ledger holds for it.
-    package var fingerprint: Digest128 {
-        Fingerprint.compute(
-            token: Array(message.registrationToken.rawValue.utf8),
-            category: Array(message.category.utf8),
-            messageType: message.messageType.map { Array($0.utf8) },
-            data: message.data
-        )
-    }
-}
-
-extension StoredMessage {
-    /// Reads the columns of ``MessagePage/Column``; later columns stay for the caller.
+    /// Reads a row.
     ///
     /// - Throws: `PostgresError` of class `schema`.
-    init(_ row: inout PostgresRow) throws(PostgresError) {
-        let messageKey = MessageKey(try row.next(Digest128.self))
-        let receivedAt = try row.next(Timestamp.self)
-        let deviceKey = DeviceKey(try row.next(Digest128.self))
-        let senderID = try row.next(String.self)
-        let messageID = try row.next(String.self)
-        let token = RegistrationToken(try row.next())
-        let category = try row.next(String.self)
-        let data = try row.next(JSONColumn?.self)
-        let raw = try row.next(JSONColumn?.self)
-        let extra = try row.next(JSONColumn?.self)
-        let messageType = try row.next(String?.self)
-        self.init(
-            message: UpstreamMessage(
-                messageKey: messageKey,
-                messageID: messageID,
-                senderID: senderID,
-                category: category,
-                registrationToken: token,
-                deviceKey: deviceKey,
-                data: (raw ?? data)?.utf8,
-                extra: extra?.utf8,
-                messageType: messageType,
-                receivedAtMicroseconds: receivedAt.microseconds
-            ),
-            isDataRaw: raw != nil,
-            stanzaFrom: try row.next()
+    init(_ values: RowFields) throws(PostgresError) {
+        self.values = values
+        let data = try values.value(.data, as: JSONColumn?.self)
+        let raw = try values.value(.dataRaw, as: JSONColumn?.self)
+        message = UpstreamMessage(
+            messageKey: values.keys.cursor.messageKey,
+            messageID: try values.value(.messageID),
+            senderID: try values.value(.senderID),
+            category: try values.value(.category),
+            registrationToken: RegistrationToken(try values.value(.registrationToken)),
+            deviceKey: values.keys.deviceKey,
+            data: (raw ?? data)?.utf8,
+            extra: try values.value(.extra, as: JSONColumn?.self)?.utf8,
+            messageType: try values.value(.messageType),
+            receivedAtMicroseconds: values.keys.cursor.receivedAt.microseconds
         )
+    }
+
+    /// Whether the data is in `data_raw`, because jsonb rejects it.
+    package var isDataRaw: Bool { !values.isNull(.dataRaw) }
+
+    package var cursor: MessageCursor { values.keys.cursor }
+
+    // MARK: What is shown
+
+    /// The data as shown, from `data` or `data_raw`.
+    package var shownData: [UInt8]? { bytes(.dataRaw) ?? bytes(.data) }
+
+    /// A text's or JSON's bytes as shown; nil for null, and for what is not.
+    package func bytes(_ column: MessageColumn) -> [UInt8]? {
+        guard shows(column), !values.isNull(column) else { return nil }
+        let isMasked = column.traits.secrecy == .payload && !sight.tokens
+        return values.withText(column, isMasked: isMasked) { Array($0) }
+    }
+
+    /// A text or JSON as shown; nil for null, and for what is not.
+    package func text(_ column: MessageColumn) -> String? { bytes(column).map { String(decoding: $0, as: UTF8.self) } }
+
+    /// A digest as shown; nil for null, and for what is not.
+    package func digest(_ column: MessageColumn) -> Digest128? { shows(column) ? values.digest(column) : nil }
+
+    package func time(_ column: MessageColumn) -> Timestamp? { shows(column) ? values.time(column) : nil }
+
+    private func shows(_ column: MessageColumn) -> Bool {
+        switch column.traits.secrecy {
+        case .plain: true
+        case .payload: sight.payloads
+        case .secret: sight.tokens
+        }
     }
 }

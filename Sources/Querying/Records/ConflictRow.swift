@@ -22,8 +22,6 @@ package struct ConflictRow: Sendable {
 
     /// The page's bytes up to and including this row; 0 if not counted.
     let bytesThrough: Int64
-    fileprivate let page: MessagePage
-    fileprivate let row: Int
 
     /// Its place in the order of conflicts.
     package var cursor: ConflictCursor { ConflictCursor(message: copy.cursor, fingerprint: fingerprint) }
@@ -36,9 +34,10 @@ package struct ConflictRow: Sendable {
         var number = -1
         return try result.map { row throws(PostgresError) in
             number += 1
-            let (copy, fingerprint) = (try StoredMessage(&row), try row.next(Digest128.self))
+            row.skip(MessageColumn.stored.count)
+            let fingerprint = try row.next(Digest128.self)
             return ConflictRow(
-                copy: copy,
+                copy: try page.message(number),
                 fingerprint: fingerprint,
                 name: fingerprint,
                 timesSeen: try row.next(),
@@ -46,32 +45,9 @@ package struct ConflictRow: Sendable {
                 releasedAt: try row.next(),
                 releasedBy: try row.next(),
                 releaseKey: MessageKey(try row.next(Digest128.self)),
-                bytesThrough: try row.next(),
-                page: page,
-                row: number
+                bytesThrough: try row.next()
             )
         }
-    }
-
-    /// The copy's JSON object on one line, with `times_seen`, `last_seen_at` and its release.
-    ///
-    /// Without payloads its `fingerprint` is ``name``, and `release_key`, which is derived from the fingerprint, is
-    /// left out. `isForTerminal` escapes control characters as well.
-    package func json(tokens: Bool, payloads: Bool = true, isForTerminal: Bool) -> [UInt8] {
-        var lines = MessageLines(.ndjson, tokens: tokens, payloads: payloads, isForTerminal: isForTerminal)
-        lines.appendObject(page, row)
-        var object = lines.take()
-        object.removeLast()
-        object += #","times_seen":\#(timesSeen),"last_seen_at":"\#(lastSeenAt.rfc3339)""#.utf8
-        object += payloads ? #","release_key":"\#(releaseKey)""#.utf8 : #","fingerprint":"\#(name)""#.utf8
-        if let releasedAt { object += #","released_at":"\#(releasedAt.rfc3339)""#.utf8 }
-        if var role = releasedBy {
-            object += #","released_by":""#.utf8
-            role.withUTF8 { JSONEscape.stringForTerminal.append(UnsafeRawBufferPointer($0), to: &object) }
-            object.append(UInt8(ascii: "\""))
-        }
-        object.append(UInt8(ascii: "}"))
-        return object
     }
 }
 

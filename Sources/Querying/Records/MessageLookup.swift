@@ -5,10 +5,6 @@ package import Vocabulary
 /// A message with everything that the tables hold about it.
 package struct MessageDetail: Sendable {
     package var messageKey: MessageKey
-    /// The page that holds its row of `messages` or `dead_messages`.
-    let page: MessagePage
-    /// The number of the row in ``page``; nil if retention has deleted the body.
-    let row: Int?
     /// The message itself; nil if retention has deleted the body.
     package var stored: StoredMessage?
     package var ledger: LedgerRow?
@@ -24,16 +20,6 @@ package struct MessageDetail: Sendable {
     var conflictBytes: Int { Int(conflicts.last?.bytesThrough ?? 0) }
     /// The key of the message it conflicts with, if it was found by a conflict's release key.
     package var conflictsWith: MessageKey?
-
-    /// The message's JSON object on one line; nil if retention has deleted the body.
-    ///
-    /// `isForTerminal` also escapes characters that a terminal may act on.
-    package func storedJSON(tokens: Bool, payloads: Bool, isForTerminal: Bool = false) -> [UInt8]? {
-        guard let row else { return nil }
-        var lines = MessageLines(.ndjson, tokens: tokens, payloads: payloads, isForTerminal: isForTerminal)
-        lines.appendObject(page, row)
-        return lines.take()
-    }
 
     /// A row of `message_ids`.
     package struct LedgerRow: Sendable {
@@ -191,8 +177,6 @@ package struct MessageLookup: Sendable {
         return try await connection.run { connection throws(PostgresError) in
             MessageDetail(
                 messageKey: key,
-                page: page,
-                row: row,
                 stored: try row.map { row throws(PostgresError) in try page.message(row) },
                 ledger: try connection.run(MessageStatements.ledger(key)).first { row throws(PostgresError) in
                     MessageDetail.LedgerRow(fingerprint: try row.next(), receivedAt: try row.next())

@@ -12,7 +12,7 @@ package struct JSONEscape: Sendable {
     }
 
     private let style: Style
-    private let isForTerminal: Bool
+    let isForTerminal: Bool
     /// By byte: whether it begins a character that may need an escape.
     private let suspects: [Bool]
 

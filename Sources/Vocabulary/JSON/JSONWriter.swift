@@ -122,6 +122,9 @@ package struct JSONWriter: Sendable {
     /// on one line.
     package mutating func json(_ value: [UInt8]) {
         separate()
+        guard !strings.isForTerminal else {
+            return value.withUnsafeBytes { JSONEscape.jsonForTerminal.append($0, to: &bytes) }
+        }
         bytes.append(contentsOf: value.lazy.map { $0 == 0x0A || $0 == 0x0D ? 0x20 : $0 })
     }
 

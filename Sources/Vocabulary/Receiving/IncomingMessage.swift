@@ -56,6 +56,8 @@ package struct IncomingMessage: Sendable {
     package var messageType: ByteSpan?
     /// The stanza's `from` attribute; nil where absent.
     package var stanzaFrom: ByteSpan?
+    /// The texts that are stored.
+    package var texts: [ByteSpan?] { [messageID, registrationToken, category, data, extra, messageType, stanzaFrom] }
     /// The stanza's `to` attribute if the ack is sent from it: on an external component's connection.
     package var stanzaTo: ByteSpan?
 

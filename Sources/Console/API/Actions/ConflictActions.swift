@@ -58,11 +58,8 @@ struct ConflictActions: EndpointGroup {
             $0.member("message_key", key)
             $0.member("fingerprint", fingerprint)
             $0.member("outcome", before == nil ? "released" : "released_before")
-            $0.member("released_before_at", before)
-            $0.name("handlers")
-            $0.beginArray()
-            for handler in handlers { $0.string(handler) }
-            $0.endArray()
+            $0.member("released_before_at", of: before)
+            $0.member("handlers", of: handlers)
         }
     }
 }

@@ -50,7 +50,7 @@ struct HandlerActions: EndpointGroup {
                     $0.member("handler", name)
                     $0.name("paused")
                     $0.bool(true)
-                    $0.member("paused_until", pause.until)
+                    $0.member("paused_until", of: pause.until)
                 }
             )
         }

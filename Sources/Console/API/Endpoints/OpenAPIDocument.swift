@@ -67,12 +67,14 @@ extension Endpoint {
     fileprivate func describe(to json: inout JSONWriter) {
         json.object { json in
             json.member("operationId", operation.description)
-            json.member("tags", list: [String(tag)])
+            json.member("tags", of: [String(tag)])
             json.member("summary", summary.description)
             if right == nil { json.member("security", json: Array("[]".utf8)) }
             if !parameters.isEmpty {
                 json.name("parameters")
-                json.array(parameters) { $1.describe(to: &$0) }
+                json.beginArray()
+                for parameter in parameters { parameter.describe(to: &json) }
+                json.endArray()
             }
             if let body {
                 json.name("requestBody")
@@ -114,7 +116,7 @@ extension EndpointParameter {
             json.member("name", name.description)
             json.member("in", place.rawValue)
             json.member("description", about.description)
-            if isRequired { json.member("required", is: true) }
+            if isRequired { json.member("required", of: true) }
             json.member("schema", json: Array(schema.utf8))
         }
     }

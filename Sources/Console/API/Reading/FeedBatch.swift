@@ -23,7 +23,7 @@ struct FeedBatch: Sendable {
 
     mutating func append(_ page: MessagePage, _ row: Int, _ lines: inout MessageLines) {
         guard let place = page.cursor(row), let device = page.deviceKey(row) else { return }
-        func bytes(_ column: MessagePage.Column) -> [UInt8] { page.withBytes(row, column) { [UInt8]($0) } }
+        func bytes(_ column: MessageColumn) -> [UInt8] { page.withBytes(row, column) { [UInt8]($0) } }
         let start = text.writerIndex
         Self.append(page, row, &lines, to: &text)
         events.append(

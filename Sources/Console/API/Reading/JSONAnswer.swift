@@ -28,24 +28,8 @@ enum JSONAnswer {
 
     /// An answer that is a page of a resource.
     static func page<Row: ShownResource>(_ rows: [Row], next: String? = nil) -> Response {
-        list(rows, next: next) { $1.write(to: &$0) }
-    }
-
-    /// An answer with a page of a list.
-    ///
-    /// - Parameters:
-    ///   - items: The rows.
-    ///   - next: Where the next page begins; nil on the last one.
-    ///   - write: Writes a row's value.
-    /// - Returns: The answer.
-    static func list<Item>(
-        _ items: [Item],
-        next: String?,
-        _ write: (inout JSONWriter, Item) -> Void
-    ) -> Response {
         object { json in
-            json.name("items")
-            json.array(items, write)
+            json.member("items", of: Rows(rows))
             json.member("next", next)
         }
     }
@@ -59,44 +43,9 @@ extension JSONWriter {
         endObject()
     }
 
-    /// Writes an array with a value for each item.
-    mutating func array<Item>(_ items: [Item], _ write: (inout JSONWriter, Item) -> Void) {
-        beginArray()
-        for item in items { write(&self, item) }
-        endArray()
-    }
-
-    /// Writes a member with a time or null.
-    mutating func member(_ name: StaticString, _ value: Timestamp?) {
+    /// Writes a member with any value.
+    mutating func member(_ name: StaticString, of value: some ShownValue) {
         self.name(name)
-        if let value { time(value) } else { null() }
-    }
-
-    /// Writes a member with a digest or null.
-    mutating func member(_ name: StaticString, _ value: Digest128?) {
-        self.name(name)
-        if let value { uuid(value) } else { null() }
-    }
-
-    /// Writes a member with an integer or null.
-    mutating func member(_ name: StaticString, _ value: (some BinaryInteger)?) {
-        self.name(name)
-        if let value { integer(value) } else { null() }
-    }
-
-    /// Writes a member with a number or null.
-    mutating func member(_ name: StaticString, number value: Double?) {
-        self.name(name)
-        if let value { number(value) } else { null() }
-    }
-
-    mutating func member(_ name: StaticString, is value: Bool) {
-        self.name(name)
-        bool(value)
-    }
-
-    mutating func member(_ name: StaticString, list values: [String]) {
-        self.name(name)
-        array(values) { $0.string($1) }
+        value.write(to: &self)
     }
 }

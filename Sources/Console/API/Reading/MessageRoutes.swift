@@ -134,8 +134,7 @@ struct MessageRoutes: EndpointGroup {
             throw Problem.notFound("no message has this key: retention may have dropped it, or it was never stored")
         }
         if reveals { try await Revealing.record(1, "message \(key)", [], services, request.principal) }
-        let payloads = services.settings.showsPayloads
-        let shown = found.shown(to: Sight(tokens: reveals, payloads: payloads), by: services.aliases)
-        return JSONAnswer.of(shown.json(tokens: reveals, payloads: payloads, isForTerminal: false))
+        let sight = Sight(tokens: reveals, payloads: services.settings.showsPayloads)
+        return JSONAnswer.of(found.shown(to: sight, by: services.aliases).json())
     }
 }

@@ -88,8 +88,8 @@ struct OddRoutes: EndpointGroup {
     }
 
     private func conflicts(_ request: EndpointRequest) async throws -> Response {
-        let (payloads, aliases) = (services.settings.showsPayloads, services.aliases)
-        let asked = try request.filter(MessageFilter.self, showsPayloads: payloads)
+        let aliases = services.aliases
+        let asked = try request.filter(MessageFilter.self, showsPayloads: services.settings.showsPayloads)
         let limit = try request[Self.limit]
         var cursor = try request[Self.afterConflict]
         if let name = cursor?.fingerprint { cursor?.fingerprint = aliases.fingerprint(of: name) }
@@ -98,11 +98,8 @@ struct OddRoutes: EndpointGroup {
             query.byteLimit = AnswerBounds.page
             return try await query.page(connection)
         }
-        let rows = found.rows.map { aliases.named($0) }
-        let next = found.isFull ? rows.last?.namedCursor.description : nil
-        return JSONAnswer.list(rows, next: next) { json, row in
-            json.json(row.json(tokens: false, payloads: payloads, isForTerminal: false))
-        }
+        let rows = found.rows.map { aliases.named($0).shown(to: services.settings.sight) }
+        return JSONAnswer.page(rows, next: found.isFull ? rows.last?.namedCursor.description : nil)
     }
 
     /// The contents that came under one key, beside the stored message.
@@ -114,24 +111,20 @@ struct OddRoutes: EndpointGroup {
             let count = detail.conflicts.count
             try await Revealing.record(count, "conflicts of \(key)", [], services, request.principal)
         }
-        let payloads = services.settings.showsPayloads
+        let sight = Sight(tokens: reveals, payloads: services.settings.showsPayloads)
         return JSONAnswer.object { json in
             json.member("message_key", key.digest)
-            json.member("stored", json: detail.storedJSON(tokens: reveals, payloads: payloads))
-            json.name("conflicts")
-            json.array(detail.conflicts) { json, row in
-                let row = services.aliases.named(row)
-                json.json(row.json(tokens: reveals, payloads: payloads, isForTerminal: false))
-            }
-            if detail.hasMoreConflicts { json.member("more_conflicts", is: true) }
+            json.member("stored", of: detail.stored.map { Nested($0.shown(to: sight)) })
+            json.member("conflicts", of: Rows(detail.conflicts.map { services.aliases.named($0).shown(to: sight) }))
+            if detail.hasMoreConflicts { json.member("more_conflicts", of: true) }
         }
     }
 }
 
 /// What came under one message's key.
 struct ConflictDetail: Sendable {
-    /// The stored message; nil if it is unknown by now.
-    var detail: MessageDetail?
+    /// The stored message; nil if it is unknown by now, or retention deleted it.
+    var stored: StoredMessage?
     /// The copies with other content, newest first: a few MiB at most.
     var conflicts: [ConflictRow]
     var hasMoreConflicts: Bool
@@ -146,11 +139,6 @@ struct ConflictDetail: Sendable {
         query.byteLimit = AnswerBounds.page
         let found = try await query.page(connection)
         let detail = found.rows.isEmpty ? nil : try await MessageLookup(connection).detail(key, conflictBytes: 0)
-        return ConflictDetail(detail: detail, conflicts: found.rows, hasMoreConflicts: found.isFull)
-    }
-
-    /// The stored message alone; nil if retention deleted it.
-    func storedJSON(tokens: Bool, payloads: Bool) -> [UInt8]? {
-        detail?.storedJSON(tokens: tokens, payloads: payloads)
+        return ConflictDetail(stored: detail?.stored, conflicts: found.rows, hasMoreConflicts: found.isFull)
     }
 }

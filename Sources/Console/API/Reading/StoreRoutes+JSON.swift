@@ -2,82 +2,99 @@ import MessageStore
 import Resources
 import Vocabulary
 
-extension Overview {
-    func write(to json: inout JSONWriter) {
-        json.member("at", store.takenAt)
-        json.member("newest_message_at", store.newest)
-        json.member("in_flight", alive.reduce(0) { $0 + $1.inFlight })
-        json.name("rates")
-        json.beginObject()
-        json.member("received", number: rate(\.received))
-        json.member("stored", number: rate(\.stored))
-        json.member("duplicates", number: rate(\.duplicates))
-        json.member("acked", number: rate(\.acked))
-        json.member("handled", number: rate(\.handled))
-        json.endObject()
-        json.name("ack_latency_seconds")
-        json.beginObject()
-        json.member("p50", number: ackLatency.half)
-        json.member("p99", number: ackLatency.most)
-        json.endObject()
-        json.name("streams")
-        json.array(streams) { $1.write(to: &$0) }
-        json.name("workers")
-        json.array(workers) { $1.write(to: &$0) }
-        json.name("handlers")
-        json.array(handlers) { $1.write(to: &$0) }
-        json.name("sizes")
-        json.beginObject()
-        json.member("database_bytes", store.databaseBytes)
-        json.name("tables")
-        json.array(store.tables) { json, table in
-            json.beginObject()
-            json.member("name", table.name)
-            json.member("rows_estimate", table.rows)
-            json.member("bytes", table.bytes)
-            json.endObject()
-        }
-        json.member("days", store.days.count)
-        json.member("days_ahead", store.daysAhead)
-        json.endObject()
-        json.name("categories")
-        json.array(store.categories) { json, category in
-            json.beginObject()
-            json.member("name", category.name)
-            json.member("rows_estimate", category.rows)
-            json.endObject()
-        }
+// The fields of the state of the whole: nothing of devices and handlers.
+
+extension Overview: ShownResource {
+    static let schema = "Overview"
+    static let about: StaticString? = "Rates are per second, over the workers that are alive."
+    static let fields: [Field<Overview>] = [
+        Field("at") { $0.store.takenAt },
+        Field("newest_message_at") { $0.store.newest },
+        Field("in_flight") { $0.alive.reduce(0) { $0 + $1.inFlight } },
+        Field("rates") { Nested(Rates(overview: $0)) },
+        Field("ack_latency_seconds") { Nested(Latency(overview: $0)) },
+        Field("streams") { Rows($0.streams) },
+        Field("workers") { Rows($0.workers) },
+        Field("handlers") { Rows($0.handlers) },
+        Field("sizes") { Nested(Sizes(store: $0.store)) },
+        Field("categories") { Rows($0.store.categories) },
+    ]
+
+    struct Rates: ShownResource {
+        var overview: Overview
+
+        static let schema = "Rates"
+        static let fields: [Field<Rates>] = [
+            Field("received") { $0.overview.rate(\.received) }, Field("stored") { $0.overview.rate(\.stored) },
+            Field("duplicates") { $0.overview.rate(\.duplicates) }, Field("acked") { $0.overview.rate(\.acked) },
+            Field("handled") { $0.overview.rate(\.handled) },
+        ]
+    }
+
+    struct Latency: ShownResource {
+        var overview: Overview
+
+        static let schema = "Latency"
+        static let fields: [Field<Latency>] = [
+            Field("p50") { $0.overview.ackLatency.half }, Field("p99") { $0.overview.ackLatency.most },
+        ]
+    }
+
+    struct Sizes: ShownResource {
+        var store: StoreStatistics
+
+        static let schema = "Sizes"
+        static let fields: [Field<Sizes>] = [
+            Field("database_bytes") { $0.store.databaseBytes }, Field("tables") { Rows($0.store.tables) },
+            Field("days") { $0.store.days.count }, Field("days_ahead") { $0.store.daysAhead },
+        ]
     }
 }
 
-extension RetentionView {
-    func write(to json: inout JSONWriter) {
-        json.name("items")
-        json.array(plan?.partitions ?? []) { $1.write(to: &$0) }
-        json.member("next", nil as String?)
-        json.name("missing")
-        json.array(plan?.missing ?? []) { $0.string($1.start.date) }
-        json.name("policy")
-        if let policy {
-            json.beginObject()
-            json.member("messages_seconds", number: policy.policy.messages.inSeconds)
-            json.member("dedupe_window_seconds", number: policy.policy.dedupeWindow.inSeconds)
-            json.member("dead_letters_seconds", number: policy.policy.deadLetters.inSeconds)
-            json.member("attempts_seconds", number: policy.policy.attempts.inSeconds)
-            json.member("set_by", policy.setBy)
-            json.member("set_at", policy.setAt)
-            json.endObject()
-        } else {
-            json.null()
-        }
-        json.name("expired")
-        json.beginObject()
-        json.member("conflicts", plan?.conflicts ?? 0)
-        json.member("quarantine", plan?.quarantine ?? 0)
-        json.member("dead_letters", plan?.deadLetters ?? 0)
-        json.member("ledger_estimate", plan?.ledgerExpired)
-        json.member("counted_to", Overview.countLimit)
-        json.endObject()
-        json.member("last_run_at", lastRun)
+extension StoreStatistics.Table: ShownResource {
+    static let schema = "Table"
+    static let fields: [Field<StoreStatistics.Table>] = [
+        Field("name") { $0.name }, Field("rows_estimate") { $0.rows }, Field("bytes") { $0.bytes },
+    ]
+}
+
+extension StoreStatistics.Category: ShownResource {
+    static let schema = "Estimate"
+    static let fields: [Field<StoreStatistics.Category>] = [
+        Field("name") { $0.name }, Field("rows_estimate", isNullable: true) { $0.rows },
+    ]
+}
+
+extension RetentionView: ShownResource {
+    static let schema = "Partitions"
+    static let fields: [Field<RetentionView>] = [
+        Field("items") { Rows($0.plan?.partitions ?? []) },
+        Field("next") { _ in String?.none },
+        Field("missing") { $0.plan?.missing.map(\.start.date) ?? [] },
+        Field("policy") { $0.policy.map(Nested.init) },
+        Field("expired") { Nested(Expired(plan: $0.plan)) },
+        Field("last_run_at") { $0.lastRun },
+    ]
+
+    struct Expired: ShownResource {
+        var plan: RetentionPlan?
+
+        static let schema = "Expired"
+        static let fields: [Field<Expired>] = [
+            Field("conflicts") { $0.plan?.conflicts ?? 0 }, Field("quarantine") { $0.plan?.quarantine ?? 0 },
+            Field("dead_letters") { $0.plan?.deadLetters ?? 0 },
+            Field("ledger_estimate") { $0.plan?.ledgerExpired }, Field("counted_to") { _ in Overview.countLimit },
+        ]
     }
+}
+
+extension RetentionPolicyInForce: ShownResource {
+    static let schema = "Policy"
+    static let fields: [Field<RetentionPolicyInForce>] = [
+        Field("messages_seconds") { $0.policy.messages.inSeconds },
+        Field("dedupe_window_seconds") { $0.policy.dedupeWindow.inSeconds },
+        Field("dead_letters_seconds") { $0.policy.deadLetters.inSeconds },
+        Field("attempts_seconds") { $0.policy.attempts.inSeconds }, Field("set_by") { $0.setBy },
+        Field("set_at") { $0.setAt },
+    ]
 }

@@ -16,7 +16,7 @@ struct StoreRoutes: EndpointGroup {
                 .one("Overview")
             ) { _ in
                 let overview = try await services.reader.withConnection { try await Overview.take($0) }
-                return JSONAnswer.object { overview.write(to: &$0) }
+                return JSONAnswer.of(overview.json())
             },
             .get("listWorkers", "workers", "The workers, as they tell of themselves.", .page(of: WorkerRow.schema)) {
                 _ in
@@ -48,14 +48,14 @@ struct StoreRoutes: EndpointGroup {
             },
             .get("listPartitions", "partitions", "The days that are kept, and the policy.", .one("Partitions")) { _ in
                 let view = try await services.reader.withConnection { try await RetentionView.take($0) }
-                return JSONAnswer.object { view.write(to: &$0) }
+                return JSONAnswer.of(view.json())
             },
             .get("getWhoAmI", "whoami", "Who asks, and with what rights.", .one("WhoAmI")) { request in
                 let principal = try request.principal
                 return JSONAnswer.object { json in
                     json.member("name", principal.name)
                     json.member("role", principal.role.rawValue)
-                    json.member("rights", list: ConsoleRight.allCases.filter(principal.may).map(\.rawValue))
+                    json.member("rights", of: ConsoleRight.allCases.filter(principal.may).map(\.rawValue))
                 }
             },
         ]

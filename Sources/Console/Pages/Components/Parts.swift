@@ -62,6 +62,12 @@ enum Part {
         """
     }
 
+    /// The placeholder for a payload.
+    static func hidden(_ title: String) -> HTML {
+        let hint: HTML = "The configuration says so: <code>console.payloads: hidden</code>."
+        return card(title, empty("Payloads are hidden here", hint))
+    }
+
     /// A notice across the page.
     static func notice(_ tone: Tone, _ body: HTML) -> HTML {
         #"<div class="notice \#(tone.name)">\#(body)</div>"#
@@ -102,9 +108,11 @@ struct Column {
     var isNumber = false
     /// Whether only screen readers get its heading, as for buttons.
     var isHidden = false
+    /// The field's name, for scripts; empty for none.
+    var name = ""
 
-    init(_ title: String, isNumber: Bool = false, isHidden: Bool = false) {
-        (self.title, self.isNumber, self.isHidden) = (title, isNumber, isHidden)
+    init(_ title: String, isNumber: Bool = false, isHidden: Bool = false, name: String = "") {
+        (self.title, self.isNumber, self.isHidden, self.name) = (title, isNumber, isHidden, name)
     }
 }
 
@@ -120,7 +128,8 @@ extension Part {
     static func table(_ caption: String, _ columns: [Column], _ rows: [[HTML]], id: String? = nil) -> HTML {
         let heads = HTML(columns) { column -> HTML in
             let name: HTML = column.isHidden ? "<span class=\"unseen\">\(column.title)</span>" : "\(column.title)"
-            return column.isNumber ? "<th scope=\"col\" class=\"num\">\(name)</th>" : "<th scope=\"col\">\(name)</th>"
+            let mark: HTML = id != nil ? " data-field=\"\(column.name)\"" : ""
+            return "<th scope=\"col\"\(HTML.when(column.isNumber, " class=\"num\""))\(mark)>\(name)</th>"
         }
         let body = HTML(rows) { "<tr>\(cells($0, columns))</tr>" }
         let mark: HTML = id.map { #" id="\#($0)""# } ?? ""

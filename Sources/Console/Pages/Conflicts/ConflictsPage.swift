@@ -33,7 +33,7 @@ struct ConflictsPage: ConsoleRoutes {
             query.byteLimit = AnswerBounds.page
             return (try await query.page(connection), now)
         }
-        let rows = found.rows.map { aliases.named($0) }
+        let rows = found.rows.map { aliases.named($0).shown(to: services.settings.sight) }
         return PageShell("Conflicts", .conflicts, for: request).document(
             """
             \(Part.head("Conflicts", "Copies that came under a known id with other content. The first copy was stored; these wait for a decision."))
@@ -51,27 +51,23 @@ struct ConflictsPage: ConsoleRoutes {
                 "A device that uses an id twice for different content would show up here."
             )
         }
-        let columns = [
-            Column("Last seen"), Column("Category"), Column("Message id"), Column("Device"),
-            Column("Seen", isNumber: true),
-            Column("State"), Column("Compare", isHidden: true),
-        ]
         return Part.table(
             "Conflicts",
-            columns,
-            rows.map { row in
-                let message = row.copy.message
-                let address = PageAddress("/conflicts").adding("\(message.messageKey)").adding("\(row.name)")
-                return [
-                    Part.age(row.lastSeenAt, now: now), "<span class=\"tag\">\(stranger: message.category)</span>",
-                    "<span class=\"mono\">\(stranger: message.messageID.shortened(120))</span>",
-                    "<span class=\"mono\">\(String("\(message.deviceKey)".prefix(8)))</span>",
-                    "\(Figures.count(row.timesSeen))",
-                    row.releasedAt == nil ? Part.badge(.warning, "open") : Part.badge(.good, "released"),
-                    "<a href=\"\(address)\">Compare</a>",
-                ]
-            }
+            rows,
+            now: now,
+            [
+                "last_seen_at", "category", "message_id", "device_key", "times_seen",
+                PageColumn("released_at", title: "State", cell: Self.state),
+                .actions("Compare") { row in
+                    let address = PageAddress("/conflicts").adding("\(row.copy.message.messageKey)")
+                    return "<a href=\"\(address.adding("\(row.name)"))\">Compare</a>"
+                },
+            ]
         )
+    }
+
+    private static func state(_ row: ConflictRow) -> HTML {
+        row.releasedAt == nil ? Part.badge(.warning, "open") : Part.badge(.good, "released")
     }
 
     // MARK: Side by side
@@ -92,10 +88,9 @@ struct ConflictsPage: ConsoleRoutes {
         }
         guard let row = rows.first else { throw Problem.notFound("there is no such conflict any more: see /conflicts") }
         let view = Comparison(
-            row: services.aliases.named(row),
-            stored: stored,
+            row: services.aliases.named(row).shown(to: services.settings.sight),
+            stored: stored?.shown(to: services.settings.sight),
             now: now,
-            showsPayloads: services.settings.showsPayloads,
             mayAct: request.mayAct
         )
         return PageShell("Conflict", .conflicts, for: request).document(
@@ -110,9 +105,9 @@ struct ConflictsPage: ConsoleRoutes {
         var row: ConflictRow
         var stored: StoredMessage?
         var now: Timestamp
-        var showsPayloads: Bool
         var mayAct: Bool
 
+        private var showsPayloads: Bool { row.copy.sight.payloads }
         private var key: String { "\(row.copy.message.messageKey)" }
 
         var head: HTML {
@@ -133,7 +128,7 @@ struct ConflictsPage: ConsoleRoutes {
                 ) : ""
             return """
                 <header class="head"><div><h1>Conflict on \(stranger: row.copy.message.messageID.shortened(80))</h1>
-                <p class="lead">\(row.releasedAt == nil ? Part.badge(.warning, "open") : Part.badge(.good, "released"))</p></div>
+                <p class="lead">\(ConflictsPage.state(row))</p></div>
                 <div class="actions"><a class="button" href="\(PageAddress("/messages").adding(key))">Stored message</a>\(release)</div></header>
                 """
         }
@@ -147,29 +142,17 @@ struct ConflictsPage: ConsoleRoutes {
         }
 
         var facts: HTML {
-            let message = row.copy.message
-            return Part.card(
-                "The conflicting copy",
-                Part.facts([
-                    ("First received", Part.time(row.copy.cursor.receivedAt)),
-                    ("Last received", Part.age(row.lastSeenAt, now: now)),
-                    ("Times seen", "\(Figures.count(row.timesSeen))"), ("Category", "\(stranger: message.category)"),
-                    ("Sender", "<span class=\"mono\">\(stranger: message.senderID)</span>"),
-                    ("Fingerprint", showsPayloads ? "<span class=\"mono\">\("\(row.fingerprint)")</span>" : "hidden"),
-                ])
-            )
+            let facts: [PageColumn<ConflictRow>] = [
+                PageColumn("received_at", title: "First received") { Part.time($0.copy.cursor.receivedAt) },
+                PageColumn("last_seen_at", title: "Last received"), PageColumn("times_seen", title: "Times seen"),
+                "category", "sender_id",
+                showsPayloads ? "fingerprint" : PageColumn("fingerprint") { _ in "hidden" },
+            ]
+            return Part.card("The conflicting copy", Part.facts(Part.facts(row, now: now, facts)))
         }
 
         var diff: HTML {
-            guard showsPayloads else {
-                return Part.card(
-                    "Difference",
-                    Part.empty(
-                        "Payloads are hidden here",
-                        "The configuration says so: <code>console.payloads: hidden</code>."
-                    )
-                )
-            }
+            guard showsPayloads else { return Part.hidden("Difference") }
             guard let stored else {
                 return Part.card(
                     "Difference",
@@ -197,9 +180,7 @@ struct ConflictsPage: ConsoleRoutes {
                 "category: \(message.message.category)", "device_key: \(message.message.deviceKey)",
                 "message_type: \(message.message.messageType ?? "none")", "data:",
             ]
-            let token = message.message.registrationToken.rawValue
-            let data = message.message.data.map { TokenMask.mask($0, of: token) }
-            lines += data.map { JSONLayout.lines($0, limit: TextDiff.limit) } ?? ["none"]
+            lines += message.shownData.map { JSONLayout.lines($0, limit: TextDiff.limit) } ?? ["none"]
             return lines
         }
 

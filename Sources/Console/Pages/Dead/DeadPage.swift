@@ -59,29 +59,25 @@ struct DeadPage: ConsoleRoutes {
                     )
                 )
             }
-            let columns = [
-                Column("Handler"), Column("Failed with"), Column("Count", isNumber: true), Column("First died"),
-                Column("Last died"),
-                Column("Actions", isHidden: true),
+            let shown = groups.map { $0.shown(to: sight) }
+            let columns: [PageColumn<DeadLetterGroup>] = [
+                "handler",
+                PageColumn("error_group") { group in
+                    let address = PageAddress("/dead").query("handler", group.handler)
+                        .query("group", group.nameInFilters)
+                    return "<a class=\"mono\" href=\"\(address)\">\(stranger: group.group.shortened(160))</a>"
+                },
+                "count", "first_died_at", "last_died_at",
+                .actions { group in
+                    guard mayAct, let name = group.nameInFilters else { return "" }
+                    let number = shown.firstIndex { $0.handler == group.handler && $0.group == name } ?? 0
+                    return actions("group-\(number)", [("filter.handler", group.handler), ("filter.group", name)])
+                },
             ]
-            let rows = groups.enumerated().map { number, group -> [HTML] in
-                let group = group.shown(to: sight)
-                let address = PageAddress("/dead").query("handler", group.handler).query("group", group.nameInFilters)
-                return [
-                    "\(group.handler)",
-                    "<a class=\"mono\" href=\"\(address)\">\(stranger: group.group.shortened(160))</a>",
-                    "\(Figures.count(group.count))", Part.age(group.first, now: now), Part.age(group.last, now: now),
-                    mayAct && group.nameInFilters != nil
-                        ? actions(
-                            "group-\(number)",
-                            [("filter.handler", group.handler), ("filter.group", group.group)]
-                        ) : "",
-                ]
-            }
             return Part.card(
                 "By group",
                 count: Figures.count(groups.count),
-                Part.table("Groups of dead letters", columns, rows)
+                Part.table("Groups of dead letters", shown, now: now, columns)
             )
         }
 
@@ -99,29 +95,23 @@ struct DeadPage: ConsoleRoutes {
 
         func letters(_ letters: [DeadLetter], isFull: Bool) -> HTML {
             guard !letters.isEmpty || !list.isEmpty else { return "" }
-            let columns = [
-                Column("Died"), Column("Handler"), Column("Message"), Column("Category"),
-                Column("Attempts", isNumber: true), Column("Error"),
-            ]
-            let rows = letters.map { letter -> [HTML] in
-                [
-                    Part.age(letter.diedAt, now: now), "\(letter.handler)",
-                    Part.key("\(letter.messageKey)", PageAddress("/messages").adding("\(letter.messageKey)")),
-                    letter.category.map { "<span class=\"tag\">\(stranger: $0)</span>" }
-                        ?? "<span class=\"muted\">gone</span>",
-                    "\(Figures.count(letter.attempts))",
-                    "<span class=\"mono\">\(stranger: letter.error.shortened(300))</span>",
-                ]
-            }
             let tools: HTML =
                 mayAct && !list.isEmpty && !letters.isEmpty ? actions("these", list.members) : ""
             let body =
-                rows.isEmpty
+                letters.isEmpty
                 ? Part.empty(
                     "None left here",
                     "They were retried or discarded. <a href=\"/dead\">Show all dead letters</a>."
                 )
-                : Part.table("Dead letters", columns, rows) + list.pager(next: isFull ? letters.last?.cursor : nil)
+                : Part.table(
+                    "Dead letters",
+                    letters,
+                    now: now,
+                    [
+                        "died_at", "handler", "message_key", PageColumn("category", absent: "gone"), "attempts",
+                        "error",
+                    ]
+                ) + list.pager(next: isFull ? letters.last?.cursor : nil)
             return Part.card(
                 list.isEmpty ? "Latest" : "Chosen",
                 count: Figures.count(letters.count),

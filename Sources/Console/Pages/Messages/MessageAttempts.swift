@@ -1,4 +1,5 @@
 import Querying
+import Vocabulary
 
 extension MessageDetailPage.View {
     /// The handlers' attempts, including successes.
@@ -9,23 +10,21 @@ extension MessageDetailPage.View {
                 """
             return Part.card("Attempts", count: "0", Part.empty("No attempts are kept", hint))
         }
-        let columns = [
-            Column("Started"), Column("Handler"), Column("No.", isNumber: true), Column("Outcome"),
-            Column("Took", isNumber: true), Column("Error"), Column("Worker"),
-        ]
-        let rows = detail.attempts.reversed().map { row -> [HTML] in
-            let status: HTML = row.status.map { "<span class=\"tag\">HTTP \($0)</span> " } ?? ""
-            let error: HTML =
-                row.errorGroup.map { "<span class=\"mono\">\(stranger: $0.shortened(200))</span>" }
-                ?? "<span class=\"muted\">–</span>"
-            return [
-                "\(Part.time(row.startedAt))<span class=\"sub\">\(Part.age(row.startedAt, now: now))</span>",
-                "\(row.handler)", "\(Figures.count(row.attempt))", Self.outcome(row.outcome),
-                row.duration.map { "\(Figures.length($0))" } ?? "–", "\(status)\(error)",
-                "<span class=\"mono\">\(row.worker)</span>",
+        let table = Part.table(
+            "Attempts",
+            detail.attempts.reversed(),
+            now: now,
+            [
+                "started_at", "handler", "attempt", PageColumn("outcome") { Self.outcome($0.outcome) },
+                PageColumn("duration_seconds") { $0.duration.map { "\(Figures.length($0))" } ?? "–" },
+                PageColumn("error_group", title: "Error") { row in
+                    let status: HTML = row.status.map { "<span class=\"tag\">HTTP \($0)</span> " } ?? ""
+                    return "\(status)\(Part.value(row.errorGroup, .code, now: now) ?? "–")"
+                },
+                "worker",
             ]
-        }
-        return Part.card("Attempts", count: "\(rows.count)", Part.table("Attempts", columns, rows))
+        )
+        return Part.card("Attempts", count: "\(detail.attempts.count)", table)
     }
 
     private static func outcome(_ outcome: String) -> HTML {

@@ -1,6 +1,7 @@
 import Hummingbird
 import Postgres
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 
@@ -22,27 +23,19 @@ struct MessageDetailPage: ConsoleRoutes {
             throw Problem.notFound("no message has this key or id; retention may have deleted it: search at /messages")
         }
         guard found.count == 1 else {
-            let columns = [Column("Key"), Column("Sender"), Column("Category"), Column("Received")]
-            let rows = found.map { detail -> [HTML] in
-                let message = detail.stored?.message
-                return [
-                    Part.key(detail.messageKey.description, PageAddress("/messages").adding("\(detail.messageKey)")),
-                    "\(stranger: message?.senderID ?? "–")", "\(stranger: message?.category ?? "–")",
-                    message.map { Part.time(Timestamp(microseconds: $0.receivedAtMicroseconds)) } ?? "–",
-                ]
-            }
+            let columns: [PageColumn<MessageDetail>] = ["message_key", "sender_id", "category", "received_at"]
+            let table = Part.table("Messages", Array(found), now: now, columns)
             return shell.document(
                 """
                 \(Part.head("Messages with this id", "Ids are unique for each sender."))
                 \(HTML.when(found.isCut, Part.notice(.warning, "There are more: search at /messages for the id and a device or sender.")))
-                \(Part.card("Found", count: "\(found.count)", Part.table("Messages", columns, rows)))
+                \(Part.card("Found", count: "\(found.count)", table))
                 """
             )
         }
         let view = View(
             detail: detail.shown(to: services.settings.sight, by: services.aliases),
             now: now,
-            showsPayloads: services.settings.showsPayloads,
             mayReveal: request.principal.may(.reveal)
         )
         return shell.document(
@@ -56,7 +49,6 @@ struct MessageDetailPage: ConsoleRoutes {
     struct View {
         var detail: MessageDetail
         var now: Timestamp
-        var showsPayloads: Bool
         /// Whether the reader may reveal the registration token.
         var mayReveal: Bool
 
@@ -121,28 +113,11 @@ struct MessageDetailPage: ConsoleRoutes {
 
         var facts: HTML {
             var facts: [(String, HTML)] = []
-            if let message {
-                let time = Timestamp(microseconds: message.receivedAtMicroseconds)
-                let device = message.deviceKey.description
-                facts = [
-                    (
-                        "Received",
-                        """
-                        <time class="both" datetime="\(time.rfc3339)">\(Figures.moment(time))</time> \
-                        <span class="muted">(\(Part.age(time, now: now)))</span>
-                        """
-                    ),
-                    ("Category", link(PageAddress("/messages").query("category", message.category), message.category)),
-                    ("Message id", "<span class=\"mono\">\(stranger: message.messageID.shortened(300))</span>"),
-                    ("Sender", link(PageAddress("/messages").query("sender", message.senderID), message.senderID)),
-                    ("Device key", link(PageAddress("/messages").query("device", device), device)),
-                    ("Message key", "<span class=\"mono\">\(key)</span>"),
-                    ("Registration token", token),
-                ]
-                if let type = message.messageType { facts.append(("Type", "\(stranger: type)")) }
-                if let from = detail.stored?.stanzaFrom {
-                    facts.append(("Stanza from", "<span class=\"mono\">\(stranger: from)</span>"))
+            if let stored = detail.stored {
+                let shown = MessageColumn.allCases.filter { column in
+                    column.traits.secrecy != .payload && (column.traits.isRequired || stored.text(column) != nil)
                 }
+                facts = Part.facts(stored, now: now, (shown + [.registrationToken]).map(column))
             }
             if let ledger = detail.ledger {
                 if let print = ledger.fingerprint {
@@ -153,31 +128,46 @@ struct MessageDetailPage: ConsoleRoutes {
             return Part.card("Facts", Part.facts(facts))
         }
 
+        private func column(_ column: MessageColumn) -> PageColumn<StoredMessage> {
+            func filter(_ name: StaticString) -> PageColumn<StoredMessage> {
+                PageColumn(column.name) { row in
+                    let text = row.cell(column)
+                    return link(PageAddress("/messages").query(name, text), text)
+                }
+            }
+            return switch column {
+            case .messageKey: PageColumn(column.name) { _ in "<span class=\"mono\">\(key)</span>" }
+            case .receivedAt:
+                PageColumn(column.name) { row in
+                    """
+                    <time class="both" datetime="\(row.cursor.receivedAt.rfc3339)">\(row.cell(column))</time> \
+                    <span class="muted">(\(Part.age(row.cursor.receivedAt, now: now)))</span>
+                    """
+                }
+            case .senderID: filter("sender")
+            case .category: filter("category")
+            case .deviceKey: filter("device")
+            case .registrationToken: PageColumn(column.name) { _ in token }
+            default: PageColumn(column.name)
+            }
+        }
+
         private func link(_ address: PageAddress, _ text: String) -> HTML {
             "<a class=\"mono\" href=\"\(address)\">\(stranger: text)</a>"
         }
 
         var data: HTML {
-            guard let message else { return "" }
-            guard showsPayloads else {
-                return Part.card(
-                    "Data",
-                    Part.empty(
-                        "Payloads are hidden here",
-                        "The configuration says so: <code>console.payloads: hidden</code>."
-                    )
-                )
-            }
+            guard let stored = detail.stored else { return "" }
+            guard stored.sight.payloads else { return Part.hidden("Data") }
             var parts = HTML()
             let note: HTML =
-                detail.stored?.isDataRaw == true ? Part.badge(.warning, "text that jsonb refuses") : HTML()
-            let token = message.registrationToken.rawValue
-            if let data = message.data.map({ TokenMask.mask($0, of: token) }) {
+                stored.isDataRaw ? Part.badge(.warning, "text that jsonb refuses") : HTML()
+            if let data = stored.shownData {
                 parts += Part.card("Data", actions: note + size(data), Self.code("Data", data))
             } else {
                 parts += Part.card("Data", Part.empty("The message has no data"))
             }
-            if let extra = message.extra.map({ TokenMask.mask($0, of: token) }) {
+            if let extra = stored.bytes(.extra) {
                 parts += Part.card("Other members", actions: size(extra), Self.code("Other members", extra))
             }
             return parts
@@ -202,67 +192,60 @@ struct MessageDetailPage: ConsoleRoutes {
         }
 
         var deliveries: HTML {
-            let columns = [
-                Column("Handler"), Column("Attempts", isNumber: true), Column("Next attempt"), Column("Held by"),
-                Column("Last error"),
-            ]
-            let rows = detail.deliveries.map { row -> [HTML] in
-                [
-                    "<a href=\"/handlers\">\(row.handler)</a>", "\(Figures.count(row.attempts))",
-                    Part.age(row.nextAttemptAt, now: now), "<span class=\"mono\">\(row.leaseOwner ?? "–")</span>",
-                    Self.error(row.lastError),
-                ]
-            }
             let body =
-                rows.isEmpty
+                detail.deliveries.isEmpty
                 ? Part.empty("Nothing waits", "Every subscribed handler has taken this message, or given it up.")
-                : Part.table("Deliveries", columns, rows)
-            return Part.card("Waiting deliveries", count: "\(rows.count)", body)
+                : Part.table(
+                    "Deliveries",
+                    detail.deliveries,
+                    now: now,
+                    [
+                        PageColumn("handler") { "<a href=\"/handlers\">\($0.handler)</a>" }, "attempts",
+                        "next_attempt_at", "worker", "error",
+                    ]
+                )
+            return Part.card("Waiting deliveries", count: "\(detail.deliveries.count)", body)
         }
 
         var deadLetters: HTML {
             guard !detail.deadLetters.isEmpty else { return "" }
-            let columns = [
-                Column("Handler"), Column("Attempts", isNumber: true), Column("Died"), Column("Group"),
-                Column("Last error"),
-            ]
-            let rows = detail.deadLetters.map { row -> [HTML] in
+            let table = Part.table(
+                "Dead letters",
+                detail.deadLetters,
+                now: now,
                 [
-                    "\(row.handler)", "\(Figures.count(row.attempts))",
-                    row.diedAt.map { Part.age($0, now: now) } ?? "–",
-                    link(
-                        PageAddress("/dead").query("handler", row.handler)
-                            .query("group", row.errorGroup == Sight.hidden ? nil : row.errorGroup),
-                        row.errorGroup ?? "–"
-                    ),
-                    Self.error(row.lastError),
+                    "handler", "attempts", "died_at",
+                    PageColumn("error_group") { row in
+                        link(
+                            PageAddress("/dead").query("handler", row.handler)
+                                .query("group", row.errorGroup == Sight.hidden ? nil : row.errorGroup),
+                            row.errorGroup ?? "–"
+                        )
+                    },
+                    "error",
                 ]
-            }
-            return Part.card("Dead letters", count: "\(rows.count)", Part.table("Dead letters", columns, rows))
-        }
-
-        static func error(_ text: String?) -> HTML {
-            guard let text else { return "<span class=\"muted\">–</span>" }
-            return "<span class=\"mono\">\(stranger: text.shortened(400))</span>"
+            )
+            return Part.card("Dead letters", count: "\(detail.deadLetters.count)", table)
         }
 
         var conflicts: HTML {
             guard !detail.conflicts.isEmpty else { return "" }
-            let columns = [
-                Column("First copy"), Column("Seen", isNumber: true), Column("Fingerprint"), Column("Released"),
-                Column("Compare", isHidden: true),
-            ]
-            let rows = detail.conflicts.map { row -> [HTML] in
-                let address = PageAddress("/conflicts").adding(key).adding("\(row.name)")
-                return [
-                    Part.time(row.copy.cursor.receivedAt), "\(Figures.count(row.timesSeen))",
-                    "<span class=\"mono\">\("\(row.name)")</span>",
-                    row.releasedAt.map { Part.age($0, now: now) } ?? "<span class=\"muted\">no</span>",
-                    "<a href=\"\(address)\">Compare</a>",
+            let table = Part.table(
+                "Conflicts",
+                detail.conflicts,
+                now: now,
+                [
+                    PageColumn("received_at", title: "First copy") { Part.time($0.copy.cursor.receivedAt) },
+                    "times_seen",
+                    "fingerprint", PageColumn("released_at", absent: "no"),
+                    .actions("Compare") { row in
+                        let address = PageAddress("/conflicts").adding(key).adding("\(row.name)")
+                        return "<a href=\"\(address)\">Compare</a>"
+                    },
                 ]
-            }
-            let count = "\(rows.count)\(detail.hasMoreConflicts ? "+" : "")"
-            return Part.card("Conflicts", count: count, Part.table("Conflicts", columns, rows))
+            )
+            let count = "\(detail.conflicts.count)\(detail.hasMoreConflicts ? "+" : "")"
+            return Part.card("Conflicts", count: count, table)
         }
     }
 }

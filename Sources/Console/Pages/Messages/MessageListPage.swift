@@ -32,7 +32,7 @@ struct MessageListPage: ConsoleRoutes {
             var pager = MessagePager(filter, .newestFirst, limit: Self.pageSize, after: list.cursor)
             (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.page, true)
             let page = try await pager.next(connection)
-            return (try page.messages, page.isFull, now)
+            return (try page.messages.map { $0.shown(to: services.settings.sight) }, page.isFull, now)
         }
         let view = View(list: list, now: now, showsPayloads: payloads)
         return PageShell("Messages", .messages, for: request).document(
@@ -64,14 +64,22 @@ struct MessageListPage: ConsoleRoutes {
                 """
         }
 
-        private var columns: [Column] {
-            [Column("Received"), Column("Category"), Column("Message id"), Column("Device"), Column("Sender")]
-                + (showsPayloads ? [Column("Data")] : [])
+        private var columns: [PageColumn<StoredMessage>] {
+            let plain = MessageColumn.inTables.filter { $0 != .messageKey && $0.traits.secrecy == .plain }
+            return (plain + [.senderID]).map { $0 == .messageID ? id : PageColumn($0.name) }
+                + (showsPayloads ? [PageColumn("data", cell: preview)] : [])
+        }
+
+        private var id: PageColumn<StoredMessage> {
+            PageColumn("message_id") { row in
+                let address = PageAddress("/messages").adding("\(row.message.messageKey)")
+                return "<a class=\"mono\" href=\"\(address)\">\(stranger: row.message.messageID.shortened(120))</a>"
+            }
         }
 
         func table(_ rows: [StoredMessage]) -> HTML {
             if let unreadable = list.unreadable { return unreadable }
-            let table = Part.table("Messages", columns, rows.map(cells), id: "message-rows")
+            let table = Part.table("Messages", rows, now: now, columns, id: "message-rows")
             guard rows.isEmpty else { return table }
             let hint: HTML =
                 list.isEmpty
@@ -84,29 +92,8 @@ struct MessageListPage: ConsoleRoutes {
             return "<div id=\"tail-empty\">\(Part.empty(title, hint))</div>\(isFirst ? table : "")"
         }
 
-        private func cells(_ row: StoredMessage) -> [HTML] {
-            let message = row.message
-            let key = message.messageKey.description
-            let device = message.deviceKey.description
-            var cells: [HTML] = [
-                """
-                \(Part.time(Timestamp(microseconds: message.receivedAtMicroseconds)))\
-                <span class="sub">\(Part.age(Timestamp(microseconds: message.receivedAtMicroseconds), now: now))</span>
-                """,
-                "<span class=\"tag\">\(stranger: message.category)</span>",
-                "<a class=\"mono\" href=\"\(PageAddress("/messages").adding(key))\">\(stranger: message.messageID.shortened(120))</a>",
-                Part.key(device, PageAddress("/messages").query("device", device)),
-                "<span class=\"mono tight\">\(stranger: message.senderID)</span>",
-            ]
-            if showsPayloads { cells.append(preview(message)) }
-            return cells
-        }
-
-        private func preview(_ message: UpstreamMessage) -> HTML {
-            let token = message.registrationToken.rawValue
-            guard let data = message.data.map({ TokenMask.mask($0, of: token) }) else {
-                return "<span class=\"muted\">none</span>"
-            }
+        private func preview(_ row: StoredMessage) -> HTML {
+            guard let data = row.shownData else { return "<span class=\"muted\">none</span>" }
             let isCut = data.count > MessageListPage.previewLength
             let text = String(decoding: data.prefix(MessageListPage.previewLength), as: UTF8.self)
             return "<code class=\"clip\">\(stranger: isCut ? text + "…" : text)</code>"

@@ -45,26 +45,20 @@ struct AuditPage: ConsoleRoutes {
                 )
                 : Part.empty("Nothing matches", "<a href=\"/audit\">Show all entries</a>.")
         }
-        let columns = [
-            Column("When"), Column("Who"), Column("Action"), Column("Subject"), Column("Rows", isNumber: true),
-            Column("Reason"),
-        ]
         return Part.table(
             "Audit trail",
-            columns,
-            rows.map { row in
-                [
-                    "\(Part.time(row.at))<span class=\"sub\">\(Part.age(row.at, now: now))</span>",
+            rows,
+            now: now,
+            [
+                "at",
+                PageColumn("who") { row in
                     """
                     <a href="\(PageAddress("/audit").query("who", row.who))">\(stranger: row.who)</a>\
                     <span class="sub">\(row.via) · role \(row.role)</span>
-                    """,
-                    "<span class=\"tag\">\(row.action)</span>",
-                    "<span class=\"mono\">\(stranger: row.subject.shortened(300))</span>",
-                    row.count.map { "\(Figures.count($0))" } ?? "<span class=\"muted\">–</span>",
-                    row.reason.map { "\(stranger: $0)" } ?? "<span class=\"muted\">none given</span>",
-                ]
-            }
+                    """
+                },
+                "action", "subject", "count", PageColumn("reason", absent: "none given"),
+            ]
         )
     }
 }

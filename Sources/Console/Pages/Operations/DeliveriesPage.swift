@@ -92,29 +92,25 @@ struct DeliveriesPage: ConsoleRoutes {
                     "Every delivery is done, or was given up: see <a href=\"/dead\">dead letters</a>."
                 )
             }
-            let columns = [
-                Column("Due"), Column("Handler"), Column("Message"), Column("Category"),
-                Column("Failed", isNumber: true), Column("Why"),
-                Column("Actions", isHidden: true),
-            ]
-            return Part.table("Waiting deliveries", columns, rows.map(cells))
+            return Part.table(
+                "Waiting deliveries",
+                rows,
+                now: now,
+                [
+                    "due_at", "handler", "message_key", PageColumn("category", absent: "gone"), "attempts",
+                    PageColumn("reason", cell: why), .actions(cell: retry),
+                ]
+            )
         }
 
-        private func cells(_ row: WaitingDelivery) -> [HTML] {
-            let key = "\(row.messageKey)"
-            return [
-                Part.age(row.dueAt, now: now), "\(row.handler)", Part.key(key, PageAddress("/messages").adding(key)),
-                row.category.map { "<span class=\"tag\">\(stranger: $0)</span>" }
-                    ?? "<span class=\"muted\">gone</span>",
-                "\(Figures.count(row.attempts))", why(row),
-                mayAct && [.retry, .postponed, .held].contains(row.reason)
-                    ? Act.button(
-                        "Retry now",
-                        "/api/v1/deliveries/retry-now",
-                        done: "Due now",
-                        fields: [("handler", row.handler), ("message_key", key)]
-                    ) : "",
-            ]
+        private func retry(_ row: WaitingDelivery) -> HTML {
+            guard mayAct, [.retry, .postponed, .held].contains(row.reason) else { return "" }
+            return Act.button(
+                "Retry now",
+                "/api/v1/deliveries/retry-now",
+                done: "Due now",
+                fields: [("handler", row.handler), ("message_key", "\(row.messageKey)")]
+            )
         }
 
         private func why(_ row: WaitingDelivery) -> HTML {

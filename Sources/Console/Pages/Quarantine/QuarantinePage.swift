@@ -44,24 +44,28 @@ struct QuarantinePage: ConsoleRoutes {
                 ? Part.empty("Nothing is quarantined", "What no message can be made of is kept here with the reason.")
                 : Part.empty("Nothing matches", "<a href=\"/quarantine\">Show all of it</a>.")
         }
-        let columns = [
-            Column("Last seen"), Column("Reason"), Column("Detail"), Column("Sender"), Column("Message id"),
-            Column("Seen", isNumber: true), Column("Size", isNumber: true), Column("Open", isHidden: true),
-        ]
         return Part.table(
             "Quarantined stanzas",
-            columns,
-            rows.map { row in
-                [
-                    Part.age(row.lastSeenAt, now: now), "<span class=\"tag\">\(stranger: row.reason)</span>",
-                    "\(stranger: row.detail.shortened(160))", "<span class=\"mono\">\(stranger: row.senderID)</span>",
-                    row.messageID.map { "<span class=\"mono\">\(stranger: $0.shortened(80))</span>" }
-                        ?? "<span class=\"muted\">none</span>",
-                    "\(Figures.count(row.timesSeen))", "\(Figures.bytes(row.byteCount))",
-                    "<a href=\"\(PageAddress("/quarantine").adding("\(row.id)"))\">Open</a>",
-                ]
-            }
+            rows,
+            now: now,
+            [
+                "last_seen_at", "reason", "detail", "sender_id", Self.messageID, "times_seen", Self.size,
+                .actions("Open") { "<a href=\"\(PageAddress("/quarantine").adding("\($0.id)"))\">Open</a>" },
+            ]
         )
+    }
+
+    private static var facts: [PageColumn<QuarantineRow>] {
+        [
+            PageColumn("received_at", title: "First seen") { Part.time($0.receivedAt) }, "last_seen_at",
+            PageColumn("times_seen", title: "Times seen"), "sender_id", messageID, size,
+        ]
+    }
+    private static var messageID: PageColumn<QuarantineRow> {
+        PageColumn("message_id", absent: "none that can be held")
+    }
+    private static var size: PageColumn<QuarantineRow> {
+        PageColumn("bytes", title: "Size") { "\(Figures.bytes($0.byteCount))" }
     }
 
     private func detail(_ request: PageRequest) async throws -> HTML {
@@ -83,36 +87,14 @@ struct QuarantinePage: ConsoleRoutes {
             """
             <p class="crumb"><a href="/quarantine">Quarantine</a> / \(row.id)</p>
             \(Part.head("Quarantined stanza \(row.id)", "<span class=\"tag\">\(stranger: row.reason)</span> \(stranger: row.detail)"))
-            \(Part.card("Facts", facts(row, now)))
+            \(Part.card("Facts", Part.facts(Part.facts(row, now: now, Self.facts))))
             \(stanza(row, isHex: isHex))
             """
         )
     }
 
-    private func facts(_ row: QuarantineRow, _ now: Timestamp) -> HTML {
-        Part.facts([
-            ("First seen", Part.time(row.receivedAt)), ("Last seen", Part.age(row.lastSeenAt, now: now)),
-            ("Times seen", "\(Figures.count(row.timesSeen))"),
-            ("Sender", "<span class=\"mono\">\(stranger: row.senderID)</span>"),
-            (
-                "Message id",
-                row.messageID.map { "<span class=\"mono\">\(stranger: $0.shortened(300))</span>" }
-                    ?? "none that can be held"
-            ),
-            ("Size", "\(Figures.bytes(row.byteCount))"),
-        ])
-    }
-
     private func stanza(_ row: QuarantineRow, isHex: Bool) -> HTML {
-        guard services.settings.showsPayloads else {
-            return Part.card(
-                "Stanza",
-                Part.empty(
-                    "Payloads are hidden here",
-                    "The configuration says so: <code>console.payloads: hidden</code>."
-                )
-            )
-        }
+        guard services.settings.showsPayloads else { return Part.hidden("Stanza") }
         let base = PageAddress("/quarantine").adding("\(row.id)")
         func tab(_ name: String, _ address: PageAddress, _ isCurrent: Bool) -> HTML {
             "<a href=\"\(address)\"\(HTML.when(isCurrent, " aria-current=\"page\""))>\(name)</a>"

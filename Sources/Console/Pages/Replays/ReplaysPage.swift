@@ -39,21 +39,20 @@ struct ReplaysPage: ConsoleRoutes {
                 """
             )
         }
-        let columns = [
-            Column("Name"), Column("To"), Column("State"), Column("Progress"), Column("Planned"), Column("By"),
-        ]
         return Part.table(
             "Replays",
-            columns,
-            rows.map { row in
-                [
-                    "<a href=\"\(PageAddress("/replays").adding("\(row.id)"))\">\(stranger: row.name)</a>",
-                    "\(stranger: row.target.description)", Self.badge(row),
-                    Part.progress("Progress of \(row.name)", row.done, of: row.planned),
-                    Part.age(row.createdAt, now: now),
-                    "\(stranger: row.createdBy)",
-                ]
-            }
+            rows,
+            now: now,
+            [
+                PageColumn("name") {
+                    "<a href=\"\(PageAddress("/replays").adding("\($0.id)"))\">\(stranger: $0.name)</a>"
+                },
+                "target", PageColumn("state", cell: Self.badge),
+                PageColumn("done", title: "Progress") {
+                    Part.progress("Progress of \($0.name)", $0.done, of: $0.planned)
+                },
+                "created_at", "created_by",
+            ]
         )
     }
 
@@ -175,18 +174,10 @@ struct ReplaysPage: ConsoleRoutes {
         }
 
         var history: HTML {
-            let columns = [
-                Column("When"), Column("What"), Column("Who"), Column("Done", isNumber: true), Column("Details"),
-            ]
-            let rows = found.history.reversed().map { entry -> [HTML] in
-                [
-                    "\(Part.time(entry.at))<span class=\"sub\">\(Part.age(entry.at, now: now))</span>",
-                    "\(entry.event)",
-                    "\(stranger: entry.who)", "\(Figures.count(entry.done))",
-                    entry.detail.map { "\(stranger: $0.shortened(300))" } ?? "<span class=\"muted\">–</span>",
-                ]
-            }
-            return Part.card("History", Part.table("History", columns, rows))
+            Part.card(
+                "History",
+                Part.table("History", found.history.reversed(), now: now, ["at", "event", "who", "done", "detail"])
+            )
         }
     }
 }

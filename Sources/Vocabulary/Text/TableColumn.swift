@@ -51,3 +51,15 @@ package struct TableColumn: Sendable, ExpressibleByStringLiteral {
     /// A column that is neither cut nor left out.
     package init(stringLiteral title: String) { self.init(title) }
 }
+
+/// How a page draws a field's value.
+package enum FieldLook: Sendable {
+    /// As its type suggests: text, a number, an age, the start of a key.
+    case plain
+    /// A name out of some that are known.
+    case tag
+    /// Text of machines.
+    case code
+    /// A time with its age.
+    case moment
+}
