@@ -117,7 +117,7 @@ final class DispatchIntake: DeliveryIntake {
             settler.open(block: offer.block, token: offer.token, count: deliveries.count, lane: index)
         }
         let settlements = lanes[index].withMachine(wake: deliveries.count) {
-            $0.handOver(deliveries, reserved: offer.count, bytes: offer.bytes) + $0.releaseRefused(now: clock.now())
+            $0.handOver(deliveries, reserved: offer.count, bytes: offer.bytes, now: clock.now())
         }
         released(settlements, index)
     }
@@ -180,7 +180,7 @@ final class DispatchIntake: DeliveryIntake {
 
     func withdrawn(_ offer: LeaseOffer) {
         for index in offer.lanes {
-            _ = lanes[index].withMachine(wake: 0) { $0.handOver([], reserved: offer.count, bytes: offer.bytes) }
+            handOver([], offer, index)
             // It may have committed all the same. The next attempt to commit takes over its blocks as rows.
             if offer.packed.contains(names[index]) {
                 settler.abandon(block: offer.block, token: offer.token, lane: index)

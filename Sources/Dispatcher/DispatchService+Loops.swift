@@ -76,8 +76,7 @@ extension DispatchService {
             let isFull = request.rest(after: deliveries) == nil
             let settlements = lane.withMachine(wake: deliveries.count) {
                 // The claim of a suspect says nothing about the others, which were claimed just before.
-                $0.claimed(deliveries, hasMore: request.isForSuspects ? $0.hasMore : isFull)
-                    + $0.releaseRefused(now: clock.now())
+                $0.claimed(deliveries, hasMore: request.isForSuspects ? $0.hasMore : isFull, now: clock.now())
             }
             report.settledUnrun(settlements, lane.index)
             settler.submit(settlements, lane: lane.index)

@@ -111,12 +111,17 @@ package struct DispatchStateMachine: Sendable {
     /// Frees the reservation of a batch that has committed or failed, and takes its deliveries.
     ///
     /// - Returns: Deliveries that can no longer run here, to be released.
-    package mutating func handOver(_ deliveries: [Delivery], reserved count: Int, bytes: Int = 0) -> [Settlement] {
+    package mutating func handOver(
+        _ deliveries: [Delivery],
+        reserved count: Int,
+        bytes: Int = 0,
+        now: ContinuousClock.Instant
+    ) -> [Settlement] {
         reserved.count -= count
         reserved.bytes -= bytes
         guard mode == .active else { return deliveries.map(Settlement.release) }
         for delivery in deliveries { waiting.append(delivery, isFresh: true) }
-        return []
+        return releaseRefused(now: now)
     }
 
     /// How many deliveries to claim now; 0 without room, or while the handler is paused or its breaker open.
@@ -156,9 +161,14 @@ package struct DispatchStateMachine: Sendable {
     /// - Parameters:
     ///   - deliveries: Each under a lease of ours.
     ///   - hasMore: Whether the table probably holds more that is due.
+    ///   - now: The current time.
     /// - Returns: What can't run here: set aside if workers keep dying over it, released if the handler was paused or
-    ///   stopped meanwhile.
-    package mutating func claimed(_ deliveries: [Delivery], hasMore: Bool) -> [Settlement] {
+    ///   stopped, or its breaker has opened, meanwhile.
+    package mutating func claimed(
+        _ deliveries: [Delivery],
+        hasMore: Bool,
+        now: ContinuousClock.Instant
+    ) -> [Settlement] {
         self.hasMore = hasMore
         guard mode == .active else { return deliveries.map(Settlement.release) }
         var settlements: [Settlement] = []
@@ -172,7 +182,7 @@ package struct DispatchStateMachine: Sendable {
                 waiting.append(delivery, isFresh: false)
             }
         }
-        return settlements
+        return settlements + releaseRefused(now: now)
     }
 
     private static func dead(_ delivery: Delivery, _ failure: HandlerFailure) -> Settlement {
@@ -280,7 +290,7 @@ package struct DispatchStateMachine: Sendable {
     /// Releases what came after the breaker had opened: a claim, or a commit, that was under way then.
     ///
     /// Otherwise it would wait under this worker's lease until the pause ends, however long that is.
-    package mutating func releaseRefused(now: ContinuousClock.Instant) -> [Settlement] {
+    private mutating func releaseRefused(now: ContinuousClock.Instant) -> [Settlement] {
         guard case .refused(until: _?) = breaker.admission(now: now) else { return [] }
         return releaseWaiting()
     }

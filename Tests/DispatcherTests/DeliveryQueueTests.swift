@@ -25,10 +25,10 @@ struct DeliveryQueueTests {
         func take(_ deliveries: [Delivery]) {
             if isFresh {
                 let hasRoom = machine.reserve(deliveries.count)
-                let released = machine.handOver(deliveries, reserved: deliveries.count)
+                let released = machine.handOver(deliveries, reserved: deliveries.count, now: start)
                 #expect(hasRoom && released == [])
             } else {
-                let refused = machine.claimed(deliveries, hasMore: false)
+                let refused = machine.claimed(deliveries, hasMore: false, now: start)
                 #expect(refused == [])
             }
         }

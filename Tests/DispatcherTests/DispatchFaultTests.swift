@@ -41,7 +41,7 @@ struct DispatchFaultTests {
     func refusals() throws {
         var machine = machine()
         for number in 1...40 as ClosedRange<UInt64> {
-            _ = machine.claimed([delivery(number)], hasMore: false)
+            _ = machine.claimed([delivery(number)], hasMore: false, now: start)
             let verdict = number.isMultiple(of: 10) ? HandlerVerdict.reject(failure) : .retry(after: nil, failure)
             let (_, action) = try #require(run(&machine, verdict))
             #expect(action.transition == nil)
@@ -53,11 +53,11 @@ struct DispatchFaultTests {
     @Test("a probe that is refused for its own sake proves that the handler is up")
     func refusedProbe() throws {
         var machine = machine()
-        _ = machine.claimed((1...3).map { delivery($0) }, hasMore: false)
+        _ = machine.claimed((1...3).map { delivery($0) }, hasMore: false, now: start)
         for _ in 1...3 { _ = run(&machine, .down(after: nil, failure)) }
         #expect(machine.isAboutToProbe(now: start) == false)
         #expect(machine.isAboutToProbe(now: start + .seconds(2)) == true)
-        _ = machine.claimed([delivery(4, attempts: 1)], hasMore: false)
+        _ = machine.claimed([delivery(4, attempts: 1)], hasMore: false, now: start)
         let (_, action) = try #require(run(&machine, .retry(after: nil, failure), at: .seconds(2)))
         #expect(action.transition == .closed)
     }
@@ -65,9 +65,13 @@ struct DispatchFaultTests {
     @Test("a probe takes a message that never failed before one that did")
     func probeOrder() throws {
         var machine = machine()
-        _ = machine.claimed((1...3).map { delivery($0) }, hasMore: false)
+        _ = machine.claimed((1...3).map { delivery($0) }, hasMore: false, now: start)
         for _ in 1...3 { _ = run(&machine, .down(after: nil, failure)) }
-        _ = machine.claimed([delivery(4, attempts: 1), delivery(5, attempts: 2), delivery(6)], hasMore: false)
+        _ = machine.claimed(
+            [delivery(4, attempts: 1), delivery(5, attempts: 2), delivery(6)],
+            hasMore: false,
+            now: start
+        )
         let (number, _) = try #require(run(&machine, .done, at: .seconds(2)))
         #expect(number == 6)
     }
@@ -75,8 +79,8 @@ struct DispatchFaultTests {
     @Test("messages that failed before and those that did not take turns, and the former get half of the slots at most")
     func turns() {
         var machine = machine(concurrency: 4)
-        _ = machine.claimed((1...10).map { delivery($0, attempts: 1) }, hasMore: false)
-        _ = machine.claimed((11...20).map { delivery($0) }, hasMore: false)
+        _ = machine.claimed((1...10).map { delivery($0, attempts: 1) }, hasMore: false, now: start)
+        _ = machine.claimed((11...20).map { delivery($0) }, hasMore: false, now: start)
         var ids: [(DispatchStateMachine.RunID, isRetry: Bool)] = []
         while case .run(let id, let delivery, _, _) = machine.next(now: start) {
             ids.append((id, delivery.attempts > 0))
@@ -107,8 +111,8 @@ struct DispatchFaultTests {
     @Test("a single slot goes to each kind in turn")
     func turnsOfOne() throws {
         var machine = machine(concurrency: 1)
-        _ = machine.claimed((1...3).map { delivery($0, attempts: 1) }, hasMore: false)
-        _ = machine.claimed((11...13).map { delivery($0) }, hasMore: false)
+        _ = machine.claimed((1...3).map { delivery($0, attempts: 1) }, hasMore: false, now: start)
+        _ = machine.claimed((11...13).map { delivery($0) }, hasMore: false, now: start)
         let numbers = try (1...6).map { _ in try #require(run(&machine, .done)).number }
         #expect(numbers == [11, 1, 12, 2, 13, 3])
     }
@@ -116,26 +120,23 @@ struct DispatchFaultTests {
     @Test("what comes after the breaker has opened is released; what a probe needs is not")
     func lateArrivals() throws {
         var machine = machine()
-        _ = machine.claimed([delivery(1)], hasMore: false)
+        #expect(machine.claimed([delivery(1)], hasMore: false, now: start) == [])
         #expect(machine.reserve(1) == true)
-        #expect(machine.releaseRefused(now: start) == [])
         _ = try #require(run(&machine, .down(after: nil, hold: .seconds(30), failure)))
-        #expect(machine.handOver([delivery(2)], reserved: 1) == [])
-        #expect(machine.claimed([delivery(3)], hasMore: false) == [])
-        let released = machine.releaseRefused(now: start)
-        #expect(Set(released.map(\.messageKey.low)) == [2, 3])
+        let released = [delivery(2), delivery(3)].map(Settlement.release)
+        #expect(machine.handOver([delivery(2)], reserved: 1, now: start) == [released[0]])
+        #expect(machine.claimed([delivery(3)], hasMore: false, now: start) == [released[1]])
         #expect(machine.isIdle)
         let probe = start + .seconds(30)
         #expect(machine.claimLimit(now: probe) == 1)
-        #expect(machine.claimed([delivery(4)], hasMore: false) == [])
-        #expect(machine.releaseRefused(now: probe) == [])
+        #expect(machine.claimed([delivery(4)], hasMore: false, now: probe) == [])
         #expect(run(&machine, .done, at: .seconds(30))?.number == 4)
     }
 
     @Test("a pause that the handler asks for holds every message, and ends with a probe")
     func held() throws {
         var machine = machine()
-        _ = machine.claimed((1...3).map { delivery($0) }, hasMore: false)
+        _ = machine.claimed((1...3).map { delivery($0) }, hasMore: false, now: start)
         let (_, action) = try #require(run(&machine, .down(after: .seconds(30), hold: .seconds(30), failure)))
         #expect(action.transition == .held(for: .seconds(30)))
         #expect(action.ending == .retry)
@@ -143,7 +144,7 @@ struct DispatchFaultTests {
         #expect(machine.reserve(1) == false)
         #expect(machine.claimLimit(now: start + .seconds(29)) == 0)
         #expect(machine.claimLimit(now: start + .seconds(30)) == 1)
-        _ = machine.claimed([delivery(4)], hasMore: false)
+        _ = machine.claimed([delivery(4)], hasMore: false, now: start)
         #expect(try #require(run(&machine, .done, at: .seconds(30))).action.transition == .closed)
         #expect(machine.reserve(1) == true)
     }
@@ -154,7 +155,7 @@ struct DispatchFaultTests {
         var attempts = 0
         var endings: [DispatchStateMachine.Ending] = []
         for _ in 1...5 {
-            _ = machine.claimed([delivery(1, attempts: attempts)], hasMore: false)
+            _ = machine.claimed([delivery(1, attempts: attempts)], hasMore: false, now: start)
             let (_, action) = try #require(run(&machine, .interrupted(failure)))
             #expect(action.transition == nil, "it says nothing about the handler")
             endings.append(action.ending)
@@ -170,14 +171,14 @@ struct DispatchFaultTests {
         func isCounted(_ number: UInt64) throws -> Bool {
             // Past every pause of the breaker.
             now += .seconds(120)
-            _ = machine.claimed([delivery(number)], hasMore: false)
+            _ = machine.claimed([delivery(number)], hasMore: false, now: start)
             return try #require(run(&machine, .unavailable(after: nil, failure), at: now)).action.ending == .retry
         }
         for _ in 1...30 { #expect(try isCounted(1) == false) }
         var counted: [Bool] = []
         for number in 10...14 as ClosedRange<UInt64> {
             now += .seconds(120)
-            _ = machine.claimed([delivery(number)], hasMore: false)
+            _ = machine.claimed([delivery(number)], hasMore: false, now: start)
             _ = run(&machine, .done, at: now)
             counted.append(try isCounted(1))
         }
@@ -192,10 +193,10 @@ struct DispatchFaultTests {
         #expect(machine.reserve(1, bytes: half) == true)
         #expect(machine.reserve(1, bytes: half) == true)
         #expect(machine.reserve(1, bytes: 1) == false)
-        #expect(machine.handOver([], reserved: 1, bytes: half) == [])
+        #expect(machine.handOver([], reserved: 1, bytes: half, now: start) == [])
         var large = delivery(1)
         large.content = .stored(.sample(category: "c", data: "\"" + String(repeating: "x", count: half) + "\""))
-        #expect(machine.handOver([large], reserved: 1, bytes: half) == [])
+        #expect(machine.handOver([large], reserved: 1, bytes: half, now: start) == [])
         #expect(machine.reserve(1, bytes: half) == false, "it waits, and takes its bytes")
         #expect(run(&machine, .done) != nil)
         #expect(machine.reserve(1, bytes: half) == true)

@@ -187,7 +187,7 @@ struct DispatchImmediateTests {
         let registration = HandlerRegistration("now", categories: .all, handler: handler)
         let start = ContinuousClock.now
         var machine = DispatchStateMachine(.immediate(registration, DispatchSettings()))
-        _ = machine.claimed((1...100).map { Delivery.row($0) }, hasMore: false)
+        _ = machine.claimed((1...100).map { Delivery.row($0) }, hasMore: false, now: start)
         var attempts: [DispatchStateMachine.Attempt] = []
         while let attempt = machine.begin(now: start) { attempts.append(attempt) }
         #expect(attempts.map(\.delivery.messageKey.low) == (1...64).map { $0 })

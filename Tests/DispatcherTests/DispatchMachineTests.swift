@@ -51,7 +51,7 @@ struct DispatchMachineTests {
 
     func started(_ deliveries: Delivery...) throws -> (DispatchStateMachine, DispatchStateMachine.RunID) {
         var machine = machine()
-        #expect(machine.claimed(deliveries, hasMore: false) == [])
+        #expect(machine.claimed(deliveries, hasMore: false, now: start) == [])
         let id = try #require(run(&machine))
         return (machine, id)
     }
@@ -61,7 +61,7 @@ struct DispatchMachineTests {
     @Test("no more attempts run at once than the handler wants")
     func concurrency() throws {
         var machine = machine(concurrency: 2)
-        _ = machine.claimed((1...3).map { delivery($0) }, hasMore: false)
+        _ = machine.claimed((1...3).map { delivery($0) }, hasMore: false, now: start)
         let first = try #require(run(&machine))
         #expect(run(&machine) != nil)
         #expect(run(&machine) == nil)
@@ -72,7 +72,7 @@ struct DispatchMachineTests {
     @Test("a delivery whose lease has nearly ended while it waited is not begun")
     func leaseEnded() {
         var machine = machine()
-        _ = machine.claimed([delivery(1, leaseEnd: .seconds(6)), delivery(2)], hasMore: false)
+        _ = machine.claimed([delivery(1, leaseEnd: .seconds(6)), delivery(2)], hasMore: false, now: start)
         guard case .run(_, let delivery, _, _) = machine.next(now: start + .seconds(1)) else {
             Issue.record("nothing runs")
             return
@@ -120,7 +120,7 @@ struct DispatchMachineTests {
         let action = machine.finished(id, .verdict(.retry(after: nil, failure)), now: start, random: 1)
         #expect(action.ending == .exhausted)
         machine.adopt(RetryPolicy(maxAttempts: 9, initial: .seconds(7), maximum: .seconds(7)))
-        _ = machine.claimed([delivery(2, attempts: 2)], hasMore: false)
+        _ = machine.claimed([delivery(2, attempts: 2)], hasMore: false, now: start)
         let next = try #require(run(&machine))
         let again = machine.finished(next, .verdict(.retry(after: nil, failure)), now: start, random: 1)
         #expect(again.settlement?.outcome == .retry(after: .seconds(7), failure))
@@ -170,7 +170,7 @@ struct DispatchMachineTests {
     @Test("a waiting delivery whose lease was lost is dropped")
     func lostWhileWaiting() {
         var machine = machine()
-        _ = machine.claimed([delivery(1)], hasMore: false)
+        _ = machine.claimed([delivery(1)], hasMore: false, now: start)
         let references = machine.leasesToExtend(now: start + .seconds(25))
         #expect(machine.extended(references, held: [], until: start + .seconds(85)) == [])
         #expect(run(&machine, at: .seconds(26)) == nil)
@@ -193,7 +193,11 @@ struct DispatchMachineTests {
     @Test("what workers keep dying over is set aside without another attempt")
     func crashes() {
         var machine = machine()
-        let settlements = machine.claimed([delivery(1, crashes: 4), delivery(2, crashes: 5)], hasMore: false)
+        let settlements = machine.claimed(
+            [delivery(1, crashes: 4), delivery(2, crashes: 5)],
+            hasMore: false,
+            now: start
+        )
         #expect(settlements == [settlement(2, .dead(.crashed(times: 5), isCounted: false))])
         #expect(machine.hasSuspect)
         let id = run(&machine)
@@ -217,7 +221,7 @@ struct DispatchMachineTests {
                 number += 1
                 return delivery(number, crashes: 2)
             }
-            _ = machine.claimed(deliveries, hasMore: false)
+            _ = machine.claimed(deliveries, hasMore: false, now: start)
             for _ in deliveries {
                 #expect(machine.suspectClaims(like: request).isEmpty)
                 let id = try #require(run(&machine))
@@ -235,7 +239,8 @@ struct DispatchMachineTests {
         var machine = DispatchStateMachine(LaneSettings(registration, DispatchSettings()))
         let settlements = machine.claimed(
             [delivery(1, crashes: 4), delivery(2, crashes: 9), delivery(3, crashes: 10)],
-            hasMore: false
+            hasMore: false,
+            now: start
         )
         #expect(settlements == [settlement(3, .dead(.crashed(times: 10), isCounted: false))])
         #expect(machine.hasSuspect)
@@ -246,7 +251,9 @@ struct DispatchMachineTests {
         var machine = machine()
         var gone = delivery(1)
         gone.content = .missing
-        #expect(machine.claimed([gone], hasMore: false) == [settlement(1, .dead(.missing, isCounted: false))])
+        #expect(
+            machine.claimed([gone], hasMore: false, now: start) == [settlement(1, .dead(.missing, isCounted: false))]
+        )
         #expect(machine.isIdle)
     }
 
@@ -257,9 +264,9 @@ struct DispatchMachineTests {
         var machine = machine { $0.capacity = 100 }
         #expect(machine.reserve(60) == true)
         #expect(machine.reserve(60) == false)
-        #expect(machine.handOver([], reserved: 60) == [])
+        #expect(machine.handOver([], reserved: 60, now: start) == [])
         #expect(machine.reserve(60) == true)
-        #expect(machine.handOver([delivery(1)], reserved: 60) == [])
+        #expect(machine.handOver([delivery(1)], reserved: 60, now: start) == [])
         #expect(run(&machine) != nil)
     }
 
@@ -274,26 +281,26 @@ struct DispatchMachineTests {
         var paused = machine()
         #expect(paused.reserve(1) == true)
         #expect(paused.setPaused(true) == [])
-        #expect(paused.handOver([delivery(1)], reserved: 1) == [settlement(1, .release(after: .zero))])
+        #expect(paused.handOver([delivery(1)], reserved: 1, now: start) == [settlement(1, .release(after: .zero))])
         #expect(paused.reserve(1) == false)
         var stopped = machine()
         #expect(stopped.reserve(1) == true)
         _ = stopped.stop()
-        #expect(stopped.handOver([delivery(1)], reserved: 1) == [settlement(1, .release(after: .zero))])
+        #expect(stopped.handOver([delivery(1)], reserved: 1, now: start) == [settlement(1, .release(after: .zero))])
         #expect(stopped.reserve(1) == false)
-        #expect(stopped.claimed([delivery(2)], hasMore: false) == [settlement(2, .release(after: .zero))])
+        #expect(stopped.claimed([delivery(2)], hasMore: false, now: start) == [settlement(2, .release(after: .zero))])
     }
 
     @Test("how much may wait follows the handler's speed")
     func adapts() throws {
         var machine = machine()
         for number: UInt64 in 1...3 {
-            _ = machine.claimed([delivery(number)], hasMore: false)
+            _ = machine.claimed([delivery(number)], hasMore: false, now: start)
             let id = try #require(run(&machine))
             _ = machine.finished(id, .verdict(.done), now: start, random: 1)
         }
         for _ in 0..<10 {
-            _ = machine.claimed([delivery(9)], hasMore: false)
+            _ = machine.claimed([delivery(9)], hasMore: false, now: start)
             machine.tick()
         }
         #expect(machine.reserve(20) == false)
@@ -311,7 +318,7 @@ struct DispatchMachineTests {
         }
         #expect(machine.claimLimit(now: start) == 500 && machine.claimBytes == most / 2)
         // The last of a claim may go over it, and one that is larger than all gets through.
-        _ = machine.claimed([large(1, 1_000), large(2, 2 * most)], hasMore: true)
+        _ = machine.claimed([large(1, 1_000), large(2, 2 * most)], hasMore: true, now: start)
         #expect(machine.claimLimit(now: start) == 0 && machine.claimBytes < 0)
         let first = try #require(run(&machine))
         _ = machine.finished(first, .verdict(.done), now: start, random: 1)
@@ -319,7 +326,7 @@ struct DispatchMachineTests {
         let second = try #require(run(&machine))
         #expect(machine.claimLimit(now: start) == 500 && machine.claimBytes == most / 2)
         _ = machine.finished(second, .verdict(.done), now: start, random: 1)
-        _ = machine.claimed([large(3, most / 4), large(4, most / 4), large(5, most / 4)], hasMore: true)
+        _ = machine.claimed([large(3, most / 4), large(4, most / 4), large(5, most / 4)], hasMore: true, now: start)
         #expect(machine.claimLimit(now: start) == 0)
         let third = try #require(run(&machine))
         #expect(machine.finished(third, .verdict(.done), now: start, random: 1).wantsClaim == false)
@@ -374,7 +381,7 @@ struct DispatchMachineTests {
     @Test("a handler that is down gets nothing for a while, and is then probed with one delivery")
     func breaker() throws {
         var machine = machine()
-        _ = machine.claimed((1...5).map { delivery($0) }, hasMore: false)
+        _ = machine.claimed((1...5).map { delivery($0) }, hasMore: false, now: start)
         var action: DispatchStateMachine.FinishAction?
         for _ in 0..<3 {
             let id = try #require(run(&machine))
@@ -386,7 +393,7 @@ struct DispatchMachineTests {
         #expect(machine.reserve(1) == false)
         let later = Duration.seconds(2)
         #expect(machine.claimLimit(now: start + later) == 1)
-        _ = machine.claimed([delivery(6), delivery(7)], hasMore: false)
+        _ = machine.claimed([delivery(6), delivery(7)], hasMore: false, now: start)
         let probe = try #require(run(&machine, at: later))
         #expect(run(&machine, at: later) == nil)
         let probed = machine.finished(probe, .verdict(.done), now: start + later, random: 1)

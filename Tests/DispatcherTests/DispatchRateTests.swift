@@ -35,7 +35,7 @@ import Vocabulary
     ) -> Int {
         let limit = machine.claimLimit(now: now)
         guard limit > 0 else { return 0 }
-        _ = machine.claimed(deliveries(limit, from: first), hasMore: true)
+        _ = machine.claimed(deliveries(limit, from: first), hasMore: true, now: start)
         var count = 0
         while case .run(let id, _, _, _) = machine.next(now: now) {
             _ = machine.finished(id, .verdict(.done), now: now, random: 0.5)
@@ -84,7 +84,7 @@ import Vocabulary
         #expect(!isLimitedReserved)
         #expect(limited.replayRoom == nil)
         #expect(limited.claimLimit(now: start) == 10)
-        _ = limited.claimed(deliveries(10, from: 0), hasMore: true)
+        _ = limited.claimed(deliveries(10, from: 0), hasMore: true, now: start)
         #expect(limited.claimLimit(now: start + .seconds(5)) == 0, "as many as may begin at once are held already")
         var unlimited = machine(nil)
         let isReserved = unlimited.reserve(1)
@@ -95,7 +95,7 @@ import Vocabulary
     @Test("Retries count as first attempts do, and a slot that is free wakes no claim before the rate allows one")
     func retriesCount() throws {
         var machine = machine(HandlerRate(1))
-        _ = machine.claimed(deliveries(1, from: 0), hasMore: true)
+        _ = machine.claimed(deliveries(1, from: 0), hasMore: true, now: start)
         guard case .run(let id, _, _, _) = machine.next(now: start) else {
             Issue.record("nothing ran")
             return

@@ -105,7 +105,7 @@ final class Pair {
     func perform(_ step: Fault.Step) async throws {
         switch step {
         case .cutLink: replication.cut()
-        case .stallLink: replication.stall()
+        case .stallLink: await replication.stall()
         case .killStandby: nodes[standby].cluster.kill()
         case .cancel: try await signal("SELECT pg_cancel_backend(pid)")
         case .terminate: try await signal("SELECT pg_terminate_backend(pid)")
@@ -116,7 +116,7 @@ final class Pair {
         case .breakClients:
             for way in ways { way.cut() }
             for way in ways { way.restore() }
-        case .stallClients: for way in ways { way.stall() }
+        case .stallClients: for way in ways { await way.stall() }
         case .killPrimary:
             try await kill(primary)
         case .killOldPrimary:

@@ -158,24 +158,24 @@ package final class TCPProxy: Sendable {
 
     /// Lets nothing through any more, without a word to either side: what is sent meanwhile comes later.
     ///
-    /// New connections are taken, and as silent.
-    package func stall() { set(stalled: true) }
+    /// New connections are taken, and as silent. Once it returns, nothing that is sent from then on gets through.
+    package func stall() async {
+        // It may have been closed meanwhile.
+        for change in set(stalled: true) { try? await change.get() }
+    }
 
     /// Lets connections, and what they hold back, through again.
     package func restore() {
         wire.state.withLock { $0.isCut = false }
-        set(stalled: false)
+        _ = set(stalled: false)
     }
 
-    private func set(stalled: Bool) {
+    private func set(stalled: Bool) -> [EventLoopFuture<Void>] {
         let channels = wire.state.withLock { state in
             state.isStalled = stalled
             return Array(state.channels.values)
         }
-        for channel in channels {
-            // It may have been closed meanwhile.
-            channel.setOption(.autoRead, value: !stalled).whenComplete { _ in }
-        }
+        return channels.map { $0.setOption(.autoRead, value: !stalled) }
     }
 
     /// Hears nothing more of the clients that are connected now; new ones are heard.

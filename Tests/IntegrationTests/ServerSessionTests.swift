@@ -70,7 +70,7 @@ extension Integration {
                     try await scenario.waitForAcks(ids.prefix(20))
                     // Nothing of it is acked before the relay is silent.
                     try await scenario.database.withLockedLedger {
-                        proxy.stall()
+                        await proxy.stall()
                         try device.send(ids[20...])
                         // Nobody has this address: once it is returned, the server has taken all before it.
                         try device.send(
@@ -79,7 +79,8 @@ extension Integration {
                         try await waitUntil("the server has them") { device.errors == ["marker"] }
                     }
                     try await scenario.withWorker { second in
-                        try await scenario.waitForAcks(ids)
+                        // ejabberd hands them over while the second signs in.
+                        try await scenario.waitForAcks(ids, lossLimit: kind == .ejabberd ? 2 : 0)
                         #expect(first.settled(.stored) + second.settled(.stored) == ids.count)
                         #expect(second.settled(.stored) + second.settled(.duplicate) == 40)
                     }

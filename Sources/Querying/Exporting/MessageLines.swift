@@ -18,27 +18,26 @@ package struct MessageLines {
     }
 
     package let format: Format
-    package let hasTokens: Bool
+    package var hasTokens: Bool { sight.tokens }
     /// Whether `data` and `extra` are written; otherwise an object says `"payload":"hidden"`.
-    package let hasPayloads: Bool
+    package var hasPayloads: Bool { sight.payloads }
 
+    private let sight: Sight
     private let isForTerminal: Bool
     private let strings: JSONEscape
-    private var columns: [Shown]
+    private let columns: [Shown]
     private var buffer: [UInt8] = []
 
     /// A column that is written, with what comes before its value in JSON.
     private struct Shown {
         let column: MessageColumn
         let kind: MessageColumn.Kind
-        /// Whether tokens are masked in it: a device sent it as a payload.
-        var isMasked: Bool
+        let secrecy: Secrecy
         let start: [UInt8]
         let verbatim: [UInt8]
 
         init(_ column: MessageColumn) {
-            (self.column, kind) = (column, column.traits.kind)
-            isMasked = column.traits.secrecy == .payload
+            (self.column, kind, secrecy) = (column, column.traits.kind, column.traits.secrecy)
             let string = Array(",\"\(column.name)\":\"".utf8)
             if case .json(let name) = kind {
                 (start, verbatim) = (string.dropLast(), Array(",\"\(name)\":\"".utf8))
@@ -57,18 +56,10 @@ package struct MessageLines {
     package init(_ format: Format, tokens: Bool, payloads: Bool = true, isForTerminal: Bool = false) {
         self.format = format
         self.isForTerminal = isForTerminal
-        hasTokens = tokens
-        hasPayloads = payloads
+        let sight = Sight(tokens: tokens, payloads: payloads)
+        self.sight = sight
         strings = isForTerminal ? .stringForTerminal : .string
-        columns = Shown.all.filter { shown in
-            switch shown.column.traits.secrecy {
-            case .plain: true
-            // A hash would confirm a guess at what was sent.
-            case .payload: payloads
-            case .secret: tokens
-            }
-        }
-        if tokens { for place in columns.indices { columns[place].isMasked = false } }
+        columns = Shown.all.filter { sight.shows($0.secrecy) }
     }
 
     /// The number of bytes not yet taken.
@@ -134,14 +125,14 @@ package struct MessageLines {
     private mutating func member(_ shown: Shown, _ fields: RowFields) {
         guard !fields.isNull(shown.column) else { return }
         buffer += shown.start
-        fields.withText(shown.column, isMasked: shown.isMasked) { strings.append($0, to: &buffer) }
+        fields.withText(shown.column, isMasked: sight.masks(shown.secrecy)) { strings.append($0, to: &buffer) }
         buffer.append("\"")
     }
 
     private mutating func embed(_ shown: Shown, _ fields: RowFields) {
         guard !fields.isNull(shown.column) else { return }
         buffer += shown.start
-        fields.withText(shown.column, isMasked: shown.isMasked) { text in
+        fields.withText(shown.column, isMasked: sight.masks(shown.secrecy)) { text in
             guard isForTerminal || text.hasLineEnd else { return buffer.append(contentsOf: text) }
             guard text.hasLineEnd else { return JSONEscape.jsonForTerminal.append(text, to: &buffer) }
             if isForTerminal {
@@ -175,7 +166,7 @@ package struct MessageLines {
 
     private mutating func field(_ shown: Shown, _ fields: RowFields) {
         guard !fields.isNull(shown.column) else { return }
-        fields.withText(shown.column, isMasked: shown.isMasked) { text in
+        fields.withText(shown.column, isMasked: sight.masks(shown.secrecy)) { text in
             guard isForTerminal else { return quote(text) }
             var escaped = TerminalText.escape(String(decoding: text, as: UTF8.self))
             escaped.withUTF8 { quote(UnsafeRawBufferPointer($0)) }

@@ -16,6 +16,19 @@ package struct Sight: Sendable, Equatable {
 
     package init(tokens: Bool, payloads: Bool) { (self.tokens, self.payloads) = (tokens, payloads) }
 
+    /// Whether a stored value of this secrecy is shown.
+    package func shows(_ secrecy: Secrecy) -> Bool {
+        switch secrecy {
+        case .plain: true
+        // Nor its hash: it would confirm a guess at what was sent.
+        case .payload: payloads
+        case .secret: tokens
+        }
+    }
+
+    /// Whether tokens within a stored value of this secrecy are masked: a device sent it as a payload.
+    func masks(_ secrecy: Secrecy) -> Bool { secrecy == .payload && !tokens }
+
     /// The placeholder for a hidden text.
     package static let hidden = "(hidden)"
 

@@ -44,8 +44,7 @@ package struct StoredMessage: Sendable {
     /// A text's or JSON's bytes as shown; nil for null, and for what is not.
     package func bytes(_ column: MessageColumn) -> [UInt8]? {
         guard shows(column), !values.isNull(column) else { return nil }
-        let isMasked = column.traits.secrecy == .payload && !sight.tokens
-        return values.withText(column, isMasked: isMasked) { Array($0) }
+        return values.withText(column, isMasked: sight.masks(column.traits.secrecy)) { Array($0) }
     }
 
     /// A text or JSON as shown; nil for null, and for what is not.
@@ -56,11 +55,5 @@ package struct StoredMessage: Sendable {
 
     package func time(_ column: MessageColumn) -> Timestamp? { shows(column) ? values.time(column) : nil }
 
-    private func shows(_ column: MessageColumn) -> Bool {
-        switch column.traits.secrecy {
-        case .plain: true
-        case .payload: sight.payloads
-        case .secret: sight.tokens
-        }
-    }
+    private func shows(_ column: MessageColumn) -> Bool { sight.shows(column.traits.secrecy) }
 }
