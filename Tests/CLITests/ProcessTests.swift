@@ -237,7 +237,7 @@ struct ProcessTests {
         #expect(try end.objects().map { $0["message_id"] as? String } == ["old", "new"])
     }
 
-    @Test("tail -f ends at once where --until has passed, with what lies before it", .timeLimit(.minutes(1)))
+    @Test("tail -f ends at once where --until has passed, with what lies before it", .timeLimit(.minutes(5)))
     func passedTail() async throws {
         let stage = try await Stage([Seed(id: "old")])
         let end = try stage.run("messages", "tail", "-f", "--until", "2026-03-02")
@@ -245,7 +245,7 @@ struct ProcessTests {
         #expect(end.status == 0 && end.messages.contains("--until has passed"), "\(end.messages)")
     }
 
-    @Test("tail -f ends by itself once --until and --overlap have passed", .timeLimit(.minutes(1)))
+    @Test("tail -f ends by itself once --until and --overlap have passed", .timeLimit(.minutes(5)))
     func endingTail() async throws {
         let stage = try await Stage([Seed(id: "old")])
         try await stage.fixture.script("SELECT upstream.ensure_partitions(current_date - 2, current_date + 2)")

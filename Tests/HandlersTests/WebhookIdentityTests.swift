@@ -9,7 +9,7 @@ import Vocabulary
 @testable import Handlers
 
 /// A webhook's own certificate, at an endpoint (Python's `ssl`) that demands one.
-@Suite(.serialized, .timeLimit(.minutes(2))) struct WebhookIdentityTests {
+@Suite(.serialized, .timeLimit(.minutes(10))) struct WebhookIdentityTests {
     /// An endpoint's and its clients' certificates, in files.
     private final class Files: Sendable {
         let folder = URL(fileURLWithPath: "/tmp/upstream-webhook-identity-\(UUID().uuidString)")

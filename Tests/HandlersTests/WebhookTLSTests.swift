@@ -8,7 +8,7 @@ import Vocabulary
 @testable import Handlers
 
 /// The certificate of a webhook's endpoint, against a TLS server that is not ours.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct WebhookTLSTests {
+@Suite(.serialized, .timeLimit(.minutes(10))) struct WebhookTLSTests {
     /// Files that go away with their owner.
     private final class Folder: Sendable {
         let url = URL(fileURLWithPath: "/tmp/upstream-webhook-tls-\(UUID().uuidString)")

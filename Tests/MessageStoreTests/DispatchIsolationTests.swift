@@ -10,7 +10,7 @@ import Vocabulary
 @testable import MessageStore
 
 /// What stops one handler, in a worker or in the database, and the others beside it.
-@Suite("isolation between handlers", .timeLimit(.minutes(2)))
+@Suite("isolation between handlers", .timeLimit(.minutes(10)))
 struct DispatchIsolationTests {
     /// The longest that a message waited for its handler.
     private final class Longest: Sendable {

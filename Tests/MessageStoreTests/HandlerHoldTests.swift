@@ -7,7 +7,7 @@ import Vocabulary
 @testable import MessageStore
 
 /// A pause that a handler asks for itself (`Retry-After`), over two workers.
-@Suite("pauses that handlers ask for", .timeLimit(.minutes(2)))
+@Suite("pauses that handlers ask for", .timeLimit(.minutes(10)))
 struct HandlerHoldTests {
     private let seen = (first: Seen(), second: Seen())
     private let busy = HandlerFailure(group: "webhook status 429", detail: "a body that no list shows")

@@ -56,7 +56,7 @@ enum SharedCluster {
     }
 
     /// The request to cancel comes over a connection of its own, and so at any time.
-    @Test("A late cancel hits no other statement", .timeLimit(.minutes(1))) func aLateCancelHitsNoOtherStatement()
+    @Test("A late cancel hits no other statement", .timeLimit(.minutes(5))) func aLateCancelHitsNoOtherStatement()
         async throws
     {
         let connection = try await SharedCluster.open()
@@ -95,7 +95,7 @@ enum SharedCluster {
 
     @Test(
         "a success after our own request to cancel is of unknown outcome; the request hits no later statement",
-        .timeLimit(.minutes(1)),
+        .timeLimit(.minutes(5)),
         arguments: [true, false]
     )
     func successAfterOurCancel(isByTask: Bool) async throws {

@@ -5,7 +5,7 @@ import Testing
 @testable import TLSWire
 
 /// What a client shows to a server that asks for a certificate.
-@Suite(.timeLimit(.minutes(1))) struct ClientCertificateTests {
+@Suite(.timeLimit(.minutes(5))) struct ClientCertificateTests {
     private static func client(_ issued: IssuedCertificate) throws -> TLSClientConfiguration {
         var client = try trusting()
         client.identity = TLSClientIdentity(

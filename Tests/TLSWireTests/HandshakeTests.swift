@@ -3,7 +3,7 @@ import Testing
 
 @testable import TLSWire
 
-@Suite(.timeLimit(.minutes(1))) struct HandshakeTests {
+@Suite(.timeLimit(.minutes(5))) struct HandshakeTests {
     @Test("Both versions are spoken, with data both ways and a clean end")
     func versions() async throws {
         for (version, name) in [(TLSVersion.v1_2, "TLSv1.2"), (.v1_3, "TLSv1.3")] {

@@ -6,7 +6,7 @@ import Vocabulary
 
 @testable import Telemetry
 
-@Suite("how log lines get where they go", .timeLimit(.minutes(1)))
+@Suite("how log lines get where they go", .timeLimit(.minutes(5)))
 struct LogOutputTests {
     /// Passes all on to another handler, so that events take swift-log's way.
     private struct Forwarding: LogHandler {

@@ -7,7 +7,7 @@ import Tracing
 @testable import TraceExport
 
 /// What we send, as OpenTelemetry's own schema reads it (`Tests/Tools/trace_receiver.py`).
-@Suite("A collector reads what we send", .timeLimit(.minutes(2)))
+@Suite("A collector reads what we send", .timeLimit(.minutes(10)))
 struct CollectorTests {
     private static let resource = TraceRequest.Resource(service: "a service", version: "1.2.3", instance: "host:1")
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import TraceExport
 
-@Suite("The exporter: bounded, patient, and never in the way", .timeLimit(.minutes(1)))
+@Suite("The exporter: bounded, patient, and never in the way", .timeLimit(.minutes(5)))
 struct SpanExporterTests {
     private static let request = TraceRequest(TraceRequest.Resource(service: "s", version: "v", instance: "i"))
 
@@ -60,7 +60,7 @@ struct SpanExporterTests {
         #expect(collector.bodies.count == 1)
     }
 
-    @Test("429, 502, 503, 504 and a missing answer are tried again with growing waits", .timeLimit(.minutes(1)))
+    @Test("429, 502, 503, 504 and a missing answer are tried again with growing waits", .timeLimit(.minutes(5)))
     func retries() async throws {
         let spans = SpanCollection(limit: 10, batch: 4)
         let answers = [429, 502, 503, 504].map { CollectorAnswer(status: $0) } + [nil]
