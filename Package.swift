@@ -432,7 +432,7 @@ let package = Package(
                 "UpstreamConfiguration",
                 "Vocabulary", "IntegrationSupport",
                 "DatabaseSupport", "CLI", "Console", "Diagnosis", "Worker", "CCSEmulator", "Postgres", "LocalDatabase",
-                "Handlers", "Probing", "Compare",
+                "Handlers", "Probing", "Compare", "Dispatcher", "UpstreamKit",
                 "MessageStore", "Querying", "Replaying", "TLSWire",
                 "Telemetry", nio, nioPosix, logging,
             ]

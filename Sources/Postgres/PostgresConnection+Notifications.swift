@@ -2,12 +2,9 @@ import CLibPQ
 import Vocabulary
 
 extension PostgresConnection {
-    /// Waits up to a minute for a notification on a channel that the session listens to.
+    /// Waits up to a minute for a notification on a channel that the session listens to; several count as one.
     ///
-    /// Call it inside ``run(_:)``; cancelling the task ends the wait.
-    ///
-    /// - Throws: ``PostgresError``: the connection broke, or the task was cancelled.
-    /// - Returns: Whether any came; several count as one.
+    /// Call it inside ``run(_:)``; cancelling the task ends the wait with an error.
     package func waitForNotification() throws(PostgresError) -> Bool {
         let connection = try live()
         let deadline = monotonicMilliseconds() + 60_000

@@ -84,9 +84,7 @@ extension PostgresConnection {
         return PQgetResult(connection.pointer).map(PostgresResult.init(owning:))
     }
 
-    /// Waits until the server sends something.
-    ///
-    /// - Throws: ``PostgresError`` of class `cancelled` when the task is cancelled.
+    /// Waits until the server sends something; throws when the task is cancelled.
     func waitForInput(_ connection: ConnectionHandle, milliseconds: Int32) throws(PostgresError) {
         if !Task.isCancelled { pollOnce(connection, forWriting: false, milliseconds) }
         guard !Task.isCancelled else { throw PostgresError.cancelled("while waiting") }

@@ -68,6 +68,12 @@ package struct SQL: Sendable, ExpressibleByStringInterpolation {
         return SQL(pieces)
     }
 
+    /// A condition that all of these hold; `true` without any.
+    package static func all(_ conditions: [SQL?]) -> SQL {
+        let given = conditions.compactMap(\.self)
+        return given.isEmpty ? "true" : .joined(given, separator: " AND ")
+    }
+
     fileprivate init(_ pieces: [Piece]) { self.pieces = pieces }
 }
 

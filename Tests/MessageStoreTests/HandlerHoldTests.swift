@@ -51,7 +51,7 @@ struct HandlerHoldTests {
             #expect((3_000_000_000...3_610_000_000).contains(rest))
             // What a claim took that was on its way already is given back.
             try await waitUntil {
-                let rows = try await WaitingQuery().rows(fixture.store.admin)
+                let rows = try await WaitingDeliveries(fixture.store.admin).list(WaitingFilter(), limit: 50)
                 let found = rows.map { ($0.messageKey.digest.low > 1, $0.heldUntil, $0.heldReason, $0.reason == .held) }
                 #expect(found.count == 10 && found.allSatisfy { $0.1 == state.heldUntil && $0.2 == state.heldReason })
                 return found.allSatisfy { !$0.0 || $0.3 }

@@ -26,8 +26,8 @@ enum SharedCluster {
             parameters.append("é\u{1F600}")
             parameters.append(-5 as Int64)
             parameters.append(true)
-            parameters.append(uuidHigh: 1, low: .max)
-            parameters.append(timestamp: 1_700_000_000_123_456)
+            parameters.append(Digest128(high: 1, low: .max))
+            parameters.append(Timestamp(microseconds: 1_700_000_000_123_456))
             parameters.appendNull(.text)
             parameters.beginArray(of: .text, count: 3)
             [UInt8]("a{},\"\\".utf8).withUnsafeBytes { parameters.element($0) }

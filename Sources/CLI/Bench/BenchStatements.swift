@@ -1,13 +1,6 @@
 import Postgres
 
-enum BenchStatements: StatementCatalog {
-    static var samples: [StatementSample] {
-        [
-            StatementSample("waiting", waiting), StatementSample("deliveriesSize", deliveriesSize),
-            StatementSample("batchSizes", batchSizes),
-        ]
-    }
-
+enum BenchStatements {
     /// The number of pending deliveries.
     static let waiting: SQL = """
         SELECT (SELECT count(*) FROM upstream.deliveries)

@@ -33,21 +33,14 @@ struct DeliveriesList: ProgramCommand {
     func run(in context: CommandContext) async throws {
         guard (1...1_000).contains(limit) else { throw CommandFailure(.usage, "--limit is 1 to 1000") }
         _ = (try output.chosen(context.console), try output.chosen(Self.list.columns))
-        var query = WaitingQuery()
-        query.limit = limit
-        if let after {
-            guard let cursor = WaitingCursor(after) else {
-                throw CommandFailure(.usage, "--after takes what the previous page has printed")
-            }
-            query.cursor = cursor
+        let cursor = after.flatMap(WaitingCursor.init)
+        guard after == nil || cursor != nil else {
+            throw CommandFailure(.usage, "--after takes what the previous page has printed")
         }
         let asked = try filter.asked()
-        let chosen = query
         let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
-            var query = chosen
             try await KnownHandlers.require(filter.handler, connection)
-            query.filter = try await asked.judged(connection)
-            return try await query.rows(connection)
+            return try await WaitingDeliveries(connection).list(asked.judged(connection), after: cursor, limit: limit)
         }
         try context.console.show(rows, output, Self.list)
         if rows.count == limit, let last = rows.last { context.console.message("more: --after '\(last.cursor)'") }

@@ -25,7 +25,7 @@ struct BacklogParameters: Sendable {
 }
 
 /// The statements of the dispatcher.
-enum DeliveryStatements: StatementCatalog {
+enum DeliveryStatements {
     /// The channel of ingest's notifications about deliveries for other workers.
     static let channel = "upstream_deliveries"
 
@@ -71,7 +71,7 @@ enum DeliveryStatements: StatementCatalog {
     /// The controls of some handlers: pauses, holds, resumptions.
     static let controls: PreparedStatement<[String]> = """
         SELECT
-            name, paused AND (paused_until IS NULL OR paused_until > now()),
+            name, \(raw: HandlerStatements.isPaused),
             CASE WHEN \(raw: HandlerStatements.isHeld) THEN held_until - now() END, resumed_at
         FROM upstream.handlers WHERE name = ANY (\(\.self)) ORDER BY name
         """
@@ -145,23 +145,4 @@ enum DeliveryStatements: StatementCatalog {
 
     /// Subscribes to notifications about new deliveries.
     static let listen: SQL = "LISTEN \(raw: channel)"
-
-    static var samples: [StatementSample] {
-        [
-            StatementSample("register", register),
-            StatementSample("keep", keep),
-            StatementSample("withdraw", withdraw(1)),
-            StatementSample("seen", seen),
-            StatementSample("unclaimed", unclaimed),
-            StatementSample("nextToken", nextToken),
-            StatementSample("controls", controls),
-            StatementSample("hold", hold("orders", HandlerHold(remaining: .seconds(1), reason: "a test"))),
-            StatementSample("pause", pause("orders", reason: "a test")),
-            StatementSample("backlog", backlog),
-            StatementSample("extend", extend),
-            StatementSample("unpackExpired", unpackExpired),
-            StatementSample("endUnread", endUnread),
-            StatementSample("listen", listen),
-        ]
-    }
 }

@@ -17,12 +17,9 @@ package final class PostgresDeliveryStore: DeliveryStore {
     private let worker: String
     private let registered = Mutex<Registered?>(nil)
 
-    /// Opens the tables of a database.
+    /// Opens the tables of a database; `worker`, host and process id, is shown to people.
     ///
-    /// - Parameters:
-    ///   - settings: The database.
-    ///   - worker: Host and process id, shown to people.
-    ///   - recording: Whether settlements write the history of attempts; nil for none.
+    /// Without `recording`, settlements write no history of attempts.
     package init(
         _ settings: PostgresSettings,
         worker: String = "worker",
@@ -120,11 +117,11 @@ package final class PostgresDeliveryStore: DeliveryStore {
 
     package func controls(_ handlers: [String]) async throws(StoreError) -> [HandlerControl] {
         try await run { connection throws(PostgresError) in
-            try connection.run(DeliveryStatements.controls, handlers).map { row throws(PostgresError) in
-                var control = HandlerControl(handler: try row.next())
-                control.isPaused = try row.next()
-                control.hold = try row.next()
-                control.resumption = try row.next(Timestamp?.self)?.microseconds ?? 0
+            try connection.run(DeliveryStatements.controls, handlers).rows {
+                (name: String, isPaused: Bool, hold: Duration?, resumedAt: Timestamp?) in
+                var control = HandlerControl(handler: name)
+                (control.isPaused, control.hold) = (isPaused, hold)
+                control.resumption = resumedAt?.microseconds ?? 0
                 return control
             }
         }
@@ -147,24 +144,16 @@ package final class PostgresDeliveryStore: DeliveryStore {
             try connection.run(DeliveryStatements.seen, handlers)
             try keepHandlers(connection)
             let parameters = BacklogParameters(handlers: handlers, limit: Backlog.depthLimit)
-            return try connection.run(DeliveryStatements.backlog, parameters).map { row throws(PostgresError) in
-                let handler = try row.next(String.self)
-                let depth = try row.next(Int.self)
-                // Null if nothing waits.
-                let age = try row.next(Duration?.self) ?? .zero
-                return Backlog(
-                    handler: handler,
-                    depth: depth,
-                    oldestAge: max(.zero, age),
-                    deadLetters: try row.next()
-                )
+            return try connection.run(DeliveryStatements.backlog, parameters).rows {
+                // The age is null if nothing waits.
+                Backlog(handler: $0, depth: $1, oldestAge: max(.zero, $2 as Duration? ?? .zero), deadLetters: $3)
             }
         }
     }
 
     package func unclaimed() async throws(StoreError) -> [String] {
         try await run { connection throws(PostgresError) in
-            try connection.run(DeliveryStatements.unclaimed, ()).map { row throws(PostgresError) in try row.next() }
+            try connection.run(DeliveryStatements.unclaimed, ()).rows { $0 }
         }
     }
 
@@ -183,10 +172,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
             let result = try connection.withParameters { connection throws(PostgresError) in
                 try connection.run(DeliveryStatements.extend, parameters)
             }
-            let held = try result.map { row throws(PostgresError) in
-                LeaseReference(messageKey: try row.next(), token: try row.next())
-            }
-            return Set(held)
+            return Set(try result.rows { LeaseReference(messageKey: $0, token: $1) })
         }
     }
 

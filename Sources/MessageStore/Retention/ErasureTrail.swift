@@ -15,13 +15,7 @@ package enum ErasureTrail {
         "\(partition.split(separator: ".").last ?? ""): \(count)"
     }
 
-    /// The whole subject, in less than 1,000 characters.
-    ///
-    /// - Parameters:
-    ///   - device: Whose messages.
-    ///   - total: How many bodies were deleted.
-    ///   - partition: The part of their partition; nil for the total only.
-    /// - Returns: One line.
+    /// The whole subject, in less than 1,000 characters; without a partition's part only the total.
     static func subject(_ device: String, total: Int, _ partition: String? = nil) -> String {
         ([device, "\(title): \(total)"] + (partition.map { [$0] } ?? [])).joined(separator: ", ")
     }

@@ -22,10 +22,8 @@ extension Retention {
     func purgeAttempts(_ done: inout RetentionReport) async throws(PostgresError) {
         var pause = pace.pause
         for attempt in 1...pace.attempts where !done.isBusy {
-            let (dropped, locked) = try await connection.result(of: AttemptStatements.purge).only {
-                row throws(PostgresError) in
-                (try row.next(Int?.self), try row.next(Int?.self))
-            }
+            let (dropped, locked): (Int?, Int?) =
+                try await connection.result(of: AttemptStatements.purge).onlyRow { ($0, $1) }
             guard let dropped, let locked else {
                 done.isBusy = true
                 return

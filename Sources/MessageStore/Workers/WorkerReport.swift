@@ -7,18 +7,11 @@ package struct WorkerReport: Sendable, Equatable {
     package struct Streams: Sendable, Equatable, Decodable {
         package var sender: String
         /// Streams being opened.
-        package var connecting: Int
+        package var connecting = 0
         /// Streams that receive.
-        package var bound: Int
+        package var bound = 0
         /// Streams that receive until their successor does.
-        package var draining: Int
-
-        package init(sender: String, connecting: Int, bound: Int, draining: Int) {
-            self.sender = sender
-            self.connecting = connecting
-            self.bound = bound
-            self.draining = draining
-        }
+        package var draining = 0
     }
 
     /// A worker's rates between two rows.
@@ -41,13 +34,6 @@ package struct WorkerReport: Sendable, Equatable {
         package var clockAhead: Double?
 
         package init() {}
-
-        private enum CodingKeys: String, CodingKey {
-            case seconds, received, stored, duplicates, acked, handled
-            case ackP50 = "ack_p50"
-            case ackP99 = "ack_p99"
-            case clockAhead = "clock_ahead"
-        }
     }
 
     /// A handler in one worker.
@@ -58,45 +44,21 @@ package struct WorkerReport: Sendable, Equatable {
         /// Seconds from the heartbeat until the next probe may begin; nil if the circuit is not open.
         package var nextProbe: Double?
         /// Whether this worker knows it to be paused.
-        package var isPaused: Bool
+        package var isPaused = false
         /// Attempts under way.
-        package var running: Int
+        package var running = 0
         /// Deliveries waiting in the worker's memory.
-        package var waiting: Int
+        package var waiting = 0
         /// Attempts that ended, per second.
-        package var attempts: Double
+        package var attempts = 0.0
         /// Failed attempts per second.
-        package var failed: Double
+        package var failed = 0.0
         /// Failures since the last success, or since the start; nil in rows of older versions.
         package var failedInRow: Int?
 
-        package init(
-            handler: String,
-            circuit: String,
-            nextProbe: Double?,
-            isPaused: Bool,
-            running: Int,
-            waiting: Int,
-            attempts: Double,
-            failed: Double,
-            failedInRow: Int? = nil
-        ) {
-            self.handler = handler
-            self.circuit = circuit
-            self.nextProbe = nextProbe
-            self.isPaused = isPaused
-            self.running = running
-            self.waiting = waiting
-            self.attempts = attempts
-            self.failed = failed
-            self.failedInRow = failedInRow
-        }
-
         private enum CodingKeys: String, CodingKey {
-            case handler, circuit, running, waiting, attempts, failed
-            case nextProbe = "next_probe"
+            case handler, circuit, running, waiting, attempts, failed, nextProbe, failedInRow
             case isPaused = "paused"
-            case failedInRow = "failed_in_row"
         }
     }
 
@@ -113,11 +75,6 @@ package struct WorkerReport: Sendable, Equatable {
             self.certificate = certificate
             self.name = name
             self.endsAt = endsAt
-        }
-
-        private enum CodingKeys: String, CodingKey {
-            case certificate, name
-            case endsAt = "ends_at"
         }
     }
 
@@ -194,6 +151,16 @@ package struct WorkerReport: Sendable, Equatable {
             if let count = handler.failedInRow { json.member("failed_in_row", count) }
         }
     }
+}
+
+extension WorkerReport.Streams {
+    /// A sender without streams.
+    package init(sender: String) { self.init(sender: sender, connecting: 0) }
+}
+
+extension WorkerReport.Handler {
+    /// A handler that does nothing.
+    package init(handler: String, circuit: String) { self.init(handler: handler, circuit: circuit, running: 0) }
 }
 
 extension JSONColumn {

@@ -32,8 +32,6 @@ package enum WorkerTable {
     package static let interval = Duration.seconds(5)
 
     /// All known workers, by name: live ones, and those that died within the last ten minutes.
-    ///
-    /// - Throws: ``PostgresError``
     package static func list(_ connection: isolated PostgresConnection) throws(PostgresError) -> [WorkerRow] {
         try connection.run(WorkerStatements.list).map { row throws(PostgresError) in
             WorkerRow(
@@ -53,32 +51,10 @@ package enum WorkerTable {
         }
     }
 
-    /// Writes a process's row.
-    package static func write(
-        _ report: WorkerReport,
-        _ connection: isolated PostgresConnection
-    ) throws(PostgresError) {
-        try connection.run(WorkerStatements.write, report)
-    }
-
-    /// Deletes rows of processes that died ten minutes ago, or whose place this one has taken.
-    package static func purge(
-        for report: WorkerReport,
-        _ connection: isolated PostgresConnection
-    ) throws(PostgresError) {
-        try connection.run(WorkerStatements.purge, report)
-    }
-
-    /// Deletes a process's row when it stops in order.
-    package static func remove(
-        _ report: WorkerReport,
-        _ connection: isolated PostgresConnection
-    ) throws(PostgresError) {
-        try connection.run(WorkerStatements.remove, report)
-    }
-
     /// Decodes JSON of a worker; nothing if another version wrote it differently.
     private static func decoded<Value: Decodable>(_ json: JSONColumn, _ nothing: Value) -> Value {
-        (try? JSONDecoder().decode(Value.self, from: Data(json.utf8))) ?? nothing
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        return (try? decoder.decode(Value.self, from: Data(json.utf8))) ?? nothing
     }
 }

@@ -1,41 +1,41 @@
+import Postgres
+
 /// The statements of one subject, which a test checks against the migrated schema.
 ///
-/// Statements are static members of a conforming enum, in files named `…Statements.swift` or
-/// `…Statements+Aspect.swift`. Each module lists its catalogs in one place, and a test prepares every sample on a real
-/// server.
-package protocol StatementCatalog {
+/// Statements are static members of an enum, in files named `…Statements.swift` or `…Statements+Aspect.swift`.
+protocol StatementCatalog: SendableMetatype {
     /// Every non-private statement of the catalog, by the name of its declaration.
     ///
     /// A function that returns `SQL` has a sample for each form of its text: `list`, `list, by handler`.
     static var samples: [StatementSample] { get }
 }
 
-package struct StatementSample: Sendable {
+struct StatementSample: Sendable {
     /// The declaration's name; after a comma, which of its forms.
-    package let name: String
-    package let text: String
+    let name: String
+    let text: String
     /// The object ids of the parameters' types, in order.
-    package let types: [UInt32]
+    let types: [UInt32]
 
     /// What to run before it in its transaction, for example to create its temporary table.
-    package private(set) var preceding: String?
+    private(set) var preceding: String?
 
     /// A statement that is not prepared; `preceding`, without parameters, runs before it in its transaction.
-    package init(_ name: String, _ sql: SQL, after preceding: SQL? = nil) {
+    init(_ name: String, _ sql: SQL, after preceding: SQL? = nil) {
         self.name = name
         text = sql.text
         types = sql.types
         self.preceding = preceding?.text
     }
 
-    package init<Parameters>(_ name: String, _ statement: PreparedStatement<Parameters>) {
+    init<Parameters>(_ name: String, _ statement: PreparedStatement<Parameters>) {
         self.name = name
         text = statement.statement.sql
         types = statement.types
     }
 
     /// A prepared statement with parameters encoded by hand: first arrays with these member types, then these types.
-    package init(
+    init(
         _ name: String,
         _ statement: PostgresStatement,
         arrays: [PostgresType] = [],
@@ -47,7 +47,7 @@ package struct StatementSample: Sendable {
     }
 
     /// A script for ``PostgresConnection/script(_:)``, without parameters.
-    package init(_ name: String, script: String) {
+    init(_ name: String, script: String) {
         self.name = name
         text = script
         types = []
