@@ -49,32 +49,32 @@ extension SenderConfiguration {
 
     private static func fallback(_ scope: ConfigurationScope) -> JSONPayload {
         let category = ConfigurationType.text("text", "a category of at most 255 bytes") { $0.utf8.count <= 255 }
-        return JSONPayload(
-            messageID: scope.value(
-                "message_id",
-                .word(JSONPayload.MessageID.none),
-                default: "none",
-                "With payload json, replaces a missing `message_id`: the device's `origin_id` (XEP-0359); `stanza_id`: that, else "
-                    + "the stanza's `id`, which must be unique for each device over its restarts."
-            ),
-            from: scope.value(
-                "from",
-                .word(JSONPayload.From.none),
-                default: "none",
-                "With payload json, replaces a missing `from`: the bare address of the stanza's sender."
-            ),
-            categoryFrom: scope.value(
-                "category_from",
-                .word(JSONPayload.CategoryFrom.none),
-                default: "none",
-                "With payload json, replaces a missing `category`: the local part of the address that was written to."
-            ),
-            category: scope.optional(
-                "category",
-                category,
-                "",
-                "With payload json, replaces a `category` that is still missing."
-            )
+        var json = JSONPayload.strict
+        json.messageID = scope.value(
+            "message_id",
+            .word(JSONPayload.MessageID.none),
+            default: "none",
+            "With payload json, replaces a missing `message_id`: the device's `origin_id` (XEP-0359); `stanza_id`: that, else "
+                + "the stanza's `id`, which must be unique for each device over its restarts."
         )
+        json.from = scope.value(
+            "from",
+            .word(JSONPayload.From.none),
+            default: "none",
+            "With payload json, replaces a missing `from`: the bare address of the stanza's sender."
+        )
+        json.categoryFrom = scope.value(
+            "category_from",
+            .word(JSONPayload.CategoryFrom.none),
+            default: "none",
+            "With payload json, replaces a missing `category`: the local part of the address that was written to."
+        )
+        json.category = scope.optional(
+            "category",
+            category,
+            "",
+            "With payload json, replaces a `category` that is still missing."
+        )
+        return json
     }
 }

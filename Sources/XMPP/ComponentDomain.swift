@@ -1,7 +1,7 @@
 /// The domain of an external component (XEP-0114), all of whose localparts are ours.
 ///
-/// A server ends the stream of a component that sends a stanza from an address outside its domain (`invalid-from`), and
-/// some compare the domain byte by byte. So what we send has the configured spelling, whatever spelling was received.
+/// A server ends the stream of a component that sends from outside its domain (`invalid-from`), and some compare byte
+/// by byte: so what we send has the configured spelling.
 struct ComponentDomain: Sendable {
     /// The domain, escaped for XML.
     let text: [UInt8]
@@ -20,10 +20,7 @@ struct ComponentDomain: Sendable {
         return parts
     }
 
-    /// Our address in an answer: the address that was written to, or the domain if that is not ours.
-    ///
-    /// - Parameter addressed: The `to` of the received stanza; nil if it has none.
-    /// - Returns: The address, escaped for XML.
+    /// Our address in an answer, escaped for XML: the `to` of the received stanza, or the domain if that is not ours.
     func sender(answering addressed: ArraySlice<UInt8>?) -> [UInt8] {
         guard let addressed else { return text }
         return addressed.withUnsafeBufferPointer { bytes in

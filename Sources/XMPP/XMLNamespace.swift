@@ -36,7 +36,6 @@ package enum XMLNamespace {
     package static var discoveryItems: StaticString { "http://jabber.org/protocol/disco#items" }
     /// Delayed delivery (XEP-0203).
     package static var delay: StaticString { "urn:xmpp:delay" }
-    /// Stream management (XEP-0198).
     package static var streamManagement: StaticString { "urn:xmpp:sm:3" }
     /// Stream limits (XEP-0478).
     package static var streamLimits: StaticString { "urn:xmpp:stream-limits:0" }

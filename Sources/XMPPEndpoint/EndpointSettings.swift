@@ -14,9 +14,6 @@ package struct EndpointSettings: Sendable {
     package var attempts = 8
 
     package init(_ connection: SenderSettings) { self.connection = connection }
-
-    /// The account's bare address, where the worker receives.
-    package var address: String { "\(connection.senderID)@\(connection.domain)" }
 }
 
 extension EndpointSettings: ReplayEndpoint {

@@ -54,7 +54,7 @@ actor EndpointSink: ReplaySink {
                 window.skip()
                 continue
             }
-            let stanza = ReplayStanza.stanza(message, to: settings.address, id: "r\(item.position)")
+            let stanza = ReplayStanza.stanza(message, to: settings.connection.stream.address, id: "r\(item.position)")
             if window.inFlight == 0 { lastAck = .now }
             window.add(
                 AckWindow.Key(id: message.messageID.utf8, token: message.registrationToken.rawValue.utf8),

@@ -8,9 +8,7 @@ import XMPPSession
 enum EndpointEvent: Sendable {
     /// Stanzas may be sent over this channel.
     case bound(any Channel)
-    /// These messages were acked.
     case acks([AckWindow.Key])
-    /// The connection is over.
     case ended(SessionEnd)
 }
 
@@ -32,11 +30,11 @@ final class EndpointStream: StreamDelegate {
         let (stream, events) = AsyncStream<EndpointEvent>.makeStream()
         var settings = settings
         // Without presence a standard server sends us nothing meant for the worker.
-        settings.dialect = .ccs
+        settings.stream.dialect = .ccs
         // The worker's resource would end the worker's session.
-        settings.stream = StreamSettings()
+        settings.stream.resource = nil
         // The worker answers from an address of the account.
-        settings.trustedFrom.append("\(settings.senderID)@\(settings.domain)")
+        settings.stream.trustedFrom.append(settings.stream.address)
         StreamHandler.open(settings, on: eventLoop) { EndpointStream(events) }
         return stream
     }

@@ -2,7 +2,6 @@ import Glibc
 import NIOCore
 import NIOPosix
 
-/// Why a TCP connection could not be made.
 enum ConnectFailure {
     /// The cause in NIO's nested error, in a few words.
     static func reason(_ error: any Error) -> String {

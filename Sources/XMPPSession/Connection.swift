@@ -11,7 +11,6 @@ import XMPP
 /// may be called from any thread.
 package final class Connection: AckSink {
     package struct Environment: Sendable {
-        /// Receives what they read.
         package var ingest: IngestQueue
         /// Gives each copy its `received_at`.
         package var clock: ArrivalClock
@@ -95,9 +94,7 @@ package final class Connection: AckSink {
     /// The end as a future, for callers that don't wait in a task.
     var end: EventLoopFuture<SessionEnd> { endPromise.futureResult }
 
-    /// Calls a function on the connection's event loop once none of its copies is in flight.
-    ///
-    /// Call it once, after the end.
+    /// Calls a function on the connection's event loop once none of its copies is in flight; once, after the end.
     func whenSettled(_ body: @escaping @Sendable () -> Void) {
         eventLoop.execute { [eventLoop, handler] in
             let next = { @Sendable in eventLoop.execute(body) }
@@ -106,17 +103,13 @@ package final class Connection: AckSink {
         }
     }
 
-    /// Calls a function on the connection's event loop once it has ended and none of its copies is in flight.
-    ///
-    /// Use it instead of ``whenSettled(_:)``.
+    /// Calls a function on the connection's event loop once it has ended and, instead of ``whenSettled(_:)``, settled.
     func whenGone(_ body: @escaping @Sendable () -> Void) {
         endPromise.futureResult.whenSuccess { [self] _ in whenSettled(body) }
     }
 
-    /// Calls a function on the connection's event loop with the stream to resume over the next connection; nil if there
-    /// is none.
-    ///
-    /// Call it once, after the end and when all has settled.
+    /// Calls a function on the connection's event loop with the stream to resume over the next connection, if any;
+    /// once, after the end and when all has settled.
     func takeSuspended(_ body: @escaping @Sendable (SuspendedStream?) -> Void) {
         eventLoop.execute { [handler] in body(handler.value?.takeSuspended()) }
     }

@@ -20,9 +20,8 @@ final class ConnectionSlot: Sendable {
     private struct State {
         /// Whether every connection is to end.
         var isCancelled = false
-        /// The receiving connection.
         var current: Connection?
-        var kept = DrainingConnections()
+        var kept = DrainingStreams<Connection>()
         var policy = ReconnectPolicy()
         /// The stream to resume over the next connection.
         var suspended: SuspendedStream?
@@ -32,7 +31,6 @@ final class ConnectionSlot: Sendable {
         var redirection: (host: String, port: Int?)?
         /// What to do after the awaited event.
         var next: (@Sendable () -> Void)?
-        /// The timer of an awaited delay.
         var timer: Scheduled<Void>?
     }
 
@@ -52,7 +50,6 @@ final class ConnectionSlot: Sendable {
         endPromise = eventLoop.makePromise()
     }
 
-    /// Opens the first connection; call it once.
     func start() { waitForPlace() }
 
     /// Waits until every connection has closed, after ``shutDown()``.
@@ -72,9 +69,7 @@ final class ConnectionSlot: Sendable {
         next?()
     }
 
-    /// Sets what to do after the next event; does it at once if every connection is to end.
-    ///
-    /// - Returns: Whether the event is awaited.
+    /// Sets what to do after the next event, and returns true; if every connection is to end, does it at once.
     private func wait(_ next: @escaping @Sendable () -> Void) -> Bool {
         let isLate = state.withLock { state in
             if !state.isCancelled { state.next = next }
@@ -84,7 +79,6 @@ final class ConnectionSlot: Sendable {
         return !isLate
     }
 
-    /// Handles the awaited event.
     private func goOn() { state.withLock { $0.next.take() }?() }
 
     // MARK: A connection, from its place at the gate to its end
@@ -125,22 +119,20 @@ final class ConnectionSlot: Sendable {
         let next = { @Sendable [self] in reopen(after: .draining(bound: bound), .draining) }
         let (excess, isCancelled) = state.withLock { state in
             state.current = nil
-            let excess = state.kept.add(connection)
+            let excess = state.kept.began(connection.number, connection)
             if excess != nil, !state.isCancelled { state.next = next }
             return (excess, state.isCancelled)
         }
         connection.whenGone { [self] in
-            if state.withLock({ $0.kept.remove(connection.number) }) { goOn() }
+            if state.withLock({ $0.kept.ended(connection.number) }) { goOn() }
         }
         // It still has acks to write, and its closing tag.
         excess?.shutDown()
         if excess == nil || isCancelled { next() }
     }
 
-    /// Handles the end of a connection.
-    ///
-    /// While the database can't commit, its copies stay in memory, and the next connection would bring them again. So the
-    /// slot waits for them to settle: else every connection that a server gives up on would add a window in an outage.
+    /// Handles the end of a connection, after its copies have settled: else every connection that a server gives up on
+    /// would add a window of copies to memory in an outage of the database.
     private func ended(_ connection: Connection, _ end: SessionEnd) {
         let isWaiting = wait { [self] in
             connection.takeSuspended { [self] suspended in
@@ -207,31 +199,5 @@ final class ConnectionSlot: Sendable {
             [.reason: .string(reason.text), .durationSeconds: .seconds(delay)]
         )
         return delay
-    }
-}
-
-private struct DrainingConnections {
-    private var streams = DrainingStreams()
-    private var members: [Int: Connection] = [:]
-    /// The number of the connection whose end is awaited.
-    private var waiting: Int?
-
-    var all: [Connection] { Array(members.values) }
-
-    /// Adds a connection; returns the connection evicted to make room, whose end is awaited.
-    mutating func add(_ connection: Connection) -> Connection? {
-        members[connection.number] = connection
-        guard let excess = streams.began(connection.number).flatMap({ members[$0] }) else { return nil }
-        waiting = excess.number
-        return excess
-    }
-
-    /// Removes a connection that has ended and settled; returns whether its end was awaited.
-    mutating func remove(_ number: Int) -> Bool {
-        streams.ended(number)
-        members.removeValue(forKey: number)
-        guard waiting == number else { return false }
-        waiting = nil
-        return true
     }
 }

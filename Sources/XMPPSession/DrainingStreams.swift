@@ -1,26 +1,30 @@
-/// The draining streams of one connection slot, limited in number.
+/// The draining streams of one connection slot, at most ``limit``.
 ///
-/// A peer that announces draining gets a replacement at once, and should then close the old stream. Peers that never do
-/// would pile up streams, each with a window of messages, which in an outage stay in memory. So at most ``limit`` are
-/// kept: the oldest is closed properly, and no other stream is opened until everything it brought has settled.
-package struct DrainingStreams: Sendable {
-    package static let limit = 2
+/// Peers that never close them would pile up windows of messages. So the oldest is closed properly, and no other stream is
+/// opened until all of it has settled.
+struct DrainingStreams<Stream> {
+    static var limit: Int { 2 }
 
-    /// The streams' numbers, the oldest first.
-    private var numbers: [Int] = []
+    /// The oldest first.
+    private var members: [(number: Int, stream: Stream)] = []
+    /// The number of the stream whose end is awaited.
+    private var awaited: Int?
 
-    package init() {}
+    var all: [Stream] { members.map(\.stream) }
 
-    /// Adds a stream that has begun to drain.
-    ///
-    /// - Returns: The stream to close and to wait for; nil if there is room.
-    package mutating func began(_ number: Int) -> Int? {
-        numbers.append(number)
-        return numbers.count > DrainingStreams.limit ? numbers.first : nil
+    /// Adds a stream that has begun to drain; returns the stream to close and to wait for if there is no room.
+    mutating func began(_ number: Int, _ stream: Stream) -> Stream? {
+        members.append((number, stream))
+        guard members.count > Self.limit, let oldest = members.first else { return nil }
+        awaited = oldest.number
+        return oldest.stream
     }
 
-    /// Removes a stream that has ended and has no copies in flight.
-    package mutating func ended(_ number: Int) { numbers.removeAll { $0 == number } }
-
-    package var count: Int { numbers.count }
+    /// Removes a stream that has ended and has no copies in flight; returns whether its end was awaited.
+    mutating func ended(_ number: Int) -> Bool {
+        members.removeAll { $0.number == number }
+        guard awaited == number else { return false }
+        awaited = nil
+        return true
+    }
 }

@@ -5,11 +5,9 @@ package import XMPP
 
 /// Computes the keys of SASL off the event loops, and caches them; one for each sender.
 ///
-/// A server may ask for 1,000,000 rounds, a second of processor time, which on an event loop would delay the acks of
-/// every other connection. All senders share one thread, so that a hundred connections that reconnect at once, or a
-/// server that changes its salt each time, never take more than one processor. A key depends only on salt, rounds and
-/// prepared secret, so a reconnection usually costs nothing. A cached key is as sensitive as the secret, which is in
-/// memory, too.
+/// A server may ask for 1,000,000 rounds, a second of processor time. All senders share one thread, so that a hundred
+/// connections that reconnect at once never take more than one processor. A cached key is as sensitive as the secret,
+/// which is in memory, too.
 package final class KeyDeriver: Sendable {
     private struct Entry {
         var derivation: KeyDerivation

@@ -123,7 +123,7 @@ final class MessageReceiver: StreamDelegate {
         case .connecting: count(as: .connecting)
         case .reached(let server): log(server)
         case .encrypted(let version, let cipher, let end):
-            if let end { metrics.certificates.note(.server, of: settings.senderID, remaining: end) }
+            if let end { metrics.certificates.note(.server, of: settings.stream.senderID, remaining: end) }
             let fields: LogFields = [.version: .string(version), .cipher: .string(cipher)]
             logger.event(.debug, .connecting, "TLS is established", fields)
         case .signedIn(let signIn):
@@ -145,7 +145,7 @@ final class MessageReceiver: StreamDelegate {
                 "skipped a stanza that is too deep, too wide, or has bad namespaces",
                 [.reason: .string(reason.shortDescription)]
             )
-        case .refused, .answered: metrics.stanzas[.other].increment()
+        case .counted: metrics.stanzas[.other].increment()
         case .managed(.enabled): break
         case .managed(.missing): warnUnmanaged("not offered")
         case .managed(.refused(let condition)): warnUnmanaged(condition.rawValue)
@@ -199,7 +199,7 @@ final class MessageReceiver: StreamDelegate {
         host = server.target.host
         var fields: LogFields = [
             .host: .string(server.target.host), .port: .int(server.target.port),
-            .state: .string(server.target.transport),
+            .state: .string(server.target.security.mode.rawValue),
         ]
         if let address = server.address?.ipAddress { fields[.address] = .string(address) }
         if case .service(let name) = server.target.origin { fields[.service] = .string(name) }
@@ -228,11 +228,32 @@ final class MessageReceiver: StreamDelegate {
         }
     }
 
-    /// Moves the connection to another gauge.
     private func count(as state: ConnectionState?) {
-        if let gauge { metrics.connections(sender: settings.index, state: gauge).add(-1) }
-        if let state { metrics.connections(sender: settings.index, state: state).add(1) }
+        let sender = Int(settings.stream.index)
+        if let gauge { metrics.connections(sender: sender, state: gauge).add(-1) }
+        if let state { metrics.connections(sender: sender, state: state).add(1) }
         gauge = state
         if state != .connecting { place.take()?.giveBack() }
+    }
+
+    // MARK: Resumption of a lost connection's stream (docs/adr/0005)
+
+    package var suspended: SuspendedSession? { suspendedStream?.session }
+
+    /// Sends the acks that the server lacks, including those of messages committed meanwhile.
+    func resumed(by handler: StreamHandler<MessageReceiver>) {
+        guard let stream = suspendedStream, let confirmed = handler.bound?.session.confirmed else { return }
+        suspendedStream = nil
+        var acks = stream.acks
+        metrics.acks[.sent].increment(by: acks.confirm(confirmed))
+        for piece in acks.pieces {
+            handler.sendAcks(piece.bytes, count: piece.count, isCounted: piece.isCounted)
+        }
+    }
+
+    /// Gives up the unsent acks, since the stream is not resumed; see ``SuspendedStream/abandon(_:)``.
+    func abandonAcks() {
+        metrics.acks[.connectionGone].increment(by: unconfirmed.uncounted)
+        unconfirmed = UnconfirmedAcks()
     }
 }

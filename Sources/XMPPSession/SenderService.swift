@@ -1,19 +1,15 @@
 package import Logging
 package import NIOPosix
 import Telemetry
+import XMPP
 
-/// Keeps one sender's connections open while it runs.
-///
-/// Each of the `connections` slots has one stream at a time, and beside it those that are draining. Cancelling `run()`
-/// is the orderly shutdown (G7): every connection stops reading, acks committed messages, sends `</stream:stream>` and
-/// closes; then `run()` returns.
+/// Keeps one sender's connections open while it runs; cancelling `run()` is the orderly shutdown (G7).
 package struct SenderService: Sendable {
     private let settings: SenderSettings
     private let group: MultiThreadedEventLoopGroup
     private let environment: Connection.Environment
     private let logger: Logger
 
-    /// A service for one sender; the logger has the field `sender` already.
     package init(
         settings: SenderSettings,
         group: MultiThreadedEventLoopGroup,

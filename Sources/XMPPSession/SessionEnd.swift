@@ -11,9 +11,7 @@ package final class SessionEnd: Sendable {
     package let message: String
     /// The reconnect policy's input.
     package let ending: ReconnectPolicy.Ending
-    /// The negotiation's error, if it failed.
     package let negotiation: NegotiationError?
-    /// The connected server, if any.
     package let server: ReachedServer?
     /// The server's stream management; nil if the stream was not bound.
     package let management: StreamManagement.Offer?

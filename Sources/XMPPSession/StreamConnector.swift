@@ -4,26 +4,23 @@ import NIOPosix
 import TLSWire
 import Vocabulary
 import XMLWire
+import XMPP
 
 enum StreamConnector {
-    /// The handlers of a connection behind TLS.
     typealias Handlers = (parser: XMLStreamHandler, stream: any ChannelHandler)
 
     /// The stream to connect; its functions are called on the event loop.
     struct Stream: Sendable {
-        /// Whether the connection is still wanted.
         var isWanted: @Sendable () -> Bool
         /// Returns the handlers, once, for this server.
         var handlers: @Sendable (ReachedServer) -> Handlers
     }
 
-    /// Finds and connects to a sender's server, then adds TLS and the handlers to the pipeline.
-    ///
-    /// Not before: a host with several addresses is tried with concurrent channels, and the handlers' state belongs to
-    /// one channel only. Nothing is missed meanwhile, since in TLS and XMPP the client speaks first.
+    /// Finds and connects to a sender's server, then adds TLS and the handlers to the pipeline: not before, since a
+    /// host with several addresses is tried with concurrent channels, and in TLS and XMPP the client speaks first.
     ///
     /// Places are tried one after the other (RFC 6120 section 3.2.1), and each place's addresses by RFC 8305, as NIO
-    /// does: IPv6 first, the next one 250 ms later, and the first connection wins.
+    /// does.
     static func connect(
         _ settings: SenderSettings,
         on eventLoop: any EventLoop,
@@ -74,7 +71,6 @@ enum StreamConnector {
 
     /// One pass over a server's places.
     private struct Attempt: Sendable {
-        /// The most places named in a message.
         static let shownFailures = 4
 
         let settings: SenderSettings
@@ -101,7 +97,7 @@ enum StreamConnector {
         private func connect(_ target: ServerTarget) -> EventLoopFuture<any Channel> {
             // Ends a connection whose peer has acknowledged nothing, or had no room, for this long: TCP itself would
             // try for a quarter of an hour.
-            let limit = settings.keepaliveTimeout.nanoseconds / 1_000_000
+            let limit = settings.stream.keepaliveTimeout.nanoseconds / 1_000_000
             var bootstrap = ClientBootstrap(group: eventLoop)
                 .connectTimeout(settings.connectTimeout)
                 .channelOption(.socketOption(.so_keepalive), value: 1)

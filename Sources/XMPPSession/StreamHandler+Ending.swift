@@ -48,7 +48,7 @@ extension StreamHandler {
     }
 
     func transportClosed() {
-        if case .negotiating(let opening) = phase, let error = opening.negotiation.transportClosed() {
+        if case .negotiating(let opening) = phase, let error = opening.negotiation.ended(.transportClosed) {
             end(.negotiationFailed, error.message, negotiation: error)
         }
         end(.connectionLost, "the connection was lost")
@@ -63,7 +63,7 @@ extension StreamHandler {
                 break
             }
             let action = bound.session.violated(error, inStanza: stream.failedStanza?.isStanza == true)
-            if action.isCounted { delegate.noticed(.refused) }
+            if action.isCounted { delegate.noticed(.counted) }
             return perform(action.step)
         case let error as TLSError:
             if case .bound = phase {
@@ -87,11 +87,8 @@ extension StreamHandler {
         let reason: ReconnectReason =
             switch error.code {
             case .tlsNotOffered, .tlsRefused, .tlsInjection, .notEncrypted: .tlsFailed
-            case .noMechanism, .credentialsUnusable, .authenticationRefused, .authenticationUnavailable,
-                .authenticationProtocol:
-                .authenticationFailed
             case .streamError: .streamError
-            case .badStream, .bindRefused, .closed, .timedOut: .negotiationFailed
+            default: error.code.isAuthentication ? .authenticationFailed : .negotiationFailed
             }
         end(reason, error.message, negotiation: error)
         closeChannel()

@@ -19,7 +19,8 @@ extension StreamHandler {
     private func receive(_ stanza: Stanza, _ bound: BoundSession) {
         let time = readTime ?? (clock.now(), MonotonicTime.now.nanoseconds)
         readTime = time
-        unifyNamespace(of: stanza)
+        // All readers know the client namespace alone; the raw bytes stay unchanged.
+        if isComponent { stanza.moveElements(from: XMLNamespace.component, to: XMLNamespace.client) }
         let receivedAt = clock.unique(near: time.wall)
         let following = stream.unreadBytes
         let action = bound.session.stanza(
@@ -39,7 +40,7 @@ extension StreamHandler {
             note(kind, stanza)
             if let timer { drain(timer, bound.session.boundTime(now: time.monotonic)) }
         case .reply(let bytes):
-            delegate.noticed(.answered)
+            delegate.noticed(.counted)
             write(bytes)
         case .answer(let bytes):
             write(bytes)

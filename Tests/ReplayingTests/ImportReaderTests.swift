@@ -11,9 +11,9 @@ struct ReplayedMessageTests {
     private static let sender = "1234567890"
 
     private static func codec(_ scope: IDScope = .sender) -> UpstreamCodec {
-        UpstreamCodec(
-            configuration: CodecConfiguration(sender: 0, senderID: sender, domain: "d.test", idScope: scope)
-        )
+        var settings = StreamSettings(senderID: sender, domain: "d.test")
+        settings.idScope = scope
+        return UpstreamCodec(settings)
     }
 
     /// Messages with everything that makes trouble in JSON, in XML, or in a line.

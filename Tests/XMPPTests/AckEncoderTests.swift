@@ -166,8 +166,7 @@ import XMLWire
     func aStandardServersAckIsAddressed() throws {
         let sender = "o'<&>\"brien@gcm.googleapis.com/a\nb"
         var codec = UpstreamCodec(
-            configuration: CodecConfiguration(
-                sender: 0,
+            StreamSettings(
                 senderID: "1",
                 domain: "fcm.test",
                 dialect: .xmpp,

@@ -28,8 +28,7 @@ package enum BenchLoad {
         let address = StanzaAddress(from: emulator.stanzaFrom, to: "\(BenchSite.senderID)@\(emulator.domain)")
         let generator = LoadGenerator(profile: profile(count: count, connections: 1, size: size), address: address)
         var codec = UpstreamCodec(
-            configuration: CodecConfiguration(
-                sender: 0,
+            StreamSettings(
                 senderID: BenchSite.senderID,
                 domain: emulator.domain,
                 trustedFrom: emulator.stanzaFrom.map { [$0] } ?? []

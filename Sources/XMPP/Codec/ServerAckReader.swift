@@ -4,7 +4,6 @@ package import XMLWire
 ///
 /// The opposite of ``AckEncoder``.
 package struct ServerAckReader: Sendable {
-    /// The names in an ack.
     package struct Ack: Sendable, Equatable {
         /// The acked message's `message_id`, as UTF-8.
         package var messageID: [UInt8]
@@ -16,9 +15,7 @@ package struct ServerAckReader: Sendable {
 
     package init() {}
 
-    /// Reads a stanza that ``UpstreamCodec`` has decoded as an ack.
-    ///
-    /// - Returns: Nil if it names no message.
+    /// Reads a stanza that ``UpstreamCodec`` has decoded as an ack; nil if it names no message.
     package mutating func read(_ stanza: Stanza) -> Ack? {
         guard let payload = stanza.child("gcm", in: XMLNamespace.payload) else { return nil }
         let range = stanza.elements[payload].text

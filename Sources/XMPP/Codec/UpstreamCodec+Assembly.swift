@@ -8,7 +8,6 @@ struct SpanWriter {
     let base: UnsafeMutablePointer<UInt8>
     private(set) var count = 0
 
-    /// A writer over storage that the caller has made large enough.
     init(base: UnsafeMutablePointer<UInt8>) { self.base = base }
 
     mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) -> ByteSpan {
@@ -32,7 +31,6 @@ struct SpanWriter {
 }
 
 extension UpstreamCodec {
-    /// The stanza's addresses that a message keeps.
     struct AddressBytes {
         var from: Slice<UnsafeBufferPointer<UInt8>>?
         var to: Slice<UnsafeBufferPointer<UInt8>>?
@@ -48,20 +46,20 @@ extension UpstreamCodec {
     /// Makes the message of an envelope that is not an ack, nack or control message.
     ///
     /// The storage holds, in this order: the payload's text, so that spans into it stay valid; the texts of known
-    /// members with escapes; `extra`; the stanza's `from`, and `to` if an ack needs it; the stanza as received; the id
-    /// that a receipt names.
+    /// members with escapes; `extra`; the stanza's `from`, and `to` if an ack needs it; the stanza as received; what
+    /// the answer names besides.
     mutating func assemble(
         _ envelope: Envelope,
         _ text: UnsafeBufferPointer<UInt8>,
         _ addresses: AddressBytes,
         raw: [UInt8],
         _ arrival: Arrival,
-        receipt: ReceiptRequest? = nil
+        answer: WantedAnswer = .gcm
     ) -> IncomingMessage {
         let delay = arrival.delay != nil && !hasDelayMember(text) ? arrival.delay : nil
         var capacity = text.count + envelope.extraCount + raw.count + addresses.count
         if delay != nil { capacity += UpstreamCodec.delayRoom }
-        capacity += receipt?.id?.count ?? 0
+        capacity += answer.named?.count ?? 0
         capacity += UpstreamCodec.room(envelope.messageID) + UpstreamCodec.room(envelope.from)
         capacity += UpstreamCodec.room(envelope.category) + UpstreamCodec.room(envelope.typeMember)
         // The rest of the read takes about as much in proportion.
@@ -83,7 +81,7 @@ extension UpstreamCodec {
         if let from = addresses.from { message.stanzaFrom = writer.append(UnsafeBufferPointer(rebasing: from)) }
         if let to = addresses.to { message.stanzaTo = writer.append(UnsafeBufferPointer(rebasing: to)) }
         message.stanza = raw.withUnsafeBufferPointer { writer.append($0) }
-        let receiptID = receipt?.id?.withUnsafeBufferPointer { writer.append($0) }
+        let named = answer.named?.withUnsafeBufferPointer { writer.append($0) }
         message.bytes.truncate(to: writer.count)
         if let data = envelope.data {
             message.data = data.value
@@ -103,10 +101,8 @@ extension UpstreamCodec {
                 message.quarantine = reason
                 message.quarantineDetail = detail
             }
-            if let receipt {
-                message.answer(receipt, id: receiptID)
-            } else if let id = envelope.messageID?.body, let to = envelope.from?.body {
-                message.answer = json == nil ? .gcm(id: id, to: to) : .json(id: id, to: to)
+            if let id = envelope.messageID?.body, let to = envelope.from?.body {
+                message.answer(answer, id: id, to: to, named: named)
             }
             let bytes = message.bytes.unsafeBytes
             if acks.isTooLarge(message.answer, from: message.stanzaFrom, to: message.stanzaTo, in: bytes) {
@@ -196,7 +192,7 @@ extension UpstreamCodec {
         let storage = message.bytes
         storage.withUnsafeBytes { bytes in
             let tokenBytes = UnsafeRawBufferPointer(rebasing: bytes[token.range])
-            if configuration.idScope == .device {
+            if settings.idScope == .device {
                 message.isKeyedByDevice = true
                 key.update(tokenBytes)
                 key.update(0)

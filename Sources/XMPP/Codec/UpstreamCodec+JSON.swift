@@ -6,8 +6,7 @@ extension UpstreamCodec {
     /// Makes the message of a container that holds no ack, nack or control message.
     ///
     /// Fallbacks for missing members are put in front of the others, and the result is read as if the device had sent
-    /// it: key, fingerprint, ack and every rule about odd members apply to the effective values. A present member,
-    /// however useless, has no fallback: the device meant something else.
+    /// it. A present member, however useless, has no fallback: the device meant something else.
     mutating func read(
         _ envelope: Envelope,
         _ text: UnsafeBufferPointer<UInt8>,
@@ -17,9 +16,9 @@ extension UpstreamCodec {
         of stanza: Stanza,
         _ arrival: Arrival
     ) -> DecodedStanza {
-        let receipt = json.ack == .receipt ? ReceiptRequest(stanza) : nil
+        let answer = WantedAnswer(json.ack, to: stanza)
         func made(_ text: UnsafeBufferPointer<UInt8>, _ envelope: Envelope) -> DecodedStanza {
-            .message(assemble(envelope, text, addresses, raw: stanza.raw, arrival, receipt: receipt))
+            .message(assemble(envelope, text, addresses, raw: stanza.raw, arrival, answer: answer))
         }
         func quarantined(_ reason: QuarantineReason, _ detail: StaticString) -> DecodedStanza {
             var message = IncomingMessage.unreadable(reason, detail, from: from, content: Array(text), of: stanza)

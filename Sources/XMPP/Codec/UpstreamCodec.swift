@@ -2,31 +2,25 @@ import Digests
 import Vocabulary
 package import XMLWire
 
-/// Reads the stanzas of one connection as CCS traffic.
-///
-/// Used by one connection, from one place; its scratch storage is reused from stanza to stanza. It has no clock.
+/// Reads the stanzas of one connection as CCS traffic; its scratch storage is reused from stanza to stanza.
 ///
 /// **The order of decisions**, for stanzas that are odd in more than one way:
+///
 /// 1. not a `{jabber:client}message`: ``DecodedStanza/other``;
 /// 2. `type="error"`: ``DecodedStanza/error(_:)``, whatever else it holds or echoes;
-/// 3. no direct child `{google:mobile:data}gcm`, or, with ``Payload/json(_:)``, `{urn:xmpp:json:0}json`:
-///    ``DecodedStanza/other``;
-/// 4. a `from` attribute that is not trusted: ``DecodedStanza/untrusted``. Absent is trusted, empty is not. On a
-///    component's connection absent is not trusted either, since there would be nobody to ack to, and neither is a `to`
-///    at another domain: a server with several components may hand us another one's stanzas;
-/// 5. the payload can't be read (several `gcm`, an empty one, an element inside, not one JSON object; with JSON
-///    containers, also a `gcm` beside one): quarantined, not acked;
-/// 6. `message_type` is `ack`, `nack` or `control`: that kind, however broken the rest is. If `message_type` repeats,
-///    only if all of them are; otherwise step 8 takes it as a repeated key. From our own account through a standard
-///    server it is our own stanza coming back: ``DecodedStanza/untrusted``;
-/// 7. identity: `message_id` or `from` repeats, then `message_id` unusable, then `from` unusable: quarantined, not
-///    acked;
+/// 3. no direct child `{google:mobile:data}gcm` (for containers `{urn:xmpp:json:0}json`): ``DecodedStanza/other``;
+/// 4. a `from` that is not trusted: ``DecodedStanza/untrusted``. Absent is trusted, empty is not. For a component absent
+///    is not either, nor is a `to` at another domain: a server may hand us another component's stanzas;
+/// 5. the payload can't be read (several, an empty one, an element inside, not one JSON object): quarantined, not acked;
+/// 6. `message_type` is `ack`, `nack` or `control`: that kind, if all repetitions are. From our own account through a
+///    standard server it is our own stanza coming back: ``DecodedStanza/untrusted``;
+/// 7. `message_id` or `from` repeats, `message_id` unusable, `from` unusable: quarantined, not acked;
 /// 8. and acked: `message_id`, then `from` that no `text` can hold; either too long; another key repeats;
 ///    `message_type` unknown; `category` unusable, not storable, too long: quarantined;
-/// 9. and anything to be acked: an ack that would exceed ``ackLimit``: quarantined, not acked;
+/// 9. and anything to be acked: an ack that would be too long: quarantined, not acked;
 /// 10. otherwise a message, or a receipt.
 package struct UpstreamCodec: Sendable {
-    package let configuration: CodecConfiguration
+    let settings: StreamSettings
 
     private var trusted: TrustedSenders
     private let component: ComponentDomain?
@@ -36,47 +30,35 @@ package struct UpstreamCodec: Sendable {
     private(set) var delaySources: [JID]
     /// How messages in a JSON container are read; nil if they come as `gcm`.
     let json: JSONPayload?
-    /// Writes the connection's acks.
     package private(set) var acks: AckEncoder
     /// The state after `sender_id ‖ 0x00`.
     let keyPrefix: SHA256
 
-    /// A codec for one connection of a sender.
-    package init(configuration: CodecConfiguration) {
-        self.configuration = configuration
+    package init(_ settings: StreamSettings) {
+        self.settings = settings
+        component = settings.component
         // A component's server is the domain above its own.
-        let above = configuration.domain.split(separator: ".", maxSplits: 1).last.map(String.init) ?? ""
-        delaySources = [JID(configuration.dialect == .component ? above : configuration.domain)].compactMap { $0 }
-        trusted = TrustedSenders(configuration)
-        component = configuration.dialect == .component ? ComponentDomain(configuration.domain) : nil
-        acks = AckEncoder(dialect: configuration.dialect, domain: configuration.domain)
-        json = if case .json(let json) = configuration.payload { json } else { nil }
+        let above = settings.domain.split(separator: ".", maxSplits: 1).last.map(String.init) ?? ""
+        delaySources = [JID(component == nil ? settings.domain : above)].compactMap { $0 }
+        trusted = TrustedSenders(settings)
+        acks = AckEncoder(settings)
+        json = if case .json(let json) = settings.payload { json } else { nil }
         var prefix = SHA256()
-        Array(configuration.senderID.utf8).withUnsafeBytes { prefix.update($0) }
+        Array(settings.senderID.utf8).withUnsafeBytes { prefix.update($0) }
         prefix.update(0)
         keyPrefix = prefix
     }
 
-    /// Sets what the server bound the connection to, and what it accepts.
-    ///
-    /// - Parameters:
-    ///   - address: Our address; stanzas from its bare form are trusted, except for a component's.
-    ///   - limits: An ack longer than its longest stanza is never written.
+    /// Sets our address, whose bare form is trusted except for a component's, and the server's limits, which bound
+    /// acks.
     package mutating func bound(to address: JID, _ limits: ServerLimits = ServerLimits()) {
         if component == nil { trusted.insert(own: address) }
         delaySources.append(address.bare)
         acks.limit = min(AckEncoder.mostBytes, limits.stanza ?? .max)
     }
 
-    /// Reads one stanza.
-    ///
-    /// - Parameters:
-    ///   - stanza: Lent for the call; what is kept of it is copied.
-    ///   - receivedAt: Microseconds since 1970-01-01 UTC.
-    ///   - parsedAt: Nanoseconds of a monotonic clock.
-    ///   - following: How many bytes of the same read are still to be decoded: messages in them share memory with this
-    ///     one.
-    /// - Returns: The stanza's kind, with the message made of it.
+    /// Reads one stanza, lent for the call, received at this Unix time in microseconds and at this time of a monotonic
+    /// clock in nanoseconds; the bytes that follow it in the same read share memory with its message.
     package mutating func decode(
         _ stanza: Stanza,
         receivedAt: Int64,
@@ -116,7 +98,7 @@ package struct UpstreamCodec: Sendable {
     }
 
     func note(_ arrival: Arrival, in message: inout IncomingMessage) {
-        message.sender = configuration.sender
+        message.sender = settings.index
         message.receivedAt = arrival.receivedAt
         message.parsedAt = arrival.parsedAt
     }
@@ -139,7 +121,7 @@ package struct UpstreamCodec: Sendable {
 
     /// Whether a standard server returns what our own account sent, as it does with a stanza without `to`.
     private func isEcho(_ from: Range<Int>?, in bytes: UnsafeBufferPointer<UInt8>) -> Bool {
-        guard configuration.dialect == .xmpp, let from else { return false }
+        guard settings.dialect == .xmpp, let from else { return false }
         return trusted.isOwn(UnsafeBufferPointer(rebasing: bytes[from]))
     }
 
@@ -187,8 +169,8 @@ package struct UpstreamCodec: Sendable {
     /// The payload's children and their contents, without anything that a server may write differently when it sends
     /// the stanza again: prefixes, quotes, the order of attributes, and everything beside the payload.
     ///
-    /// Never much longer than the stanza: namespaces, which may be long and apply to many names, are left out. The
-    /// marks between the parts are bytes that no XML text holds. Empty if the children are: then there is no payload.
+    /// Never much longer than the stanza: namespaces are left out. The marks between the parts are bytes that no XML
+    /// text holds. Empty if the children are.
     private static func outline(of stanza: Stanza) -> [UInt8] {
         var outline: [UInt8] = []
         outline.reserveCapacity(stanza.raw.count)
@@ -267,7 +249,6 @@ package struct UpstreamCodec: Sendable {
 }
 
 extension JSONSyntaxError {
-    /// The fault as constant text for quarantine's `detail`.
     var detail: StaticString {
         switch fault {
         case .unexpectedEnd: "the text ends too early"

@@ -19,7 +19,6 @@ package struct ChannelBinding: Sendable, Equatable, CustomStringConvertible, Cus
         self.data = data
     }
 
-    /// The type alone.
     package var description: String { kind.rawValue }
 
     /// The type alone, for `dump` and other reflection.

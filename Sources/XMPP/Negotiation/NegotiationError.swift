@@ -2,23 +2,17 @@
 package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The kinds of failure; raw values are metric labels.
     package enum Code: String, Sendable, CaseIterable {
-        /// The server offers no STARTTLS, which the configuration requires.
         case tlsNotOffered = "tls_not_offered"
-        /// The server refused STARTTLS after offering it.
         case tlsRefused = "tls_refused"
         /// Bytes came between `<proceed/>` and the TLS handshake: injected, or a broken server.
         case tlsInjection = "tls_injection"
-        /// The transport is not encrypted although it must be.
         case notEncrypted = "not_encrypted"
-        /// The stream header is not one of XMPP 1.0.
         case badStream = "bad_stream"
-        /// The server offers no SASL mechanism that we may use.
         case noMechanism = "no_mechanism"
         /// The name or the secret has no form that the mechanism can use.
         case credentialsUnusable = "credentials_unusable"
         /// SASL failed: the server refuses the credentials or their form.
         case authenticationRefused = "authentication_refused"
-        /// SASL failed for a temporary reason.
         case authenticationUnavailable = "authentication_unavailable"
         /// The server broke the SASL mechanism's rules.
         case authenticationProtocol = "authentication_protocol"
@@ -27,18 +21,26 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
         case streamError = "stream_error"
         /// The peer closed the stream or the connection.
         case closed
-        /// No answer in time.
         case timedOut = "timed_out"
+
+        /// Whether the server was asked to authenticate us and did not.
+        package var isAuthentication: Bool {
+            switch self {
+            case .noMechanism, .credentialsUnusable, .authenticationRefused, .authenticationUnavailable,
+                .authenticationProtocol:
+                true
+            case .tlsNotOffered, .tlsRefused, .tlsInjection, .notEncrypted, .badStream, .bindRefused, .streamError,
+                .closed, .timedOut:
+                false
+            }
+        }
     }
 
-    /// The kind of failure.
     package var code: Code
     /// Cause and fix, for an operator; never a secret.
     package var message: String
     /// The defined condition that the server named; nil if it named none.
     package var condition: String?
-    /// Whether the server was asked to authenticate us and did not.
-    package var isAuthentication: Bool
     /// Whether only a change of configuration, here or there, will help.
     ///
     /// The worker still backs off and never gives up; `check --connect` exits at once.
@@ -50,13 +52,11 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
         _ code: Code,
         _ message: String,
         condition: String? = nil,
-        isAuthentication: Bool = false,
         isPermanent: Bool = false
     ) {
         self.code = code
         self.message = message
         self.condition = condition
-        self.isAuthentication = isAuthentication
         self.isPermanent = isPermanent
     }
 
@@ -73,8 +73,7 @@ extension NegotiationError {
             fix = "the server does not serve this domain: set the sender's `domain` to the one it serves"
             permanent = true
         case .seeOtherHost:
-            fix =
-                "the server sends us to another host: put it into `redirect_hosts` if it is to be trusted"
+            fix = "the server sends us to another host: put it into `redirect_hosts` if it is to be trusted"
             permanent = true
         case .policyViolation:
             fix = "the server's policy refuses this connection, for example one without TLS: see the server's log"
@@ -96,7 +95,6 @@ extension NegotiationError {
         return failure
     }
 
-    /// Why none of the server's mechanisms is used.
     static func refusal(_ refusal: SASLPolicy.Refusal, _ offer: SASLOffer, _ policy: SASLPolicy) -> NegotiationError {
         let names = PeerText.mechanisms(offer.mechanisms)
         let offered = names.isEmpty ? "none" : names
@@ -126,7 +124,7 @@ extension NegotiationError {
                     + "but no SASL mechanism that takes one (offered: \(offered)): enable SCRAM's -PLUS mechanisms on the "
                     + "server; if they are enabled, somebody on the network path has shortened its list"
             }
-        return NegotiationError(.noMechanism, message, isAuthentication: true, isPermanent: true)
+        return NegotiationError(.noMechanism, message, isPermanent: true)
     }
 
     /// The server requires more than SASL, such as a second factor (XEP-0388 section 2.6.3).
@@ -134,7 +132,6 @@ extension NegotiationError {
         NegotiationError(
             .authenticationRefused,
             "the server wants a further step after SASL, such as a second factor: exempt this account from it",
-            isAuthentication: true,
             isPermanent: true
         )
     }
@@ -169,13 +166,10 @@ extension NegotiationError {
             code,
             "SASL failure \(condition.rawValue): \(fix)\(NegotiationError.suspicion(condition, choice))",
             condition: condition.rawValue,
-            isAuthentication: true,
             isPermanent: code == .authenticationRefused
         )
     }
-}
 
-extension NegotiationError {
     /// The hint for a refusal that channel binding may explain: servers do not give it as the reason.
     private static func suspicion(_ condition: SASLFailureCondition, _ choice: SASLChoice?) -> String {
         switch (condition, choice) {
@@ -203,6 +197,5 @@ enum SASLFailureCondition: String, CaseIterable {
     case mechanismTooWeak = "mechanism-too-weak"
     case notAuthorized = "not-authorized"
     case temporaryAuthFailure = "temporary-auth-failure"
-    /// Any condition not in this list.
     case undefinedCondition = "undefined-condition"
 }

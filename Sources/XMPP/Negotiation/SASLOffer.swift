@@ -13,11 +13,8 @@ package struct SASLOffer: Sendable, Equatable {
         self.bindings = bindings
     }
 
-    /// Reads the offer.
-    ///
-    /// - Parameters:
-    ///   - features: Lent for the call; the framer's bounds on elements bound the lists.
-    ///   - profiles: The supported profiles: the first one that the server offers is read, and no other.
+    /// Reads the offer of the first of these profiles that the server has; the framer's bounds on elements bound the
+    /// lists.
     init(_ features: Stanza, profiles: [SASLProfile] = [.core]) {
         mechanisms = []
         profile = profiles.first { features.child($0.list, in: $0.namespace) != nil } ?? .core

@@ -3,8 +3,8 @@ import XMLWire
 
 /// The two ways in which XMPP carries SASL messages.
 ///
-/// The extensible one continues the same stream after success, which saves a round trip. Its Bind 2 (XEP-0386) would
-/// save one more but is not used: it makes the server drop the account's offline messages, which are meant for us.
+/// The extensible one continues the same stream after success. Its Bind 2 (XEP-0386) is not used: it makes the server
+/// drop the account's offline messages, which are meant for us.
 package enum SASLProfile: Sendable, Equatable {
     /// RFC 6120 section 6.
     case core
@@ -26,51 +26,26 @@ package enum SASLProfile: Sendable, Equatable {
         }
     }
 
-    /// The element that begins an exchange.
-    ///
-    /// - Parameters:
-    ///   - mechanism: A registered name.
-    ///   - response: The initial response; nil for none.
-    /// - Returns: An element.
-    func begin(_ mechanism: String, with response: [UInt8]?) -> [UInt8] {
-        var bytes: [UInt8] = []
+    /// The element that begins an exchange with this mechanism and initial response.
+    func begin(_ mechanism: String, with response: [UInt8]) -> [UInt8] {
+        let encoded = Base64.encode(response)
         switch self {
         case .core:
-            bytes.append(xml: "<auth xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\" mechanism=\"")
-            bytes += Array(mechanism.utf8)
-            bytes.append(xml: "\">")
             // RFC 6120 section 6.4.2: an empty initial response is a single equals sign.
-            if let response { bytes += response.isEmpty ? [UInt8(ascii: "=")] : Base64.encode(response) }
-            bytes.append(xml: "</auth>")
+            let text = response.isEmpty ? [UInt8(ascii: "=")] : encoded
+            return Array("<auth xmlns=\"\(namespace)\" mechanism=\"\(mechanism)\">".utf8) + text + Array("</auth>".utf8)
         case .extensible:
-            bytes.append(xml: "<authenticate xmlns=\"urn:xmpp:sasl:2\" mechanism=\"")
-            bytes += Array(mechanism.utf8)
-            bytes.append(xml: "\">")
-            if let response {
-                bytes.append(xml: "<initial-response>")
-                bytes += Base64.encode(response)
-                bytes.append(xml: "</initial-response>")
-            }
-            bytes.append(xml: "</authenticate>")
+            let start = "<authenticate xmlns=\"\(namespace)\" mechanism=\"\(mechanism)\"><initial-response>"
+            return Array(start.utf8) + encoded + Array("</initial-response></authenticate>".utf8)
         }
-        return bytes
     }
 
     /// The element with a response to a challenge.
     func respond(_ response: [UInt8]) -> [UInt8] {
-        var bytes: [UInt8] = []
-        switch self {
-        case .core: bytes.append(xml: "<response xmlns=\"urn:ietf:params:xml:ns:xmpp-sasl\">")
-        case .extensible: bytes.append(xml: "<response xmlns=\"urn:xmpp:sasl:2\">")
-        }
-        bytes += Base64.encode(response)
-        bytes.append(xml: "</response>")
-        return bytes
+        Array("<response xmlns=\"\(namespace)\">".utf8) + Base64.encode(response) + Array("</response>".utf8)
     }
 
-    /// The data of a challenge or a success.
-    ///
-    /// - Returns: Nil if there is none.
+    /// The data of a challenge or a success; nil if there is none.
     func data(of element: Stanza) throws(SASLMechanismError) -> [UInt8]? {
         var text = element.bytes[element.elements[0].text]
         if self == .extensible {

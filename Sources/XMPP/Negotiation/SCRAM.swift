@@ -7,21 +7,22 @@ import Vocabulary
 /// ```
 /// begun ──▶ awaitingChallenge ──▶ deriving ──▶ awaitingSignature ──▶ verified
 /// ```
-/// The salted password takes up to 1,000,000 rounds of HMAC and is computed outside of the machine.
-///
-/// TLS has verified the server's name before the first byte. With channel binding the proof is worthless on any other
-/// TLS connection, whatever its certificate. The name and the secret are in the form that the server hashes
-/// (``SASLprep``).
-struct SCRAM: SASLMechanism {
+/// The salted password takes up to 1,000,000 rounds of HMAC and is computed outside of the machine. With channel binding
+/// the proof is worthless on any other TLS connection.
+struct SCRAM: Sendable {
+    enum Step: Sendable {
+        case respond([UInt8])
+        /// Compute the key, then call ``SCRAM/derived(_:)``.
+        case derive(KeyDerivation)
+    }
+
     private enum State {
         case begun
-        /// The user and our nonce are sent.
         case awaitingChallenge
         /// The server's first message came; the salted password is being computed.
         case deriving(ServerFirst, challenge: [UInt8])
         /// Our proof is sent; the server's proof must equal this.
         case awaitingSignature([UInt8])
-        /// The server has proved itself.
         case verified
     }
 
@@ -46,14 +47,7 @@ struct SCRAM: SASLMechanism {
     private let offer: SASLOffer
     private var state = State.begun
 
-    /// An exchange that has not begun.
-    ///
-    /// - Parameters:
-    ///   - hash: The mechanism's hash function.
-    ///   - credentials: Prepared credentials.
-    ///   - nonce: Printable ASCII without a comma.
-    ///   - binding: The statement about channel binding.
-    ///   - offer: The server's offer as received, which it may confirm in its first message.
+    /// An exchange with prepared credentials and a nonce of printable ASCII without a comma.
     init(
         _ hash: HashFunction,
         credentials: SASLCredentials,
@@ -81,13 +75,13 @@ struct SCRAM: SASLMechanism {
     }
 
     /// The first message: the user and our nonce.
-    mutating func initialResponse() -> [UInt8]? {
+    mutating func initialResponse() -> [UInt8] {
         state = .awaitingChallenge
         return binding.header + bareFirst
     }
 
     /// Handles a challenge: requests the key for our proof, or, after the server's proof, responds with nothing.
-    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep {
+    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> Step {
         switch state {
         case .awaitingChallenge:
             let first = try ServerFirst(challenge, nonce: nonce)

@@ -4,11 +4,9 @@ package import XMLWire
 package enum StreamErrorCondition: String, Sendable, CaseIterable {
     case badFormat = "bad-format"
     case badNamespacePrefix = "bad-namespace-prefix"
-    /// `conflict`: another connection took the resource.
     case conflict
     case connectionTimeout = "connection-timeout"
     case hostGone = "host-gone"
-    /// `host-unknown`: the server does not serve the domain.
     case hostUnknown = "host-unknown"
     case improperAddressing = "improper-addressing"
     case internalServerError = "internal-server-error"
@@ -71,14 +69,8 @@ package struct StreamError: Sendable, Equatable {
     }
 
     /// The bytes that report our own verdict on the peer's stream and end ours (RFC 6120 section 4.9.1.1).
-    ///
-    /// - Parameter condition: The peer's error.
-    /// - Returns: The error and the closing tag.
     package static func farewell(_ condition: StreamErrorCondition) -> [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.append(xml: "<stream:error><")
-        bytes += Array(condition.rawValue.utf8)
-        bytes.append(xml: " xmlns=\"urn:ietf:params:xml:ns:xmpp-streams\"/></stream:error></stream:stream>")
-        return bytes
+        let element = "<\(condition.rawValue) xmlns=\"\(XMLNamespace.streamErrors)\"/>"
+        return Array("<stream:error>\(element)</stream:error></stream:stream>".utf8)
     }
 }
