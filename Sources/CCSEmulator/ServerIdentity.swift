@@ -10,13 +10,11 @@ struct ServerIdentity {
     init(_ configuration: EmulatorConfiguration) throws {
         if configuration.security == .none { return }
         switch configuration.identity {
-        case .server(let server):
-            context = try TLSContext.server(server)
+        case .server(let server): context = try TLSContext.server(server)
         case .files(let certificate, let key):
+            let identity = TLSIdentity(certificateChain: .file(certificate), privateKey: .file(key))
             do {
-                context = try TLSContext.server(
-                    TLSServerConfiguration(certificateChain: .file(certificate), privateKey: .file(key))
-                )
+                context = try TLSContext.server(TLSServerConfiguration(identity))
             } catch {
                 throw EmulatorError(message: error.description)
             }

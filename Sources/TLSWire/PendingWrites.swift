@@ -9,8 +9,7 @@ struct PendingWrites {
 
     /// The result of an attempt to encrypt.
     enum Outcome {
-        case drained
-        case limited
+        case drained, limited
         /// OpenSSL takes nothing until the peer has sent more.
         case blocked
         case failed(TLSError)
@@ -23,10 +22,6 @@ struct PendingWrites {
     private(set) var bytes = 0
     /// Whether the application has asked for a flush that is not done yet.
     var wantsFlush = false
-
-    var isEmpty: Bool {
-        self.head == self.entries.count
-    }
 
     mutating func append(_ buffer: ByteBuffer, _ promise: EventLoopPromise<Void>?) {
         self.bytes += buffer.readableBytes
@@ -43,9 +38,7 @@ struct PendingWrites {
     ) -> Outcome {
         connection.reserveOutput(plaintext: min(self.bytes, limit))
         while self.dropFinished(&done) {
-            if connection.outputBytes >= limit {
-                return .limited
-            }
+            if connection.outputBytes >= limit { return .limited }
             let step =
                 self.entries[self.head].buffer.readableBytes >= TLSConnection.maximumRecord
                     || self.head + 1 == self.entries.count
@@ -91,9 +84,7 @@ struct PendingWrites {
     /// Drops finished entries; returns whether any is left.
     private mutating func dropFinished(_ done: inout [EventLoopPromise<Void>]) -> Bool {
         while self.head < self.entries.count, self.entries[self.head].buffer.readableBytes == 0 {
-            if let promise = self.entries[self.head].promise {
-                done.append(promise)
-            }
+            if let promise = self.entries[self.head].promise { done.append(promise) }
             self.entries[self.head] = Entry(buffer: ByteBuffer(), promise: nil)
             self.head += 1
         }

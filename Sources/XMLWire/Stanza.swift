@@ -19,24 +19,6 @@ package final class Stanza {
         package var text: Range<Int>
         /// One past its last descendant, as an index into ``Stanza/elements``.
         package var end: Int
-
-        package init(
-            depth: Int,
-            parent: Int,
-            name: Range<Int>,
-            namespace: Range<Int>,
-            attributes: Range<Int>,
-            text: Range<Int>,
-            end: Int
-        ) {
-            self.depth = depth
-            self.parent = parent
-            self.name = name
-            self.namespace = namespace
-            self.attributes = attributes
-            self.text = text
-            self.end = end
-        }
     }
 
     package struct Attribute {
@@ -45,12 +27,6 @@ package final class Stanza {
         package var namespace: Range<Int>
         /// Value, references decoded.
         package var value: Range<Int>
-
-        package init(name: Range<Int>, namespace: Range<Int>, value: Range<Int>) {
-            self.name = name
-            self.namespace = namespace
-            self.value = value
-        }
     }
 
     /// A stanza's content.
