@@ -83,7 +83,7 @@ package struct SpanExporter: Sendable {
             let spans = queue.take()
             if spans.isEmpty {
                 if isLast { return }
-                await waitForSpans()
+                await wait(Self.interval, forBatch: true)
             } else if await !export(spans, &memory), isLast {
                 break
             }
@@ -91,23 +91,17 @@ package struct SpanExporter: Sendable {
         counts[.failed].increment(by: queue.take(all: true).count)
     }
 
-    /// Waits for the interval, a full batch, or the queue's closing.
-    private func waitForSpans() async {
-        await withTaskGroup(of: Void.self) { tasks in
-            tasks.addTask { [clock] in try? await clock.sleep(Self.interval) }
-            tasks.addTask { [queue] in await queue.waitForBatch() }
-            await tasks.next()
-            tasks.cancelAll()
-        }
-    }
-
     /// Waits for that time or the queue's closing.
     private func waitUntil(_ instant: ContinuousClock.Instant?) async {
         guard let instant, instant > clock.now() else { return }
-        let wait = clock.now().duration(to: instant)
+        await wait(clock.now().duration(to: instant))
+    }
+
+    /// Waits that long, or until the queue is closed or, if asked for, holds a batch.
+    private func wait(_ time: Duration, forBatch: Bool = false) async {
         await withTaskGroup(of: Void.self) { tasks in
-            tasks.addTask { [clock] in try? await clock.sleep(wait) }
-            tasks.addTask { [queue] in await queue.waitUntilClosed() }
+            tasks.addTask { [clock] in try? await clock.sleep(time) }
+            tasks.addTask { [queue] in await queue.waitUntilClosed(orBatch: forBatch) }
             await tasks.next()
             tasks.cancelAll()
         }
