@@ -9,7 +9,6 @@ final class ConnectionHandler: ChannelInboundHandler {
     typealias InboundIn = XMLStreamEvent
     typealias OutboundOut = ByteBuffer
 
-    /// Whether messages may be sent.
     enum Phase: Equatable {
         case negotiating
         case bound
@@ -17,7 +16,6 @@ final class ConnectionHandler: ChannelInboundHandler {
         case draining(messages: Int)
         /// The emulator has ended its stream, or the peer must; acks still count.
         case ending
-        /// Closed; later input is ignored.
         case closed
     }
 
@@ -35,7 +33,6 @@ final class ConnectionHandler: ChannelInboundHandler {
     var isStalled = false
     /// Whether the client sends messages itself, for the workers of its account.
     var isSource = false
-    /// Whether a fault has silenced it for good.
     var isSilent = false
     /// Whether a fault justifies the peer's error or end of the connection.
     var expectsBreak = false
@@ -112,7 +109,6 @@ final class ConnectionHandler: ChannelInboundHandler {
         broken(by: error.message, condition: String(describing: error.condition))
     }
 
-    /// The peer broke the stream's rules.
     private func broken(by what: String, condition: String) {
         if !expectsBreak, phase != .closed { core.peerBrokeStream(self, why: what) }
         write(ServerStanzas.streamError(condition) + ServerStanzas.streamEnd)
@@ -246,7 +242,6 @@ final class TransportCutter: ChannelInboundHandler {
     }
 }
 
-/// Copies all traffic to the transcript.
 final class TranscriptTap: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer

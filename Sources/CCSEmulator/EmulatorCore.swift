@@ -2,7 +2,6 @@ import NIOCore
 import TLSWire
 import XMLWire
 
-/// The emulator's state and decisions, confined to one event loop.
 final class EmulatorCore {
     let configuration: EmulatorConfiguration
     let eventLoop: any EventLoop
@@ -33,7 +32,6 @@ final class EmulatorCore {
         var timeout: Scheduled<Void>
     }
 
-    /// The size limit of a batch of stanzas in one write.
     static let batchBytes = 65_536
     private static let rateInterval = TimeAmount.milliseconds(5)
     private static let violationsKept = 20
@@ -66,7 +64,6 @@ final class EmulatorCore {
         return try TLSHandler(context: tlsContext)
     }
 
-    /// Builds a new connection's pipeline.
     func accept(_ channel: any Channel) throws {
         guard isAccepting else { throw ChannelError.ioOnClosedChannel }
         accepted += 1
@@ -156,14 +153,14 @@ final class EmulatorCore {
         {
             // A write may reveal that the connection is gone: write before taking a message, or nobody would redeliver
             // it.
-            if batch.readableBytes > 0, schedule.isDue(atDelivery: deliveries + 1) {
+            let faults = schedule.due(atDelivery: deliveries + 1)
+            if batch.readableBytes > 0, !faults.isEmpty {
                 connection.write(batch)
                 batch.clear()
                 continue
             }
             guard let next = pool.book.next(fresh: pool.permits >= 1) else { break }
             if next.isFirst { pool.permits -= 1 }
-            let faults = schedule.due(atDelivery: deliveries + 1)
             if faults.isEmpty {
                 append(next.sequence, isFirst: next.isFirst, of: pool, on: connection, to: &batch)
             } else {

@@ -6,7 +6,6 @@ package enum EnvelopeForm: UInt8, CaseIterable, Sendable {
     case defaultNamespace
     /// `<data:gcm xmlns:data="google:mobile:data">`, as in the hosted service's acks and controls.
     case prefixed
-    /// The JSON inside a CDATA section.
     case cdata
     /// Quotes as `&quot;` and `&apos;`, as Prosody and ejabberd write them.
     case entities

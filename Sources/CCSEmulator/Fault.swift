@@ -45,53 +45,26 @@ package struct FaultRule: Sendable, Equatable {
 
 /// The due faults, decided by counts of deliveries and connections.
 struct FaultSchedule {
-    private var rules: [FaultRule] = []
-    private var nextDelivery = Int.max
+    private var rules: [FaultRule]
 
-    init(_ rules: [FaultRule]) {
-        for rule in rules { add(rule, deliveries: 0) }
-    }
+    init(_ rules: [FaultRule]) { self.rules = rules }
 
-    /// Adds a rule after this many deliveries; a past `after` or `connection` never triggers.
-    mutating func add(_ rule: FaultRule, deliveries: Int) {
-        rules.append(rule)
-        schedule(after: deliveries)
-    }
+    mutating func add(_ rule: FaultRule) { rules.append(rule) }
 
-    func isDue(atDelivery number: Int) -> Bool { number >= nextDelivery }
-
-    /// The faults triggered by the delivery of this number; numbers must not decrease.
-    mutating func due(atDelivery number: Int) -> [Fault] {
-        guard number >= nextDelivery else { return [] }
-        let result = rules.compactMap { rule -> Fault? in
+    /// The faults triggered by the delivery of this number.
+    func due(atDelivery number: Int) -> [Fault] {
+        rules.compactMap { rule in
             switch rule.trigger {
-            case .after(let count) where count == number: rule.fault
+            case .after(number): rule.fault
             case .every(let count) where number % count == 0: rule.fault
             default: nil
             }
         }
-        rules.removeAll { rule in
-            if case .after(let count) = rule.trigger { return count <= number }
-            return false
-        }
-        schedule(after: number)
-        return result
     }
 
     func due(atConnection number: Int) -> [Fault] {
         rules.compactMap { rule in
             if case .connection(let range) = rule.trigger, range.contains(number) { rule.fault } else { nil }
-        }
-    }
-
-    private mutating func schedule(after number: Int) {
-        nextDelivery = .max
-        for rule in rules {
-            switch rule.trigger {
-            case .after(let count) where count > number: nextDelivery = min(nextDelivery, count)
-            case .every(let count): nextDelivery = min(nextDelivery, (number / count + 1) * count)
-            default: break
-            }
         }
     }
 }

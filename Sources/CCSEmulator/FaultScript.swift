@@ -13,16 +13,13 @@ package struct FaultScript: Sendable, Equatable {
         self.rules = rules
     }
 
-    /// A syntax error in a script.
     package struct Problem: Error, Sendable, Equatable, CustomStringConvertible {
         package var line: Int
-        /// What is wrong and what would be right.
         package var message: String
 
         package var description: String { "fault script, line \(line): \(message)" }
     }
 
-    /// Parses a script; throws its first error.
     package init(parsing text: String) throws(Problem) {
         rules = []
         // By property: Swift treats CR LF as one character that equals neither.

@@ -68,7 +68,6 @@ package struct LoadGenerator: Sendable {
         )
     }
 
-    /// The number of the message with this id; nil for an id that the load never uses.
     package func sequence(ofID id: UnsafeBufferPointer<UInt8>) -> Int? {
         var id = id
         let marked = id.starts(with: Self.receiptMark.utf8)
@@ -96,7 +95,6 @@ package struct LoadGenerator: Sendable {
         return isReceipt(sequence) ? Self.receiptMark + base : base
     }
 
-    /// The `from` of a message's JSON.
     package func sender(_ sequence: Int) -> String {
         let random = mixed(sequence)
         return isReceipt(random) ? Self.receiptFrom : token(device: device(random))
@@ -107,7 +105,6 @@ package struct LoadGenerator: Sendable {
         Self.tokenHead + Decimal.text(device, width: 8) + Self.tokenTail
     }
 
-    /// The number in a message's id.
     private func number(_ sequence: Int) -> Int {
         profile.idsAreScattered ? ScatteredNumber.number(sequence) : sequence
     }

@@ -1,6 +1,5 @@
 import TLSWire
 
-/// The emulator's certificate, generated or loaded.
 struct ServerIdentity {
     /// Nil for an emulator without TLS.
     var context: TLSContext?

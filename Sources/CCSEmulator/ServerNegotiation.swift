@@ -44,7 +44,6 @@ struct ServerNegotiation {
         state = configuration.security == .startTLS ? .plain : .secure
     }
 
-    /// Handles the peer's stream header.
     mutating func opened(to domain: String?, streamID: String) -> [Action] {
         let from = XMLEscape.string(domain ?? configuration.domain)
         let header =
@@ -64,12 +63,10 @@ struct ServerNegotiation {
         }
     }
 
-    /// Notes that the TLS handshake has begun.
     mutating func secured() {
         if state == .waitsForTLS { state = .secure }
     }
 
-    /// Handles a stanza before the bind.
     mutating func received(_ stanza: Stanza, resource: String) -> [Action] {
         switch state {
         case .plain:

@@ -71,7 +71,6 @@ struct StanzaTemplate {
 }
 
 enum Decimal {
-    /// Writes the number's last digits, zero-padded.
     static func write(_ value: Int, width: Int, into target: UnsafeMutableRawBufferPointer, at offset: Int) {
         var rest = value.magnitude
         var position = offset + width - 1

@@ -65,13 +65,11 @@ package struct CertificateAuthority: Sendable {
     /// The authority's certificate, for a client's ``TLSClientConfiguration/trust`` or a `ca_file`.
     package var certificatePEM: [UInt8] { own.chainPEM }
 
-    /// Makes an authority that is valid for ten years.
     package init(commonName: String = "Upstream development authority") throws(TLSError) {
         own = try CertificateRequest(commonName: commonName, validity: -3600...315_360_000)
             .certificate(issuer: nil, isAuthority: true)
     }
 
-    /// Issues a certificate, or throws ``TLSError/Code/misconfigured`` for a name that can't stand in one.
     package func issue(_ request: CertificateRequest) throws(TLSError) -> IssuedCertificate {
         try request.certificate(issuer: own)
     }

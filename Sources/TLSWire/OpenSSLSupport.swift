@@ -8,7 +8,6 @@ import Glibc
 struct OpenSSLFailure {
     /// The library that reported it (`ERR_LIB_*`).
     var library: Int32
-    /// The reason within the library.
     var reason: Int32
 
     /// Takes the oldest error and empties the queue; nil if there is none.

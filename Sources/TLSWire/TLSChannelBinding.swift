@@ -2,7 +2,6 @@ import COpenSSL
 
 /// A value that identifies a TLS connection, for authentication over it (RFC 5056).
 package struct TLSChannelBinding: Sendable, Equatable {
-    /// The types, by their registered names.
     package enum Kind: String, Sendable, CaseIterable {
         /// Keying material of the connection (RFC 9266).
         case exporter = "tls-exporter"
@@ -13,7 +12,6 @@ package struct TLSChannelBinding: Sendable, Equatable {
     }
 
     package var kind: Kind
-    /// The value; the same at both ends.
     package var data: [UInt8]
 }
 

@@ -5,7 +5,6 @@ import NIOCore
 ///
 /// Decides nothing. Confined to its event loop.
 final class TLSConnection {
-    /// The result of receiving ciphertext.
     struct Received {
         var completedHandshake = false
         var plaintext: ByteBuffer?
@@ -29,7 +28,6 @@ final class TLSConnection {
     }
 
     enum WriteStep {
-        /// The number of bytes taken.
         case wrote(Int)
         /// Nothing can be written until the peer has sent the rest of a handshake message.
         case blocked
@@ -123,7 +121,6 @@ final class TLSConnection {
         }
     }
 
-    /// Decrypts until OpenSSL wants more.
     private func decrypt(into plaintext: inout ByteBuffer) -> End {
         // Plaintext is never longer than its ciphertext; more room is needed only for a record begun in earlier pieces.
         var end: End?
@@ -180,7 +177,6 @@ final class TLSConnection {
 
     func takeOutput() -> ByteBuffer? { self.transport.takeOutput() }
 
-    /// The size of the output for the peer.
     var outputBytes: Int { self.transport.output.readableBytes }
 
     /// Records why OpenSSL refuses a certificate, unless its names match in ways that OpenSSL does not compare.

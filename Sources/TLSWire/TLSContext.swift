@@ -109,7 +109,6 @@ package final class TLSContext: @unchecked Sendable {
         else { throw .misconfigured("the TLS versions \(minimum) to \(maximum) can't be set") }
     }
 
-    /// Names a protocol by ALPN.
     private func offer(_ name: String) throws(TLSError) {
         guard (1...255).contains(name.utf8.count) else {
             throw .misconfigured("the protocol name \"\(name)\" is none for ALPN")

@@ -10,7 +10,6 @@ package struct TLSError: Error, Sendable, CustomStringConvertible {
         case notYetValid = "not_yet_valid"
         /// The chain ends at an authority that is not trusted here, or is otherwise unacceptable.
         case untrusted
-        /// The peer's certificate is self-signed and not trusted here.
         case selfSigned = "self_signed"
         case protocolVersion = "protocol_version"
         /// The peer's first bytes are not a TLS record.

@@ -213,7 +213,6 @@ package final class TLSHandler: ChannelDuplexHandler {
         }
     }
 
-    /// Closes the network connection and keeps the promises of `close`.
     private func closeTransport(_ context: ChannelHandlerContext) {
         self.stopTimer()
         context.close(mode: .all, promise: self.takeClosePromise(context))

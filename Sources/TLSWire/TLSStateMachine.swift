@@ -43,7 +43,6 @@ struct TLSStateMachine: Sendable {
         case refuse
     }
 
-    /// Handles a write of the application.
     func write() -> WriteAction {
         switch state {
         case .idle, .handshaking: .keep
@@ -59,7 +58,6 @@ struct TLSStateMachine: Sendable {
         case ignore
     }
 
-    /// Handles bytes from the transport.
     func received() -> ReceiveAction {
         switch state {
         case .handshaking: .handshake
@@ -78,7 +76,6 @@ struct TLSStateMachine: Sendable {
         case closeTransport
     }
 
-    /// Handles the application's close.
     mutating func closeRequested() -> CloseAction {
         switch state {
         case .idle, .handshaking, .closed:
@@ -133,7 +130,6 @@ struct TLSStateMachine: Sendable {
         case ignore
     }
 
-    /// Handles a failure of OpenSSL or the transport.
     mutating func failed() -> FailureAction {
         defer { state = .closed }
         return switch state {

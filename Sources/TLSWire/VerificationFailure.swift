@@ -6,14 +6,10 @@ struct VerificationFailure {
     var code: Int32
     /// 0 for the peer's own certificate, 1 for its issuer, and so on.
     var depth: Int32
-    /// The refused certificate's subject.
     var subject = ""
     var issuer = ""
-    /// Its DNS and IP names.
     var names = ""
-    /// The start of its validity.
     var notBefore = ""
-    /// The end of its validity.
     var notAfter = ""
 
     /// Reads the failure from a verification in progress.

@@ -12,7 +12,6 @@ package final class CollectorClient: Sendable {
         package let description: String
     }
 
-    /// The most bytes read of an answer.
     private static let answerLimit = 64 * 1024
 
     private let url: String

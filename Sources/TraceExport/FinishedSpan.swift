@@ -1,7 +1,6 @@
 package import Telemetry
 package import Tracing
 
-/// A span that has ended, to be exported.
 package struct FinishedSpan: Sendable {
     package var context: TraceContext
     /// The parent; nil for the first span of a trace.

@@ -67,7 +67,6 @@ struct ProtobufWriter {
         bytes.replaceSubrange(start...start, with: length.bytes)
     }
 
-    /// Appends encoded fields.
     mutating func raw(_ other: [UInt8]) { bytes.append(contentsOf: other) }
 
     private mutating func tag(_ field: UInt64, _ type: WireType) { varint(field << 3 | type.rawValue) }

@@ -7,13 +7,7 @@ package struct CollectorAnswer: Sendable {
     /// The wait that the collector requests, if any.
     package var retryAfter: Duration?
     /// `ExportTraceServiceResponse`, if the status is 200.
-    package var body: [UInt8]
-
-    package init(status: Int, retryAfter: Duration? = nil, body: [UInt8] = []) {
-        self.status = status
-        self.retryAfter = retryAfter
-        self.body = body
-    }
+    package var body: [UInt8] = []
 }
 
 /// Why a request got no answer; its text names no header.
@@ -31,11 +25,8 @@ package struct CollectorFailure: Error, Sendable {
 package struct SpanExporter: Sendable {
     /// How long spans wait for others to be sent with.
     package static let interval = Duration.seconds(5)
-    /// How long one batch is retried.
     package static let patience = Duration.seconds(60)
-    /// The wait between attempts.
     package static let retry = Backoff(initial: .seconds(1), maximum: .seconds(30), minimum: .milliseconds(100))
-    /// How often a lasting failure is logged.
     private static let logInterval = Duration.seconds(60)
 
     private let queue: SpanQueue
@@ -45,7 +36,6 @@ package struct SpanExporter: Sendable {
     private let clock: TimeSource
     private let send: @Sendable ([UInt8]) async throws -> CollectorAnswer
 
-    /// The exporter's state between requests.
     private struct Memory {
         /// The end of the wait that the back-off or the collector sets.
         var notBefore: ContinuousClock.Instant?

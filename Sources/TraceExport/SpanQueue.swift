@@ -29,7 +29,6 @@ package final class SpanQueue: Sendable {
         self.counts = counts
     }
 
-    /// Adds a span, or drops it if there is no room.
     package func append(_ span: FinishedSpan) {
         let waiter = state.withLock { state -> Promise<Void>? in
             guard state.spans.count < limit else {

@@ -5,7 +5,6 @@ import Vocabulary
 /// The body of an export: `ExportTraceServiceRequest` of OTLP 1.x in protocol buffers
 /// (https://github.com/open-telemetry/opentelemetry-proto).
 package struct TraceRequest: Sendable {
-    /// The origin of all spans.
     package struct Resource: Sendable {
         package var service: String
         /// `service.version`, which is also the instrumentation's.

@@ -7,24 +7,16 @@ extension FramerStateMachine {
         case stopParser
     }
 
-    /// The properties of a stream header.
-    struct Header {
-        /// Its size in bytes, without the `>`.
-        var bytes: Int
-        /// Whether the XML declaration gives no encoding or UTF-8.
-        var isUTF8: Bool
-        /// Whether the root is a stream's.
-        var isStream: Bool
-    }
-
-    /// Handles the complete start tag of the stream.
-    mutating func headerEnded(_ header: Header, at end: Int) -> DeliverAction {
+    /// Handles the complete start tag of the stream, of so many bytes without the `>`.
+    ///
+    /// It is UTF-8 if the XML declaration gives no other encoding, and a stream if the root is one.
+    mutating func headerEnded(bytes: Int, isUTF8: Bool, isStream: Bool, at end: Int) -> DeliverAction {
         guard state == .inHeader else { return .stopParser }
-        if !header.isUTF8 {
+        if !isUTF8 {
             state = .failed(XMLStreamError(.badEncoding), at: .header)
-        } else if header.bytes >= limits.headerBytes {
+        } else if bytes >= limits.headerBytes {
             state = .failed(XMLStreamError(.limit(.headerBytes)), at: .header)
-        } else if !header.isStream {
+        } else if !isStream {
             state = .failed(XMLStreamError(.invalidNamespace), at: .header)
         } else {
             state = .delivering(Delivery(event: .opened, end: end))
@@ -43,7 +35,6 @@ extension FramerStateMachine {
         return .deliver
     }
 
-    /// Handles the stream's end tag.
     mutating func documentEnded(at end: Int) -> DeliverAction {
         switch state {
         case .inStanza, .betweenStanzas:
@@ -141,7 +132,6 @@ extension FramerStateMachine {
         }
     }
 
-    /// Enters the state for which the parser was left.
     mutating func enter(_ next: Successor) {
         state =
             switch next {

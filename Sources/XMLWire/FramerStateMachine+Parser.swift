@@ -1,7 +1,7 @@
 /// Reports of the parser's callbacks.
 extension FramerStateMachine {
     enum StartTagAction {
-        /// Store the stream's own, then call ``headerEnded(_:at:)``.
+        /// Store the stream's own, then call ``headerEnded(bytes:isUTF8:isStream:at:)``.
         case storeHeader
         case storeElement, stopParser, ignore
     }
@@ -79,7 +79,6 @@ extension FramerStateMachine {
         return .stopParser
     }
 
-    /// Handles a stanza that exceeds a limit.
     mutating func reject(_ reason: SkippedStanza.Reason) -> StopAction {
         guard case .inStanza = state else { return .ignore }
         state = .rejecting(reason)

@@ -39,7 +39,6 @@ struct FramerStateMachine: ~Copyable {
         case failed(XMLStreamError, at: XMLStreamPosition)
     }
 
-    /// An event in the consumer's hands.
     struct Delivery: Hashable {
         var event: Event
         /// The end of the event's last byte in the slice or, after a skipped stanza, in the rest of the buffer.
@@ -48,7 +47,6 @@ struct FramerStateMachine: ~Copyable {
         var request = Request.none
     }
 
-    /// The kinds of ``XMLStreamEvent``.
     enum Event: CaseIterable {
         case opened, stanza, skipped, closed
 
@@ -56,10 +54,8 @@ struct FramerStateMachine: ~Copyable {
         var position: XMLStreamPosition { self == .closed ? .closed : .betweenStanzas }
     }
 
-    /// A consumer's request during an event.
     enum Request { case none, restart, stop }
 
-    /// The state after the parser is left.
     enum Successor: Hashable {
         /// The same document, with another parser.
         case betweenStanzas
@@ -106,7 +102,6 @@ struct FramerStateMachine: ~Copyable {
         if case .delivering(let delivery) = state { delivery } else { nil }
     }
 
-    /// Whether nothing more is read.
     var isFinal: Bool {
         switch state {
         case .stopped, .failed: true
@@ -143,7 +138,6 @@ struct FramerStateMachine: ~Copyable {
 
     enum ContentAction { case read, fail }
 
-    /// Handles a byte that is not ignored.
     mutating func contentBegan(with byte: UInt8) -> ContentAction {
         switch state {
         case .beforeHeader:
@@ -168,14 +162,12 @@ struct FramerStateMachine: ~Copyable {
         case none
     }
 
-    /// Handles a new parser.
     mutating func parserMade() -> ParserAction {
         guard case .inStanza = state else { return .none }
         state = .replayingHeader
         return .replayHeader
     }
 
-    /// Handles the parser's return from the header.
     mutating func headerReplayed() {
         if state == .replayingHeader { state = .inStanza(depth: 0) }
     }

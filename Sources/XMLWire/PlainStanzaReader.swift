@@ -11,7 +11,6 @@ import Glibc
 /// without a prefix, or `xml:lang`, with ASCII values without references; text and CDATA sections of any characters but
 /// CR, with the five named references; each element's text in one piece.
 struct PlainStanzaReader {
-    /// Why a stanza is left to libxml2.
     enum Refusal: Error {
         /// It continues after the buffer, and is plain as far as it goes.
         case unfinished

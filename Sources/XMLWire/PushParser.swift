@@ -43,7 +43,6 @@ final class PushParser {
     /// Whether the document is well-formed so far, apart from namespace errors, which the callback reports.
     var isWellFormed: Bool { context.pointee.wellFormed != 0 }
 
-    /// Parses the bytes; the framer's callbacks run inside.
     func parse(_ bytes: UnsafeRawBufferPointer) {
         guard let start = bytes.baseAddress else { return }
         // libxml2 copies the bytes. The callback reports errors, so the result adds nothing.

@@ -13,7 +13,6 @@ package struct SkippedStanza: Sendable, Equatable {
 
     package let reason: Reason
     package let name: StanzaName
-    /// Its size on the wire.
     package let byteCount: Int
 }
 
@@ -28,7 +27,6 @@ package enum StanzaName: Sendable, Hashable {
     /// The most bytes that ``init(startTag:)`` needs of a stanza's start.
     static let sufficientBytes = 64
 
-    /// Reads a tag's name, with or without a prefix.
     init(_ qualifiedName: some Collection<UInt8>) {
         let colon = qualifiedName.firstIndex(of: UInt8(ascii: ":"))
         let name = qualifiedName[(colon.map { qualifiedName.index(after: $0) } ?? qualifiedName.startIndex)...]
@@ -41,7 +39,6 @@ package enum StanzaName: Sendable, Hashable {
             }
     }
 
-    /// Reads the start of a top-level element.
     init(startTag: some Collection<UInt8>) {
         let ends: [UInt8] = [0x20, 0x09, 0x0A, 0x0D, UInt8(ascii: "/"), UInt8(ascii: ">")]
         let name = startTag.dropFirst()

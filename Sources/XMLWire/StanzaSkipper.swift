@@ -53,7 +53,6 @@ struct StanzaSkipper {
     /// How much is matched of a fixed text: `![CDATA[`, an end tag's name, `]]`.
     private var matched = 0
     private var quoteMark: UInt8 = 0
-    /// The current reference, in text or a value.
     private var reference: ReferenceCheck?
     private var characters = UTF8Check()
 

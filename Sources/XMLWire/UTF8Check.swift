@@ -2,9 +2,7 @@
 ///
 /// It checks non-ASCII characters; control characters are the caller's.
 struct UTF8Check {
-    /// The number of continuation bytes still to come.
     private var missing = 0
-    /// The range of the next continuation byte.
     private var lower: UInt8 = 0x80
     private var upper: UInt8 = 0xBF
     /// Whether the sequence began with EF, as U+FFFE and U+FFFF do.
@@ -12,7 +10,6 @@ struct UTF8Check {
 
     var isUnfinished: Bool { missing > 0 }
 
-    /// Whether a text of whole characters is UTF-8.
     static func accepts(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
         var check = UTF8Check()
         for byte in text where byte >= 0x80 || check.isUnfinished {

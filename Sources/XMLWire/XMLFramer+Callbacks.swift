@@ -95,7 +95,6 @@ extension XMLFramer {
 
     private static let lineFeed: [UInt8] = [0x0A]
 
-    /// Handles input that XMPP forbids.
     func fail(_ code: XMLStreamError.Code) {
         obey(machine.pointee.fail(XMLStreamError(code)))
     }
@@ -124,12 +123,9 @@ extension XMLFramer {
         header.append(contentsOf: window.slice.prefix(max(0, tagEnd)))
         let end = min(tagEnd + (next == UInt8(ascii: ">") ? 1 : 2), window.slice.count)
         let stanza = builder.pointee.exchangeContents()
-        let found = FramerStateMachine.Header(
-            bytes: header.count,
-            isUTF8: isDeclaredUTF8(header),
-            isStream: stanza.element(0, is: "stream", in: Self.streamNamespace)
-        )
-        switch machine.pointee.headerEnded(found, at: end) {
+        let isStream = stanza.element(0, is: "stream", in: Self.streamNamespace)
+        let isUTF8 = isDeclaredUTF8(header)
+        switch machine.pointee.headerEnded(bytes: header.count, isUTF8: isUTF8, isStream: isStream, at: end) {
         case .deliver:
             header.removeSubrange(..<startOfRoot(in: header))
             header.append(UInt8(ascii: ">"))

@@ -32,7 +32,7 @@ package final class XMLFramer {
 
     /// The stanza during which the stream was given up; nil if that was outside stanzas.
     package private(set) var failedStanza: StanzaName?
-    /// All bytes received, including whitespace between stanzas: a change shows that the peer is alive.
+    /// All bytes received, keepalives included: a change shows that the peer is alive.
     package private(set) var bytesReceived: UInt64 = 0
     /// Whitespace bytes between stanzas (RFC 6120 §4.6.1).
     package private(set) var keepaliveBytes: UInt64 = 0
@@ -51,7 +51,6 @@ package final class XMLFramer {
     var readsPlainStanzas = true
     var sink: ((XMLStreamEvent) -> Void)?
     var parser: PushParser?
-    /// The parser's place in the buffer.
     var window = Window()
     /// The end of an unfinished stanza, held back from the parser.
     var held = HeldBytes()

@@ -17,7 +17,6 @@ package struct XMLStreamError: Error, Sendable, Hashable {
         /// A violation of XML 1.0 or Namespaces in XML, not UTF-8, or bytes after the stream's end tag.
         case notWellFormed
         case dtd
-        /// A reference to an entity that XML does not predefine.
         case entity
         case comment
         case processingInstruction
@@ -28,7 +27,6 @@ package struct XMLStreamError: Error, Sendable, Hashable {
         case invalidNamespace
         /// Something other than whitespace and elements between stanzas.
         case textAtStreamLevel
-        /// A TLS record where plain text was expected.
         case tlsRecord
         case parserUnavailable
     }

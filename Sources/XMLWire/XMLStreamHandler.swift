@@ -1,8 +1,6 @@
 package import NIOCore
 
-/// Takes the events of an ``XMLStreamHandler``.
 package protocol XMLStreamReceiver: AnyObject {
-    /// Handles an event; its stanza is lent for the call.
     func received(_ event: XMLStreamEvent)
 }
 
@@ -25,7 +23,6 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
     /// ``bytesReceived`` at the end of the last read.
     private var bytesBefore: UInt64 = 0
     private var isReading = false
-    /// Buffers that came during an event.
     private var waiting: [ByteBuffer] = []
 
     /// A handler at the start of a stream.
@@ -55,7 +52,6 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
     /// Begins a new stream document directly after the current event (``XMLFramer/reset()``).
     package func reset() { framer.reset() }
 
-    /// Stops reading and drops further input.
     package func stop() {
         framer.stop()
         waiting.removeAll()
