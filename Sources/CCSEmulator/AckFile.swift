@@ -26,7 +26,6 @@ final class AckFile {
         }
     }
 
-    /// Creates or empties the file, readable by its owner only.
     init(path: String) throws {
         file = try LineFile(path: path, name: "the file of acks")
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
@@ -42,7 +41,6 @@ final class AckFile {
         if let line = try? encoder.encode(line) { file.append(line) }
     }
 
-    /// The message key for ids that are unique per device only.
     private static func key(ofDevice token: [UInt8], _ id: [UInt8], for sender: String) -> String {
         let parts = Array(sender.utf8) + [0] + token + [0] + id
         return "\(parts.withUnsafeBytes { Digest128(hashing: $0) })"

@@ -2,6 +2,5 @@
 package struct AckRecord: Sendable {
     /// The message's id, unescaped.
     package var id: [UInt8]
-    /// When the ack was read.
     package var at = ContinuousClock.now
 }

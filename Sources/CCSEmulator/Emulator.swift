@@ -11,7 +11,6 @@ package final class Emulator: Sendable {
     private let group: MultiThreadedEventLoopGroup
     private let listener: any Channel
     private let core: NIOLoopBound<EmulatorCore>
-    /// The counts at the stop.
     private let final = Mutex<Tally?>(nil)
 
     private init(
@@ -91,7 +90,6 @@ package final class Emulator: Sendable {
         return try await listener.eventLoop.submit { try body(core.value) }.get()
     }
 
-    /// The same for an asynchronous call.
     func onLoop<T: Sendable>(
         awaiting body: @escaping @Sendable (EmulatorCore) -> EventLoopFuture<T>
     ) async throws -> T {

@@ -32,7 +32,7 @@ extension EmulatorCore {
             counts.pings += 1
             connection.write(ServerStanzas.result(for: stanza))
             changed()
-        case "set" where stanza.child("session", in: "urn:ietf:params:xml:ns:xmpp-session") != nil:
+        case "set" where stanza.child("session", in: Namespace.session) != nil:
             connection.write(ServerStanzas.result(for: stanza))
         case "get", "set":
             unexpected("an iq that nothing asked for", connection)

@@ -1,7 +1,6 @@
 import NIOCore
 
 extension EmulatorCore {
-    /// Delivers one message with the faults that are due.
     func deliver(
         _ sequence: Int,
         isFirst: Bool,

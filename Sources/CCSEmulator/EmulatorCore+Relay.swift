@@ -4,7 +4,6 @@ import XMLWire
 // A bound client that sends an upstream message to its own bare address acts as the service, as it would at a standard
 // server: the message goes to the account's workers, and their ack comes back to the client.
 extension EmulatorCore {
-    /// The bare address of the account that a connection is bound for.
     func address(of pool: SenderPool) -> String { "\(pool.sender)@\(configuration.domain)" }
 
     /// Whether a stanza is for the workers of its sender's own account.

@@ -9,7 +9,6 @@ package struct JSONCursor {
         skipSpace()
     }
 
-    /// Whether only white space was left.
     package var isAtEnd: Bool { position == text.count }
 
     package var peek: UInt8? { position < text.count ? text[position] : nil }
@@ -115,12 +114,8 @@ package struct JSONCursor {
         guard position + 4 <= text.count else { return nil }
         var value: UInt32 = 0
         for byte in text[position..<position + 4] {
-            switch byte {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"): value = value << 4 | UInt32(byte - UInt8(ascii: "0"))
-            case UInt8(ascii: "a")...UInt8(ascii: "f"): value = value << 4 | UInt32(byte - UInt8(ascii: "a") + 10)
-            case UInt8(ascii: "A")...UInt8(ascii: "F"): value = value << 4 | UInt32(byte - UInt8(ascii: "A") + 10)
-            default: return nil
-            }
+            guard let digit = Character(Unicode.Scalar(byte)).hexDigitValue else { return nil }
+            value = value << 4 | UInt32(digit)
         }
         position += 4
         return value

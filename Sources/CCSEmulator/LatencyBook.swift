@@ -21,7 +21,6 @@ struct LatencyBook {
         seconds.append(Double((NIODeadline.now() - start).nanoseconds) * 1e-9)
     }
 
-    /// Returns the latencies and clears them.
     mutating func take() -> [Double] {
         defer { seconds = [] }
         return seconds

@@ -18,13 +18,10 @@ package struct LoadProfile: Sendable {
     package var rate: Double?
     /// New messages start once a sender has this many connections bound at the same time.
     package var connections = 1
-    /// The number of devices, 1...99,999,999.
     package var devices = 1000
-    /// The categories; at least one.
     package var categories = [Category(name: "com.example.app")]
     /// The size of a message's JSON text in bytes; the fields set a minimum.
     package var size = 400...400
-    /// The share of delivery receipts, 0...1.
     package var receiptShare = 0.0
     package var forms = EnvelopeForm.allCases
     /// The same seed gives the same messages byte for byte.

@@ -26,11 +26,9 @@ struct MessageBook {
         case accepted(first: Bool)
         /// Every copy that this connection delivered was acked before.
         case double
-        /// Delivered, but not on this connection.
         case wrongConnection
         /// For a message that must not be acked.
         case unwanted
-        /// For an id that was never sent.
         case unknown
     }
 
@@ -45,7 +43,6 @@ struct MessageBook {
 
     private static let remembered = 512
 
-    /// The number of messages to generate.
     private let limit: Int
     private(set) var generated = 0
     private(set) var specials: [Special] = []
@@ -70,10 +67,8 @@ struct MessageBook {
 
     var ackedDistinct: Int { acked.count + ackedSpecials }
 
-    /// Unacked copies on open connections.
     var unackedCopies: Int { ledgers.reduce(0) { $0 + $1.unacked } }
 
-    /// Whether nothing is left to deliver or to be acked.
     var isComplete: Bool {
         generated == limit && acked.count == generated && unackedCopies == 0
             && specials.allSatisfy { $0.isAcked || !$0.expectsAck }
@@ -106,7 +101,6 @@ struct MessageBook {
 
     func unacked(on slot: Int) -> Int { ledgers[slot].unacked }
 
-    /// The connection's unacked messages, oldest first.
     func unackedMessages(on slot: Int) -> [Int] {
         ledgers[slot].copies.keys.sorted { Self.age($0) < Self.age($1) }
     }
@@ -180,7 +174,6 @@ struct MessageBook {
         sequence < 0 ? -sequence <= specials.count : sequence < generated
     }
 
-    /// Judges an ack on a connection.
     mutating func ack(_ sequence: Int, on slot: Int) -> Verdict {
         guard isKnown(sequence) else { return .unknown }
         if let copies = ledgers[slot].copies[sequence] {
@@ -218,7 +211,6 @@ struct MessageBook {
         sequence < 0 ? special(sequence).isAcked : acked.contains(sequence)
     }
 
-    /// Whether the connection has an unacked copy.
     func isOutstanding(_ sequence: Int, on slot: Int) -> Bool { ledgers[slot].copies[sequence] != nil }
 
     private func isOutstanding(_ sequence: Int) -> Bool {

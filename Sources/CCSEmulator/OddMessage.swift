@@ -11,7 +11,6 @@ package struct OddMessage: Sendable {
         case nowhere
     }
 
-    /// The name in fault scripts.
     package var name: String
     package var place: Place
     /// Whether the receiver must ack it; if not, it must not.
@@ -36,7 +35,6 @@ package struct OddMessage: Sendable {
         package var to: [UInt8]
     }
 
-    /// Makes a message with a unique id and a token, each of letters, digits and hyphens.
     package func instance(id: String, token: String, address: StanzaAddress, form: EnvelopeForm) -> Instance {
         let stanza =
             switch body {
@@ -50,7 +48,6 @@ package struct OddMessage: Sendable {
         all.first { $0.name == name }
     }
 
-    /// All odd messages, in a fixed order.
     package static let all: [OddMessage] = unackable + ackedQuarantine + dataForms + strangers + excessive
 
     private static func fill(_ text: String, _ id: String, _ token: String) -> [UInt8] {

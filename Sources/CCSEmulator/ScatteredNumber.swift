@@ -6,10 +6,8 @@ enum ScatteredNumber {
     private static let inverse: UInt64 = 777_698_823_749
     private static let modulus: UInt64 = 1_000_000_000_000
 
-    /// The scattered number of a sequence number, 0..<10¹².
     static func number(_ sequence: Int) -> Int { product(sequence, factor) }
 
-    /// The sequence number of a scattered number.
     static func sequence(_ number: Int) -> Int { product(number, inverse) }
 
     private static func product(_ value: Int, _ factor: UInt64) -> Int {

@@ -1,4 +1,3 @@
-/// One sender's messages and the connections they are sharded over.
 final class SenderPool {
     let sender: String
     let address: StanzaAddress
@@ -21,7 +20,6 @@ final class SenderPool {
         book = MessageBook(count: configuration.load.count)
     }
 
-    /// Starts new messages once there are enough connections.
     func startIfReady() {
         guard !isStarted, connections.count >= generator.profile.connections else { return }
         isStarted = true

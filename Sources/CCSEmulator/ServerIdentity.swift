@@ -1,6 +1,5 @@
 import TLSWire
 
-/// The emulator's certificate, generated or loaded.
 struct ServerIdentity {
     /// Nil for an emulator without TLS.
     var context: TLSContext?
@@ -10,13 +9,11 @@ struct ServerIdentity {
     init(_ configuration: EmulatorConfiguration) throws {
         if configuration.security == .none { return }
         switch configuration.identity {
-        case .server(let server):
-            context = try TLSContext.server(server)
+        case .server(let server): context = try TLSContext.server(server)
         case .files(let certificate, let key):
+            let identity = TLSIdentity(certificateChain: .file(certificate), privateKey: .file(key))
             do {
-                context = try TLSContext.server(
-                    TLSServerConfiguration(certificateChain: .file(certificate), privateKey: .file(key))
-                )
+                context = try TLSContext.server(TLSServerConfiguration(identity))
             } catch {
                 throw EmulatorError(message: error.description)
             }

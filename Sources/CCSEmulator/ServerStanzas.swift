@@ -22,7 +22,6 @@ enum ServerStanzas {
         "<iq type=\"get\" id=\"ping-\(id)\"><ping xmlns=\"urn:xmpp:ping\"/></iq>"
     }
 
-    /// The refusal of an ack, quoting its text.
     static func refusal(of text: some Collection<UInt8>, code: Int, reason: String) -> [UInt8] {
         var output = Array("<message type=\"error\">".utf8)
         EnvelopeForm.prefixed.wrap(text, into: &output)

@@ -5,7 +5,6 @@ import NIOCore
 ///
 /// A peer's bytes before sign-in are counted, not shown: they contain its secret.
 final class Transcript {
-    /// The direction of bytes, seen from the emulator.
     enum Direction: String {
         case received = "in"
         case sent = "out"
@@ -13,7 +12,6 @@ final class Transcript {
 
     private let file: LineFile
 
-    /// Creates or empties the file, readable by its owner only.
     init(path: String) throws {
         file = try LineFile(path: path, name: "the transcript file")
     }
@@ -34,7 +32,6 @@ final class Transcript {
 
 /// An emulator failed to start, or a wait timed out.
 package struct EmulatorError: Error, Sendable, CustomStringConvertible {
-    /// What is wrong and what would be right.
     package var message: String
 
     package var description: String { message }

@@ -14,7 +14,6 @@ struct DNSReader {
         return bytes[bytes.startIndex + index]
     }
 
-    /// Reads a big-endian 16-bit number.
     mutating func number() throws(DNSError) -> UInt16 {
         let value = UInt16(try byte(at: position)) << 8 | UInt16(try byte(at: position + 1))
         position += 2

@@ -4,12 +4,9 @@ import COpenSSL
 package enum HashFunction: Sendable, CaseIterable {
     /// SHA-1 (FIPS 180-4): unfit for signatures, still sound inside HMAC.
     case sha1
-    /// SHA-256 (FIPS 180-4).
     case sha256
-    /// SHA-512 (FIPS 180-4).
     case sha512
 
-    /// The digest's length in bytes.
     package var length: Int {
         switch self {
         case .sha1: 20

@@ -12,7 +12,6 @@ package final class CollectorClient: Sendable {
         package let description: String
     }
 
-    /// The most bytes read of an answer.
     private static let answerLimit = 64 * 1024
 
     private let url: String
@@ -58,8 +57,7 @@ package final class CollectorClient: Sendable {
 
     private var connected: HTTPClient {
         client.withLock { client in
-            if let client { return client }
-            let made = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
+            let made = client ?? HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
             client = made
             return made
         }
@@ -69,13 +67,10 @@ package final class CollectorClient: Sendable {
         var configuration = TLSConfiguration.makeClientConfiguration()
         configuration.minimumTLSVersion = .tlsv12
         guard let caFile else { return configuration }
-        do {
-            let certificates = try NIOSSLCertificate.fromPEMFile(caFile)
-            guard !certificates.isEmpty else { throw Unusable(description: "'\(caFile)' holds no certificate") }
-            configuration.trustRoots = .certificates(certificates)
-        } catch {
+        guard let certificates = try? NIOSSLCertificate.fromPEMFile(caFile), !certificates.isEmpty else {
             throw Unusable(description: "'\(caFile)' holds no certificates in PEM form")
         }
+        configuration.trustRoots = .certificates(certificates)
         return configuration
     }
 

@@ -5,7 +5,6 @@ import Vocabulary
 /// The body of an export: `ExportTraceServiceRequest` of OTLP 1.x in protocol buffers
 /// (https://github.com/open-telemetry/opentelemetry-proto).
 package struct TraceRequest: Sendable {
-    /// The origin of all spans.
     package struct Resource: Sendable {
         package var service: String
         /// `service.version`, which is also the instrumentation's.
@@ -63,11 +62,11 @@ package struct TraceRequest: Sendable {
     /// The number of spans that the collector refused, from its answer (`ExportTraceServiceResponse.partial_success`).
     package static func rejected(_ answer: [UInt8]) -> Int {
         var response = ProtobufReader(answer[...])
-        while let (field, value) = response.next() {
-            guard field == 1, case .bytes(let bytes) = value else { continue }
+        while let (field, _, bytes) = response.next() {
+            guard field == 1 else { continue }
             var partial = ProtobufReader(bytes)
-            while let (field, value) = partial.next() {
-                if field == 1, case .number(let count) = value { return Int(clamping: Int64(bitPattern: count)) }
+            while let (field, count, _) = partial.next() {
+                if field == 1 { return Int(clamping: Int64(bitPattern: count)) }
             }
         }
         return 0

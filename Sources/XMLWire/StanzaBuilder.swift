@@ -113,7 +113,6 @@ struct StanzaBuilder {
         }
     }
 
-    /// Ends the innermost open element.
     mutating func end() {
         guard let element = open.popLast() else { return }
         elements[element].end = elements.count
@@ -233,7 +232,6 @@ struct StanzaBuilder {
         }
     }
 
-    /// Fills everything but ``raw``.
     private mutating func readContents(
         _ input: UnsafeRawBufferPointer,
         limits: StreamLimits,

@@ -4,7 +4,6 @@ extension XMLFramer {
     struct HeldBytes {
         /// The token whose bytes are held back.
         var token: UnfinishedToken?
-        /// The number of waiting bytes.
         var count = 0
         /// Whether all of the stanza waits, for ``XMLFramer/readSplitStanza(_:)``.
         var waitsForRest = false

@@ -1,4 +1,3 @@
-/// Stanzas read without libxml2.
 extension XMLFramer {
     /// A stanza waits for the next buffer if this one has fewer bytes of it.
     private static let splitBytes = 4 * 1024

@@ -1,4 +1,3 @@
-/// Stanzas that are read to their end and discarded.
 extension XMLFramer {
     struct Skipping {
         var skipper = StanzaSkipper()
@@ -30,7 +29,6 @@ extension XMLFramer {
         return skip(rest, from: window.unfinishedStart)
     }
 
-    /// Continues at `start`, and returns the rest of the buffer.
     func skip(_ rest: UnsafeRawBufferPointer, from start: Int) -> UnsafeRawBufferPointer {
         let end = UnsafeRawBufferPointer(rebasing: rest[rest.count...])
         guard let outcome = skipping?.read(UnsafeRawBufferPointer(rebasing: rest[start...])), let skipping else {

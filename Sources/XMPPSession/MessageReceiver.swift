@@ -143,7 +143,7 @@ final class MessageReceiver: StreamDelegate {
                 .debug,
                 .stanzaIgnored,
                 "skipped a stanza that is too deep, too wide, or has bad namespaces",
-                [.reason: .string(reason.shortDescription)]
+                [.reason: .string(reason.rawValue)]
             )
         case .counted: metrics.stanzas[.other].increment()
         case .managed(.enabled): break

@@ -44,14 +44,11 @@ struct ReplayedMessageTests {
     }
 
     private static func original(_ payload: String, _ scope: IDScope = .sender) throws -> IncomingMessage {
-        var writer = XMLWriter()
-        writer.start("message")
-        writer.start("gcm")
-        writer.attribute("xmlns", "google:mobile:data")
-        writer.text(payload)
-        writer.end()
-        writer.end()
-        return try decode(writer.bytes, scope)
+        let text = payload.unicodeScalars.map { scalar in
+            "<&>\r".unicodeScalars.contains(scalar) ? "&#\(scalar.value);" : String(scalar)
+        }
+        let stanza = "<message><gcm xmlns='google:mobile:data'>\(text.joined())</gcm></message>"
+        return try decode(Array(stanza.utf8), scope)
     }
 
     private static func stored(_ message: IncomingMessage) throws -> UpstreamMessage {

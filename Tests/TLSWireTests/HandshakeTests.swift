@@ -194,9 +194,9 @@ import Testing
 
     @Test("a peer's first bytes tell TLS, XML and other protocols apart")
     func probe() {
-        #expect(TLSProbe.looksLikeTLSRecord(0x15 as UInt8))
-        #expect(TLSProbe.looksLikeTLSRecord(0x16 as UInt8))
-        #expect(!TLSProbe.looksLikeTLSRecord(UInt8(ascii: "<")))
+        #expect(TLSProbe.looksLikeTLSRecord([0x15]))
+        #expect(TLSProbe.looksLikeTLSRecord([0x16]))
+        #expect(!TLSProbe.looksLikeTLSRecord([UInt8(ascii: "<")]))
         #expect(TLSProbe.looksLikeTLSRecord([0x16, 3, 1]))
         #expect(!TLSProbe.looksLikeTLSRecord([0x16, 0x20]))
         #expect(!TLSProbe.looksLikeTLSRecord([]))

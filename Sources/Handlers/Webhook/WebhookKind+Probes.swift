@@ -60,7 +60,7 @@ extension WebhookKind {
         else { throw .unreachable("its host has no address that requests may go to") }
         var tls = TLSClientConfiguration(serverName: endpoint.host, caFile: caFile, handshakeTimeout: .seconds(5))
         if let certificateFile, let keyFile {
-            tls.identity = TLSClientIdentity(certificateChain: .file(certificateFile), privateKey: .file(keyFile.path))
+            tls.identity = TLSIdentity(certificateChain: .file(certificateFile), privateKey: .file(keyFile.path))
         }
         return try await CertificateProbe.remaining(at: address, port, tls)
     }

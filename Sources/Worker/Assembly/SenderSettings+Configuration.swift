@@ -65,7 +65,7 @@ extension SenderSettings {
         let isDomains = sender.dialect == .xmpp && sender.serverName == sender.domainInASCII
         tls.xmppDomain = isDomains ? XMPPDomain(ascii: sender.serverName, unicode: sender.domainInUnicode) : nil
         tls.identity = sender.clientCertificate.map {
-            TLSClientIdentity(certificateChain: .file($0.file), privateKey: .file($0.keyFile.path))
+            TLSIdentity(certificateChain: .file($0.file), privateKey: .file($0.keyFile.path))
         }
         return try TLSContext.client(tls)
     }
