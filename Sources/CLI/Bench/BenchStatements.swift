@@ -1,4 +1,4 @@
-import Postgres
+package import Postgres
 
 enum BenchStatements: StatementCatalog {
     static var samples: [StatementSample] {
@@ -45,4 +45,18 @@ enum BenchStatements: StatementCatalog {
             SELECT 'everything', key, at, now() FROM made;
         """
     }
+}
+
+enum DevStatements: StatementCatalog {
+    /// Counts the stored messages of a run; a receipt's id is `dr2:` and the id of its message.
+    static func stored(idPattern pattern: String) -> SQL {
+        "SELECT count(*) FROM upstream.messages WHERE message_id LIKE \(pattern) OR message_id LIKE 'dr2:' || \(pattern)"
+    }
+
+    static var samples: [StatementSample] { [StatementSample("stored", stored(idPattern: "%"))] }
+}
+
+/// The statement catalogs of this module, for the test that prepares every statement.
+package enum CLICatalogs {
+    package static var all: [any StatementCatalog.Type] { [BenchStatements.self, DevStatements.self] }
 }

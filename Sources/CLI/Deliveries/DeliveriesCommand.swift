@@ -1,4 +1,8 @@
 import ArgumentParser
+import MessageStore
+import Postgres
+import Resources
+import Vocabulary
 
 struct DeliveriesCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -13,4 +17,175 @@ struct DeliveriesCommand: AsyncParsableCommand {
             """,
         subcommands: [DeliveriesList.self, DeliveriesRetryNow.self, DeliveriesCancel.self]
     )
+}
+
+struct DeliveriesList: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "list",
+        abstract: "Shows what waits for handlers and why; what is due first comes first.",
+        discussion: """
+            Examples:
+              upstream-worker deliveries list
+              upstream-worker deliveries list --handler billing --since 1h
+              upstream-worker deliveries list --group timeout --json
+
+            REASON is one of: due (a worker takes it in its turn), retry (the latest attempt
+            failed), postponed (given back without a counted attempt), leased (a worker
+            has it in hand), held (the handler asked for a pause, with Retry-After; until
+            then nothing is tried, unless `handlers resume` or `deliveries retry-now` ends
+            it), paused, unclaimed (no worker runs the handler).
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var filter: DeliveriesFilter
+    @Option(help: "The most rows to show, up to 1000.")
+    var limit = 50
+    @Option(help: ArgumentHelp("Continue after this, which the previous page has printed.", valueName: "cursor"))
+    var after: String?
+    @OptionGroup var output: ListOptions
+    @OptionGroup var reading: ReadOptions
+
+    func run(in context: CommandContext) async throws {
+        guard (1...1_000).contains(limit) else { throw CommandFailure(.usage, "--limit is 1 to 1000") }
+        _ = (try output.chosen(context.console), try output.chosen(Self.list.columns))
+        var query = WaitingQuery()
+        query.limit = limit
+        if let after {
+            guard let cursor = WaitingCursor(after) else {
+                throw CommandFailure(.usage, "--after takes what the previous page has printed")
+            }
+            query.cursor = cursor
+        }
+        let asked = try filter.asked()
+        let chosen = query
+        let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
+            var query = chosen
+            try await KnownHandlers.require(filter.handler, connection)
+            query.filter = try await asked.judged(connection)
+            return try await query.rows(connection)
+        }
+        try context.console.show(rows, output, Self.list)
+        if rows.count == limit, let last = rows.last { context.console.message("more: --after '\(last.cursor)'") }
+    }
+
+    private static var list: RowList<WaitingDelivery> { RowList(none: "no deliveries match") }
+}
+
+struct DeliveriesRetryNow: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "retry-now",
+        abstract: "Makes deliveries due at once that wait for their next attempt.",
+        discussion: """
+            Examples:
+              upstream-worker deliveries retry-now --handler billing --dry-run
+              upstream-worker deliveries retry-now --handler billing --reason "fixed"
+              upstream-worker deliveries retry-now --group "webhook status 503"
+              upstream-worker deliveries retry-now --all --yes
+
+            Attempts are counted as before. What a worker has in hand is left alone, and
+            an open circuit breaker still holds a handler's deliveries back until its
+            next probe: see `handlers list`.
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var action: DeliveriesAction
+
+    func run(in context: CommandContext) async throws {
+        try await action.run(.retryNow, words: ("Retry", "made due"), options, context)
+    }
+}
+
+struct DeliveriesCancel: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "cancel",
+        abstract: "Gives waiting deliveries up: they become dead letters.",
+        discussion: """
+            Examples:
+              upstream-worker deliveries cancel --handler billing --dry-run
+              upstream-worker deliveries cancel --handler billing --since 1d --yes
+              upstream-worker dead retry --group "cancelled by operator"   # undo
+
+            They are dead letters of the group "cancelled by operator", with who and why
+            as their error, until they are retried, discarded, or expire. What a worker
+            has in hand is left alone; the messages stay.
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var action: DeliveriesAction
+
+    func run(in context: CommandContext) async throws {
+        try await action.run(.cancel, words: ("Cancel", "cancelled"), options, context)
+    }
+}
+
+/// What `deliveries retry-now` and `deliveries cancel` share.
+struct DeliveriesAction: ParsableArguments {
+    @OptionGroup var filter: DeliveriesFilter
+    @Flag(help: "All of them; needed where no filter is given.")
+    var all = false
+    @Flag(help: "Only count them; change nothing.")
+    var dryRun = false
+    @Flag(help: "Do not ask for confirmation, which more than 100 need.")
+    var yes = false
+    @OptionGroup var reason: ReasonOption
+    @Flag(help: "One JSON object with the counts instead of text.")
+    var json = false
+
+    private struct Report: Encodable {
+        var action: String
+        var matched: Int
+        var done: Int
+        var leftWithWorkers: Int
+        var dryRun: Bool
+    }
+
+    /// Runs the command; `words` are the verb for the question, and its past tense.
+    ///
+    /// - Throws: A usage error without a filter, and what configuration and database throw.
+    func run(
+        _ act: WaitingDeliveries.Act,
+        words: (verb: String, done: String),
+        _ options: CommonOptions,
+        _ context: CommandContext
+    ) async throws {
+        guard all || !filter.isEmpty else {
+            throw CommandFailure(.usage, "give a filter (--handler, --category, --group, …), or --all")
+        }
+        let asked = try filter.asked()
+        let console = context.console
+        let report = try await options.withConnection(context) { connection in
+            let now = try await connection.databaseTime()
+            try await KnownHandlers.require(filter.handler, connection)
+            var chosen = try await asked.judged(connection)
+            // What arrives meanwhile is not part of it.
+            if act == .cancel, chosen.until == nil { chosen.until = now }
+            let counts = try await WaitingDeliveries(connection).count(chosen)
+            let total = act == .cancel ? counts.free : counts.later
+            var report = Report(
+                action: act.action.rawValue,
+                matched: total,
+                done: 0,
+                leftWithWorkers: counts.held,
+                dryRun: dryRun
+            )
+            guard !dryRun, total > 0 || act == .retryNow else { return report }
+            try console.confirmMany(total, "\(words.verb) \(Amount.count(total)) deliveries?", yes: yes)
+            let bulk = BulkAction(.waiting(act, chosen), total: total, by: reason.author)
+            report.done = try await bulk.run(over: connection, words.done, console)
+            return report
+        }
+        if json { return try console.json(report) }
+        let held = report.leftWithWorkers
+        let left = held > 0 ? "; workers have \(Amount.count(held)) more in hand, which were left alone" : ""
+        // Workers, or somebody else, took the rest meanwhile.
+        let fewer = report.done < report.matched ? " of \(report.matched)" : ""
+        console.message(
+            dryRun
+                ? "would have \(words.done) \(report.matched)\(left); nothing was changed"
+                : "\(words.done) \(report.done)\(fewer)\(left)"
+        )
+    }
 }

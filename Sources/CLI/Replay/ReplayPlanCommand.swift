@@ -1,6 +1,7 @@
 import ArgumentParser
 import Foundation
 import Postgres
+import Querying
 import Replaying
 import Resources
 import UpstreamConfiguration
@@ -90,5 +91,189 @@ struct ReplayPlanCommand: ProgramCommand {
         let digits = ShownTime.full(Int64(Date().timeIntervalSince1970 * 1e6))
             .prefix(19).filter { $0.isNumber }
         return "replay-\(digits.prefix(8))-\(digits.suffix(6))"
+    }
+}
+
+struct ReplayTargetOptions: ParsableArguments {
+    @Flag(help: "To the handlers that are subscribed to each message's category.")
+    var toHandlers = false
+    @Option(name: .customLong("handler"), help: "To this handler, whatever its subscriptions; may be repeated.")
+    var handlers: [String] = []
+    @Flag(help: "Only dead letters.")
+    var onlyFailed = false
+    @Flag(help: "Also messages that the handlers have already handled.")
+    var includeSucceeded = false
+    @Flag(help: "Also what an earlier replay has sent to the same handler or server.")
+    var includeReplayed = false
+    @Option(help: ArgumentHelp("To an XMPP server with a worker behind it.", valueName: "host:port"))
+    var to: String?
+    @Option(help: ArgumentHelp("The account there: the worker's own.", valueName: "name@domain"))
+    var account: String?
+    @Option(help: ArgumentHelp("To a file; - for stdout.", valueName: "file"), completion: .file())
+    var output: String?
+    @Option(help: "Format of the output: ndjson or stanzas.")
+    var format = ReplayFormat.ndjson
+
+    /// The target.
+    ///
+    /// - Throws: ``CommandFailure``: no target, several, or options that do not fit it.
+    func make() throws -> ReplayRequest.Target {
+        let isToHandlers = toHandlers || !handlers.isEmpty
+        guard [isToHandlers, to != nil, output != nil].filter({ $0 }).count == 1 else {
+            throw CommandFailure(
+                .usage,
+                "give exactly one target: --to-handlers, --handler NAME, --to HOST:PORT, or --output FILE"
+            )
+        }
+        guard isToHandlers || !(onlyFailed || includeSucceeded) else {
+            throw CommandFailure(.usage, "--only-failed and --include-succeeded only apply to handlers")
+        }
+        guard !(onlyFailed && includeSucceeded) else {
+            throw CommandFailure(.usage, "--only-failed and --include-succeeded contradict each other")
+        }
+        guard output == nil || !includeReplayed else {
+            throw CommandFailure(
+                .usage,
+                "--include-replayed is for handlers and servers; a file always gets everything"
+            )
+        }
+        if isToHandlers {
+            return .handlers(handlers, onlyFailed ? .onlyFailed : includeSucceeded ? .all : .notHandled)
+        }
+        if let output {
+            let path =
+                output == "-"
+                ? nil
+                : URL(filePath: output, relativeTo: .currentDirectory()).standardizedFileURL.path
+            return .other(.output(path: path, format: format))
+        }
+        return try endpoint()
+    }
+
+    private func endpoint() throws -> ReplayRequest.Target {
+        let endpoint = to ?? ""
+        guard let colon = endpoint.lastIndex(of: ":"), let port = Int(endpoint[endpoint.index(after: colon)...]),
+            (1...65_535).contains(port), colon != endpoint.startIndex
+        else { throw CommandFailure(.usage, "--to takes HOST:PORT") }
+        let host = endpoint[..<colon].trimmingCharacters(in: ["[", "]"])
+        guard let account, account.split(separator: "@", omittingEmptySubsequences: false).count == 2,
+            !account.hasPrefix("@"), !account.hasSuffix("@"), !account.contains("/")
+        else {
+            throw CommandFailure(.usage, "--to needs --account NAME@DOMAIN: the account of the worker there")
+        }
+        return .other(.endpoint(host: host, port: port, account: account))
+    }
+}
+
+extension ReplayFormat: ExpressibleByArgument {}
+
+struct ReplayPaceOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("At most this many messages per second, for example 100/s.", valueName: "n/s"))
+    var rate: RateArgument?
+    @Option(
+        help: ArgumentHelp(
+            "Original pacing, that many times as fast as received, for example 1x or 10x.",
+            valueName: "nx"
+        )
+    )
+    var speed: SpeedArgument?
+    @Option(
+        help: "The most in flight: deliveries that wait for handlers (default 1000), or unacked messages (default 100)."
+    )
+    var concurrency: Int?
+
+    func validate() throws {
+        if let concurrency, !ReplayPace.concurrencies.contains(concurrency) {
+            throw ValidationError("--concurrency takes 1 to 100000")
+        }
+    }
+
+    /// Whether anything is set.
+    var isEmpty: Bool { rate == nil && speed == nil && concurrency == nil }
+
+    /// The pace; options that are not given keep their values.
+    func make(over pace: ReplayPace = ReplayPace()) -> ReplayPace {
+        ReplayPace(
+            rate: rate?.value ?? pace.rate,
+            speed: speed?.value ?? pace.speed,
+            concurrency: concurrency ?? pace.concurrency
+        )
+    }
+}
+
+/// `100/s`, `0.5/s`, `100`.
+struct RateArgument: ExpressibleByArgument {
+    let value: Double
+
+    init?(argument: String) {
+        guard let value = ReplayPace.rate(argument, "/s") else { return nil }
+        self.value = value
+    }
+}
+
+/// `1x`, `10x`, `0.5x`.
+struct SpeedArgument: ExpressibleByArgument {
+    let value: Double
+
+    init?(argument: String) {
+        guard let value = ReplayPace.rate(argument, "x") else { return nil }
+        self.value = value
+    }
+}
+
+extension ReplayPace {
+    /// A number, with its unit or without.
+    fileprivate static func rate(_ text: String, _ unit: String) -> Double? {
+        Double(text.hasSuffix(unit) ? String(text.dropLast(unit.count)) : text).flatMap {
+            rates.contains($0) ? $0 : nil
+        }
+    }
+}
+
+/// A plan as people read it.
+enum ReplayPlanReport {
+    /// Prints a plan for people.
+    static func show(_ plan: ReplayPlan, _ console: Terminal) {
+        console.facts(facts(plan))
+        table(plan.handlers, console)
+        table(plan.categories, console)
+        table(plan.sample.map { SampledMessage($0.message) }, console)
+    }
+
+    private static func table<Row: ShownResource>(_ rows: [Row], _ console: Terminal) {
+        guard !rows.isEmpty else { return }
+        console.data("")
+        console.show(TextTable(Row.columns, rows.map(\.cells)), way: "--json has all")
+    }
+
+    private static func facts(_ plan: ReplayPlan) -> FactList {
+        let isToHandlers = if case .handlers = plan.target { true } else { false }
+        var facts = FactList()
+        facts.add("replay", plan.name)
+        facts.add("to", plan.target.description)
+        facts.add("selected", "\(Amount.count(plan.selected)) messages")
+        facts.add("to send", "\(Amount.count(plan.planned)) \(isToHandlers ? "deliveries" : "messages")")
+        if plan.replayed > 0 {
+            let names = plan.earlier.prefix(3).map { "\($0.name) (\(Amount.count($0.count)))" }
+            let more = plan.earlier.count > 3 ? ", …" : ""
+            let fate = plan.includesReplayed ? "sent again" : "left out; --include-replayed sends them again"
+            facts.add(
+                "replayed",
+                "\(Amount.count(plan.replayed)) before, by \(names.joined(separator: ", "))\(more): \(fate)"
+            )
+        }
+        if let span = plan.span {
+            let length = Amount.time((span.upperBound - span.lowerBound) / .seconds(1))
+            facts.add(
+                "received",
+                "\(ShownTime.short(span.lowerBound)) to \(ShownTime.short(span.upperBound)) (\(length))"
+            )
+        }
+        ReplayReport.add(plan.pace, to: &facts)
+        facts.add(
+            "takes",
+            "about \(Amount.time(plan.estimate))\(plan.isMeasured ? ", by earlier replays" : ", a guess")"
+        )
+        return facts
     }
 }
