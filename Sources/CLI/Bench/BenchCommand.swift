@@ -1,4 +1,5 @@
 package import ArgumentParser
+package import CCSEmulator
 import Foundation
 import Vocabulary
 
@@ -65,7 +66,7 @@ struct BenchCommand: ProgramCommand {
         let report = try await BenchSite.with(worker: worker, console, until: context.interruption) { site in
             try await BenchRun(plan: plan, parts: parts, handler: handler, site: site, console: console).run()
         }
-        if plan.json { try console.json(report) } else { report.show(console) }
+        if plan.json { try console.json(report.json) } else { report.show(console) }
         guard report.problems.isEmpty else {
             throw CommandFailure(.negative, report.problems.joined(separator: "\n"))
         }
@@ -108,6 +109,20 @@ package struct BenchPlan: ParsableArguments, Sendable {
     package var counts: [Int] { connections.split(separator: ",").map { Int($0) ?? 0 } }
 
     package var messages: Int { wanted ?? (isQuick ? 40_000 : 200_000) }
+
+    /// The emulator's settings for a load with this plan's messages; every `sampling`th ack's latency is kept.
+    package func load(
+        count: Int,
+        connections: Int = 10,
+        window: Int? = nil,
+        sampling: Int? = nil
+    ) -> EmulatorConfiguration {
+        var configuration = EmulatorConfiguration()
+        configuration.load = BenchLoad.profile(count: count, connections: connections, size: size)
+        configuration.window = window ?? self.window
+        configuration.latencySampling = sampling
+        return configuration
+    }
 
     /// The number of messages for this many connections: one connection is bound by the round trip and needs fewer for
     /// the same time.

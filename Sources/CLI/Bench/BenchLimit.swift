@@ -1,4 +1,4 @@
-package import CCSEmulator
+import CCSEmulator
 import Foundation
 import Glibc
 import Ingest
@@ -45,12 +45,12 @@ struct BenchLimit {
         let stores = (0..<writers).map { _ in MessageStore(settings, senders: [BenchSite.senderID]) }
         try await insert(0..<warmUp, stores)
         let rows = batches[warmUp...].reduce(0) { $0 + $1.count }
-        let usage = (own: ProcessUsage.process(getpid()), postgres: ProcessUsage.family(server))
+        let before = (own: ProcessUsage.cpu(of: getpid()), postgres: ProcessUsage.cpu(ofFamily: server))
         let start = ContinuousClock.now
         try await insert(warmUp..<batches.count, stores)
         let seconds = (ContinuousClock.now - start) / .seconds(1)
-        let own = ProcessUsage.process(getpid()).cpu - usage.own.cpu
-        let postgres = ProcessUsage.family(server).cpu - usage.postgres.cpu
+        let own = ProcessUsage.cpu(of: getpid()) - before.own
+        let postgres = ProcessUsage.cpu(ofFamily: server) - before.postgres
         for store in stores { await store.close() }
         return Result(
             rowsPerSecond: Double(rows) / seconds,
@@ -102,23 +102,8 @@ struct BenchLimit {
 }
 
 /// The messages that the emulator sends and the limit inserts.
-package enum BenchLoad {
-    /// The emulator's settings for a load.
-    package static func emulator(
-        count: Int,
-        connections: Int,
-        size: Int,
-        window: Int,
-        sampling: Int?
-    ) -> EmulatorConfiguration {
-        var configuration = EmulatorConfiguration()
-        configuration.load = profile(count: count, connections: connections, size: size)
-        configuration.window = window
-        configuration.latencySampling = sampling
-        return configuration
-    }
-
-    /// The same messages as they reach the store, framed and decoded in memory.
+enum BenchLoad {
+    /// The messages as they reach the store, framed and decoded in memory.
     static func messages(count: Int, size: Int) throws -> [IncomingMessage] {
         let emulator = EmulatorConfiguration()
         let address = StanzaAddress(from: emulator.stanzaFrom, to: "\(BenchSite.senderID)@\(emulator.domain)")
@@ -160,7 +145,7 @@ package enum BenchLoad {
         return result
     }
 
-    private static func profile(count: Int, connections: Int, size: Int) -> LoadProfile {
+    static func profile(count: Int, connections: Int, size: Int) -> LoadProfile {
         var profile = LoadProfile(count: count)
         profile.connections = connections
         profile.size = size...size

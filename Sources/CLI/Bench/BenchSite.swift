@@ -124,6 +124,24 @@ package final class BenchSite: Sendable {
 
     // MARK: Processes
 
+    /// Runs `body` with a worker at an emulator, over a database of its own, and adds what is wrong with the acks.
+    ///
+    /// `handlers` is YAML.
+    package func measure<T>(
+        _ settings: EmulatorConfiguration,
+        handlers: String = "",
+        _ plan: BenchPlan,
+        _ problems: inout [String],
+        _ body: (BenchPair, _ database: String) async throws -> T
+    ) async throws -> T {
+        let database = try await makeDatabase()
+        let pair = try await BenchPair(settings, database, at: self, handlers: handlers, plan)
+        let value = try await pair.stopping { try await body(pair, database) }
+        problems += pair.problems
+        try await dropDatabase()
+        return value
+    }
+
     /// Starts a worker that only dispatches stored messages; `handlers` is YAML.
     package func startDispatcher(database: String, handlers: String) throws -> WorkerProcess {
         let yaml = """
@@ -222,30 +240,20 @@ package final class WorkerProcess: Sendable {
 }
 
 /// Resources used by processes, from /proc.
-package struct ProcessUsage {
+package enum ProcessUsage {
     /// CPU seconds in user and kernel mode; exact to the kernel's tick, mostly 10 ms.
-    package var cpu = 0.0
+    package static func cpu(of id: Int32) -> Double { row(id)?.own ?? 0 }
 
-    private struct Row {
-        var parent: Int32
-        var own: Double
-        var reaped: Double
-    }
-
-    package static func process(_ id: Int32) -> ProcessUsage {
-        ProcessUsage(cpu: row(id)?.own ?? 0)
-    }
-
-    /// The usage of a process and its children, including those that have ended and been waited for.
-    package static func family(_ id: Int32) -> ProcessUsage {
-        guard let first = row(id) else { return ProcessUsage() }
+    /// The same of a process and its children, including those that have ended and been waited for.
+    package static func cpu(ofFamily id: Int32) -> Double {
+        guard let first = row(id) else { return 0 }
         var cpu = first.own + first.reaped
         let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc")) ?? []
         for name in names {
             guard let child = Int32(name), child != id, let row = row(child), row.parent == id else { continue }
             cpu += row.own
         }
-        return ProcessUsage(cpu: cpu)
+        return cpu
     }
 
     /// Bytes of resident memory: now (`VmRSS`) and at most (`VmHWM`).
@@ -264,7 +272,7 @@ package struct ProcessUsage {
         return text.split(separator: " ").first.flatMap { Double($0) } ?? 0
     }
 
-    private static func row(_ id: Int32) -> Row? {
+    private static func row(_ id: Int32) -> (parent: Int32, own: Double, reaped: Double)? {
         // The second field is the program's name in parentheses, which may hold anything.
         guard let text = try? String(contentsOfFile: "/proc/\(id)/stat", encoding: .utf8),
             let end = text.lastIndex(of: ")")
@@ -273,6 +281,6 @@ package struct ProcessUsage {
         guard fields.count > 14, let parent = Int32(fields[1]) else { return nil }
         let ticks = Double(sysconf(Int32(_SC_CLK_TCK)))
         func seconds(_ index: Int) -> Double { (Double(fields[index]) ?? 0) / ticks }
-        return Row(parent: parent, own: seconds(11) + seconds(12), reaped: seconds(13) + seconds(14))
+        return (parent, seconds(11) + seconds(12), seconds(13) + seconds(14))
     }
 }

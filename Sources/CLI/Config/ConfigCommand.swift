@@ -1,5 +1,6 @@
 import ArgumentParser
 import ConfigurationKeys
+import Resources
 import UpstreamConfiguration
 import Vocabulary
 
@@ -130,72 +131,69 @@ struct ConfigEnv: ProgramCommand {
     var part: String?
     @OptionGroup var format: ListOptions
 
-    private struct Row {
+    fileprivate struct Row {
         var name: String
-        var key: String
+        var key: String?
         var type: String
-        var standard: String
+        /// Its default.
+        var standard: String?
         var meaning: String
     }
 
     func run(in context: CommandContext) async throws {
         let rows = Self.rows.filter { row in
             guard let part = part?.lowercased() else { return true }
-            return row.name.lowercased().contains(part) || row.key.contains(part)
+            return row.name.lowercased().contains(part) || row.key?.contains(part) == true
         }
         guard !rows.isEmpty else {
             throw CommandFailure(.negative, "no variable's name contains '\(part ?? "")'")
         }
-        let list = RowList<Row>(
-            none: "no variables match",
-            columns: [
-                .init("variable"), .init("default", minimum: 12, dropOrder: 1), .init("meaning", minimum: 24),
-            ],
-            cells: { [$0.name, $0.standard, $0.meaning] },
-            texts: { [$0.name, $0.standard.isEmpty ? nil : $0.standard, $0.meaning] },
-            json: { row, isForTerminal in
-                var json = JSONWriter(isForTerminal: isForTerminal)
-                json.beginObject()
-                json.member("variable", row.name)
-                json.member("key", row.key.isEmpty ? nil : row.key)
-                json.member("type", row.type)
-                json.member("default", row.standard.isEmpty ? nil : row.standard)
-                json.member("meaning", row.meaning)
-                json.endObject()
-                return json.finish()
-            }
-        )
-        try context.console.show(rows, format, list, piped: .table)
+        try context.console.show(rows, format, RowList(none: "no variables match"), piped: .table)
     }
 
     /// Variables without a key first.
     private static var rows: [Row] {
-        let others = [
+        let others: [(String, String, String?, String)] = [
             (
                 "UPSTREAM_CONFIG", "file", ConfigurationLoader.defaultPath,
                 "The configuration file, where --config names none."
             ),
             (
-                "CREDENTIALS_DIRECTORY", "folder", "",
+                "CREDENTIALS_DIRECTORY", "folder", nil,
                 "Where files that are named without a slash are: systemd's credentials (LoadCredential=)."
             ),
-            ("PGHOST, PGUSER, …", "text", "", "libpq's variables apply where database.url leaves something open."),
-            ("NO_COLOR", "text", "", "Where it is set, nothing is coloured."),
+            ("PGHOST, PGUSER, …", "text", nil, "libpq's variables apply where database.url leaves something open."),
+            ("NO_COLOR", "text", nil, "Where it is set, nothing is coloured."),
         ]
         let keys = ConfigurationLoader.keys.map { key in
             Row(
                 name: key.environment,
                 key: key.path,
                 type: plain(key.type),
-                standard: plain(key.defaultValue),
+                standard: key.defaultValue.isEmpty ? nil : plain(key.defaultValue),
                 meaning: plain(key.meaning)
             )
         }
-        return others.map { Row(name: $0.0, key: "", type: $0.1, standard: $0.2, meaning: $0.3) } + keys
+        return others.map { Row(name: $0.0, key: nil, type: $0.1, standard: $0.2, meaning: $0.3) } + keys
     }
 
     /// The text without Markdown's backticks.
     private static func plain(_ text: String) -> String { text.filter { $0 != "`" } }
+}
+
+extension ConfigEnv.Row: ShownResource {
+    static let schema = "Variable"
+    static let fields: [Field<ConfigEnv.Row>] = [
+        Field("variable", "variable") { $0.name },
+        Field("key") { $0.key },
+        Field("type") { $0.type },
+        Field("default", .init("default", minimum: 12, dropOrder: 1)) {
+            $0.standard
+        } cell: {
+            $0.standard ?? ""
+        },
+        Field("meaning", .init("meaning", minimum: 24)) { $0.meaning },
+    ]
 }
 
 struct ConfigSchema: ProgramCommand {

@@ -211,8 +211,6 @@ struct ConfigurationTarget {
     }
 
     /// Writes it with mode 640, owned by root and the worker's group.
-    ///
-    /// - Throws: ``CommandFailure``: it exists and must not be replaced, or the folder can't be written to.
     func write(_ text: String) throws(CommandFailure) {
         let temporary = "\(path).\(getpid()).new"
         let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)

@@ -16,12 +16,19 @@ struct ConflictsCommand: AsyncParsableCommand {
               upstream-worker conflicts show 7d1c0a52-0000-4000-8000-000000000001
               upstream-worker conflicts release 7d1c0a52-0000-4000-8000-000000000001
             """,
-        subcommands: [ConflictsList.self, ConflictsShow.self, ConflictsRelease.self]
+        subcommands: [ListCommand<ConflictRow>.self, ConflictsShow.self, ConflictsRelease.self]
     )
 }
 
-struct ConflictsList: ProgramCommand {
-    static let configuration = CommandConfiguration(
+extension ConflictCursor: LosslessStringConvertible {}
+
+extension ConflictRow: ListedRow {
+    typealias Options = FilterOptions
+    typealias Reveal = RevealOptions
+
+    static let most = 1_000
+    static let none = "no conflicts match"
+    static let listing = CommandConfiguration(
         commandName: "list",
         abstract: "Shows conflicts, one row for each distinct content, the latest first.",
         discussion: """
@@ -32,35 +39,16 @@ struct ConflictsList: ProgramCommand {
             """
     )
 
-    @OptionGroup var options: CommonOptions
-    @OptionGroup var filter: FilterOptions
-    @Option(help: "The most rows to show, up to 1000.")
-    var limit = 50
-    @Option(help: ArgumentHelp("Continue after this place, which the previous page has printed.", valueName: "cursor"))
-    var after: String?
-    @OptionGroup var format: ListOptions
-    @OptionGroup var tokens: RevealOptions
-    @OptionGroup var reading: ReadOptions
-
-    func run(in context: CommandContext) async throws {
-        guard (1...1_000).contains(limit) else { throw CommandFailure(.usage, "--limit is 1 to 1000") }
-        let cursor = try after.map { text in
-            guard let cursor = ConflictCursor(text) else {
-                throw CommandFailure(.usage, "--after takes what the previous page has printed")
-            }
-            return cursor
-        }
-        _ = (try format.chosen(context.console), try format.chosen(Self.list.columns))
-        let asked = try filter.asked(context.console)
-        let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
-            let chosen = try await asked.judged(connection)
-            return try await ConflictQuery(filter: chosen, after: cursor, limit: limit).rows(connection)
-        }
-        try context.console.show(rows.map { $0.shown(to: tokens.sight) }, format, Self.list)
-        if rows.count == limit, let last = rows.last { context.console.message("more: --after \(last.cursor)") }
+    static func page(
+        _ filter: MessageFilter,
+        after cursor: ConflictCursor?,
+        limit: Int,
+        to sight: Sight,
+        _ connection: PostgresConnection
+    ) async throws -> [ConflictRow] {
+        try await ConflictQuery(filter: filter, after: cursor, limit: limit).rows(connection)
+            .map { $0.shown(to: sight) }
     }
-
-    private static var list: RowList<ConflictRow> { RowList(none: "no conflicts match") }
 }
 
 struct ConflictsShow: ProgramCommand {
@@ -101,10 +89,10 @@ struct ConflictsShow: ProgramCommand {
         }
         for row in rows {
             console.data("")
-            let release = row.releasedAt.map { "\(ShownTime.short($0)) by \(row.releasedBy ?? "?")" } ?? "no"
+            let release = row.releasedAt.map { "\($0.shown) by \(row.releasedBy ?? "?")" } ?? "no"
             let more = [
                 ("fingerprint", row.fingerprint.description), ("times_seen", String(row.timesSeen)),
-                ("last_seen_at", ShownTime.short(row.lastSeenAt)), ("released", release),
+                ("last_seen_at", row.lastSeenAt.shown), ("released", release),
                 ("release_key", row.releaseKey.description),
             ]
             show("conflict", row.copy, more, console)
@@ -146,24 +134,11 @@ struct ConflictsRelease: ProgramCommand {
     @Flag(help: "One JSON array with the outcome.")
     var json = false
 
-    private struct Row: Encodable {
-        var messageKey: String
-        var fingerprint: String
-        var releaseKey: String
-        var outcome: String
-        var handlers: [String]
-    }
-
     func run(in context: CommandContext) async throws {
         let key = try MessageKey(message, for: "conflicts release")
-        let print = try fingerprint.map { text in
-            guard let print = Digest128(uuid: text.utf8) else {
-                throw CommandFailure(
-                    .usage,
-                    "--fingerprint takes 8-4-4-4-12 hex digits, as `conflicts show` prints them"
-                )
-            }
-            return print
+        let print = fingerprint.flatMap { Digest128(uuid: $0.utf8) }
+        guard print != nil || fingerprint == nil else {
+            throw CommandFailure(.usage, "--fingerprint takes 8-4-4-4-12 hex digits, as `conflicts show` prints them")
         }
         let (chosen, outcome) = try await options.withConnection(context) { connection in
             var filter = MessageFilter()
@@ -186,23 +161,24 @@ struct ConflictsRelease: ProgramCommand {
     }
 
     private func report(_ conflict: ConflictRow, _ outcome: ConflictRelease.Outcome, _ console: Terminal) throws {
-        var row = Row(
-            messageKey: conflict.copy.message.messageKey.description,
-            fingerprint: conflict.fingerprint.description,
-            releaseKey: conflict.releaseKey.description,
-            outcome: "released",
-            handlers: []
-        )
+        let key = conflict.releaseKey.description
+        var result = (outcome: "released", handlers: [String]())
         switch outcome {
         case .released(let handlers):
-            row.handlers = handlers
-            console.message("released to \(handlers.joined(separator: ", ")) as \(row.releaseKey)")
+            result.handlers = handlers
+            console.message("released to \(handlers.joined(separator: ", ")) as \(key)")
         case .releasedBefore(let time):
-            row.outcome = "released_before"
-            console.message("nothing changed: it was released at \(ShownTime.short(time))")
+            result.outcome = "released_before"
+            console.message("nothing changed: it was released at \(time.shown)")
         case .noHandler: throw CommandFailure(.negative, "nothing changed: no handler is subscribed to its category")
         case .unknown: throw CommandFailure(.negative, "there is no such conflict")
         }
-        if json { try console.json([row]) }
+        guard json else { return }
+        let row: JSONMembers = [
+            "message_key": conflict.copy.message.messageKey.description,
+            "fingerprint": conflict.fingerprint.description, "release_key": key, "outcome": result.outcome,
+            "handlers": result.handlers,
+        ]
+        try console.json([row])
     }
 }

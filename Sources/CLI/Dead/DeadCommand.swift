@@ -1,6 +1,7 @@
 import ArgumentParser
 import MessageStore
 import Postgres
+import Querying
 import Resources
 import UpstreamKit
 import Vocabulary
@@ -17,12 +18,18 @@ struct DeadCommand: AsyncParsableCommand {
               upstream-worker dead retry --handler billing --group "webhook status 503"
               upstream-worker dead discard --handler legacy --yes
             """,
-        subcommands: [DeadList.self, DeadShow.self, DeadGroups.self, DeadRetry.self, DeadDiscard.self]
+        subcommands: [ListCommand<DeadLetter>.self, DeadShow.self, DeadGroups.self, DeadRetry.self, DeadDiscard.self]
     )
 }
 
-struct DeadList: ProgramCommand {
-    static let configuration = CommandConfiguration(
+extension DeadLetterCursor: LosslessStringConvertible {}
+
+extension DeadLetter: ListedRow {
+    typealias Options = DeadFilter
+
+    static let most = Int.max
+    static let none = "no dead letters match"
+    static let listing = CommandConfiguration(
         commandName: "list",
         abstract: "Shows dead letters, the latest first.",
         discussion: """
@@ -33,24 +40,15 @@ struct DeadList: ProgramCommand {
             """
     )
 
-    @OptionGroup var options: CommonOptions
-    @OptionGroup var filter: DeadFilter
-    @Option(help: "The most rows to show.")
-    var limit = 50
-    @OptionGroup var output: ListOptions
-
-    func run(in context: CommandContext) async throws {
-        guard limit > 0 else { throw CommandFailure(.usage, "--limit must be above zero") }
-        _ = (try output.chosen(context.console), try output.chosen(Self.list.columns))
-        let asked = try filter.asked()
-        let letters = try await options.withConnection(context) { connection in
-            try await DeadLetters(connection).list(asked.judged(connection), limit: limit)
-        }
-        try context.console.show(letters, output, Self.list)
-        if letters.count == limit { context.console.message("more may match: --limit is \(limit)") }
+    static func page(
+        _ filter: DeadLetterFilter,
+        after cursor: DeadLetterCursor?,
+        limit: Int,
+        to sight: Sight,
+        _ connection: PostgresConnection
+    ) async throws -> [DeadLetter] {
+        try await DeadLetters(connection).list(filter, after: cursor, limit: limit)
     }
-
-    private static var list: RowList<DeadLetter> { RowList(none: "no dead letters match") }
 }
 
 struct DeadShow: ProgramCommand {
@@ -70,20 +68,18 @@ struct DeadShow: ProgramCommand {
     @OptionGroup var format: TextFormatOptions
 
     func run(in context: CommandContext) async throws {
-        var filter = DeadLetterFilter()
-        filter.messageKey = try MessageKey(message, for: "dead show")
-        let chosen = filter
-        let letters = try await options.withConnection(context) {
-            try await DeadLetters($0).list(chosen, limit: 1_000)
+        let key = try MessageKey(message, for: "dead show")
+        let letters = try await options.withConnection(context) { connection in
+            var filter = DeadLetterFilter()
+            filter.messageKey = key
+            return try await DeadLetters(connection).list(filter, limit: 1_000)
         }
         guard !letters.isEmpty else { throw CommandFailure(.negative, "this message has no dead letter") }
         if format.json {
             return try context.console.show(letters) { $0.json(isForTerminal: $1) }
         }
         for letter in letters {
-            var facts = FactList()
-            for (name, text) in letter.facts { facts.add(name, text) }
-            context.console.facts(facts)
+            context.console.facts(FactList(letter.facts))
             context.console.data("")
         }
     }
@@ -105,16 +101,14 @@ struct DeadGroups: ProgramCommand {
     @OptionGroup var output: ListOptions
 
     func run(in context: CommandContext) async throws {
-        _ = (try output.chosen(context.console), try output.chosen(Self.list.columns))
+        let list = RowList<DeadLetterGroup>(none: "no dead letters match")
+        try output.check(list, context.console)
         let asked = try filter.asked()
         let groups = try await options.withConnection(context) { connection in
-            let letters = DeadLetters(connection)
-            return try await letters.groups(asked.judged(connection))
+            try await DeadLetters(connection).groups(asked.judged(connection))
         }
-        try context.console.show(groups, output, Self.list)
+        try context.console.show(groups, output, list)
     }
-
-    private static var list: RowList<DeadLetterGroup> { RowList(none: "no dead letters match") }
 }
 
 struct DeadRetry: ProgramCommand {
@@ -191,14 +185,10 @@ struct DeadDiscard: ProgramCommand {
     }
 }
 
-extension DeadFilter {
+extension HandlingOptions<DeadLetterFilter> {
     /// Works through the matching dead letters in batches, with a progress bar.
     ///
-    /// Deliveries that die meanwhile are left out. `before` is told how many there are before anything is done, and may
-    /// throw.
-    ///
-    /// - Throws: A usage error without a filter, a negative answer for an unknown handler, and what the database
-    ///   throws.
+    /// Deliveries that die meanwhile are left out. `before` is told how many there are before anything is done.
     func work(
         _ options: CommonOptions,
         _ context: CommandContext,
@@ -218,13 +208,6 @@ extension DeadFilter {
             try before(total)
             let action = BulkAction(.dead(fate, chosen), total: total, by: author)
             context.console.message("\(verb) \(try await action.run(over: connection, verb, context.console))")
-        }
-    }
-
-    /// Throws a usage error for an empty filter without `--all`.
-    func requireSome(all: Bool) throws(CommandFailure) {
-        guard all || !isEmpty else {
-            throw CommandFailure(.usage, "give a filter (--handler, --group, --category, …), or --all")
         }
     }
 }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import MessageStore
 import Postgres
+import Querying
 import Resources
 import Vocabulary
 
@@ -15,12 +16,18 @@ struct DeliveriesCommand: AsyncParsableCommand {
               upstream-worker deliveries retry-now --handler billing
               upstream-worker deliveries cancel --category com.example.legacy
             """,
-        subcommands: [DeliveriesList.self, DeliveriesRetryNow.self, DeliveriesCancel.self]
+        subcommands: [ListCommand<WaitingDelivery>.self, DeliveriesRetryNow.self, DeliveriesCancel.self]
     )
 }
 
-struct DeliveriesList: ProgramCommand {
-    static let configuration = CommandConfiguration(
+extension WaitingCursor: LosslessStringConvertible {}
+
+extension WaitingDelivery: ListedRow {
+    typealias Options = DeliveriesFilter
+
+    static let most = 1_000
+    static let none = "no deliveries match"
+    static let listing = CommandConfiguration(
         commandName: "list",
         abstract: "Shows what waits for handlers and why; what is due first comes first.",
         discussion: """
@@ -37,39 +44,18 @@ struct DeliveriesList: ProgramCommand {
             """
     )
 
-    @OptionGroup var options: CommonOptions
-    @OptionGroup var filter: DeliveriesFilter
-    @Option(help: "The most rows to show, up to 1000.")
-    var limit = 50
-    @Option(help: ArgumentHelp("Continue after this, which the previous page has printed.", valueName: "cursor"))
-    var after: String?
-    @OptionGroup var output: ListOptions
-    @OptionGroup var reading: ReadOptions
-
-    func run(in context: CommandContext) async throws {
-        guard (1...1_000).contains(limit) else { throw CommandFailure(.usage, "--limit is 1 to 1000") }
-        _ = (try output.chosen(context.console), try output.chosen(Self.list.columns))
+    static func page(
+        _ filter: WaitingFilter,
+        after cursor: WaitingCursor?,
+        limit: Int,
+        to sight: Sight,
+        _ connection: PostgresConnection
+    ) async throws -> [WaitingDelivery] {
+        try await KnownHandlers.require(filter.handler, connection)
         var query = WaitingQuery()
-        query.limit = limit
-        if let after {
-            guard let cursor = WaitingCursor(after) else {
-                throw CommandFailure(.usage, "--after takes what the previous page has printed")
-            }
-            query.cursor = cursor
-        }
-        let asked = try filter.asked()
-        let chosen = query
-        let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
-            var query = chosen
-            try await KnownHandlers.require(filter.handler, connection)
-            query.filter = try await asked.judged(connection)
-            return try await query.rows(connection)
-        }
-        try context.console.show(rows, output, Self.list)
-        if rows.count == limit, let last = rows.last { context.console.message("more: --after '\(last.cursor)'") }
+        (query.filter, query.cursor, query.limit) = (filter, cursor, limit)
+        return try await query.rows(connection)
     }
-
-    private static var list: RowList<WaitingDelivery> { RowList(none: "no deliveries match") }
 }
 
 struct DeliveriesRetryNow: ProgramCommand {
@@ -134,29 +120,17 @@ struct DeliveriesAction: ParsableArguments {
     @Flag(help: "One JSON object with the counts instead of text.")
     var json = false
 
-    private struct Report: Encodable {
-        var action: String
-        var matched: Int
-        var done: Int
-        var leftWithWorkers: Int
-        var dryRun: Bool
-    }
-
     /// Runs the command; `words` are the verb for the question, and its past tense.
-    ///
-    /// - Throws: A usage error without a filter, and what configuration and database throw.
     func run(
         _ act: WaitingDeliveries.Act,
         words: (verb: String, done: String),
         _ options: CommonOptions,
         _ context: CommandContext
     ) async throws {
-        guard all || !filter.isEmpty else {
-            throw CommandFailure(.usage, "give a filter (--handler, --category, --group, …), or --all")
-        }
+        try filter.requireSome(all: all)
         let asked = try filter.asked()
         let console = context.console
-        let report = try await options.withConnection(context) { connection in
+        let (matched, done, held) = try await options.withConnection(context) { connection in
             let now = try await connection.databaseTime()
             try await KnownHandlers.require(filter.handler, connection)
             var chosen = try await asked.judged(connection)
@@ -164,28 +138,24 @@ struct DeliveriesAction: ParsableArguments {
             if act == .cancel, chosen.until == nil { chosen.until = now }
             let counts = try await WaitingDeliveries(connection).count(chosen)
             let total = act == .cancel ? counts.free : counts.later
-            var report = Report(
-                action: act.action.rawValue,
-                matched: total,
-                done: 0,
-                leftWithWorkers: counts.held,
-                dryRun: dryRun
-            )
-            guard !dryRun, total > 0 || act == .retryNow else { return report }
+            guard !dryRun, total > 0 || act == .retryNow else { return (total, 0, counts.held) }
             try console.confirmMany(total, "\(words.verb) \(Amount.count(total)) deliveries?", yes: yes)
             let bulk = BulkAction(.waiting(act, chosen), total: total, by: reason.author)
-            report.done = try await bulk.run(over: connection, words.done, console)
-            return report
+            return (total, try await bulk.run(over: connection, words.done, console), counts.held)
         }
-        if json { return try console.json(report) }
-        let held = report.leftWithWorkers
+        if json {
+            return try console.json(object: [
+                "action": act.action.rawValue, "matched": matched, "done": done, "left_with_workers": held,
+                "dry_run": dryRun,
+            ])
+        }
         let left = held > 0 ? "; workers have \(Amount.count(held)) more in hand, which were left alone" : ""
         // Workers, or somebody else, took the rest meanwhile.
-        let fewer = report.done < report.matched ? " of \(report.matched)" : ""
+        let fewer = done < matched ? " of \(matched)" : ""
         console.message(
             dryRun
-                ? "would have \(words.done) \(report.matched)\(left); nothing was changed"
-                : "\(words.done) \(report.done)\(fewer)\(left)"
+                ? "would have \(words.done) \(matched)\(left); nothing was changed"
+                : "\(words.done) \(done)\(fewer)\(left)"
         )
     }
 }

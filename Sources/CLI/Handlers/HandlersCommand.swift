@@ -92,7 +92,7 @@ struct HandlersPause: ProgramCommand {
             }
         }
         guard let pause else { throw CommandFailure.unknownHandler(handler) }
-        let end = pause.until.map { " until \(ShownTime.short($0))" } ?? ""
+        let end = pause.until.map { " until \($0.shown)" } ?? ""
         context.console.message("paused \(handler)\(end)")
     }
 }
@@ -148,11 +148,6 @@ struct HandlersRemove: ProgramCommand {
     @Flag(help: "One JSON array with the handler and how many rows were deleted.")
     var json = false
 
-    private struct Report: Encodable {
-        var handler: String
-        var deleted: Int
-    }
-
     func run(in context: CommandContext) async throws {
         let deleted = try await options.withConnection(context) { connection in
             let states = HandlerStates(connection)
@@ -171,7 +166,7 @@ struct HandlersRemove: ProgramCommand {
             return try await sweep(states, expecting: state.depth + state.deadLetters, context.console)
         }
         if json {
-            try context.console.json([Report(handler: handler, deleted: deleted)])
+            try context.console.json([["handler": handler, "deleted": deleted] as JSONMembers])
         } else {
             context.console.message("removed \(handler) with \(deleted) deliveries and dead letters")
         }
@@ -191,7 +186,7 @@ struct HandlersRemove: ProgramCommand {
 
     private func confirm(_ state: HandlerState, _ console: Terminal) throws {
         let limit = 100_000
-        func amount(_ count: Int) -> String { Amount.count(Int64(count)) + (count == limit ? " or more" : "") }
+        func amount(_ count: Int) -> String { Amount.count(count) + (count == limit ? " or more" : "") }
         let what = "\(amount(state.depth)) waiting deliveries and \(amount(state.deadLetters)) dead letters"
         try console.confirm(
             "Remove \(handler) and delete its \(what)?",
@@ -203,7 +198,7 @@ struct HandlersRemove: ProgramCommand {
     private static func claimed(_ handler: String, _ seenAt: Timestamp) -> CommandFailure {
         CommandFailure(
             .negative,
-            "a worker runs \(handler) (last seen \(ShownTime.short(seenAt))): remove it from the configuration, restart "
+            "a worker runs \(handler) (last seen \(seenAt.shown)): remove it from the configuration, restart "
                 + "the workers and try again after two minutes"
         )
     }
@@ -212,8 +207,6 @@ struct HandlersRemove: ProgramCommand {
 /// Checks handler names on the command line.
 enum KnownHandlers {
     /// Throws if no handler of this name is registered, with a suggestion; nil passes.
-    ///
-    /// - Throws: ``CommandFailure``, a negative answer; `PostgresError`.
     static func require(_ name: String?, _ connection: PostgresConnection) async throws {
         guard let name else { return }
         let known = try await HandlerStates(connection).list(counted: 1).map(\.name)

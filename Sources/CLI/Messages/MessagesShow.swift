@@ -66,7 +66,7 @@ struct MessageText {
             Self.add(stored, to: &facts)
         } else {
             facts.add("body", "gone: its day is past retention.messages")
-            if let ledger = detail.ledger { facts.add("received_at", ShownTime.short(ledger.receivedAt)) }
+            if let ledger = detail.ledger { facts.add("received_at", ledger.receivedAt.shown) }
         }
         if let other = detail.conflictsWith {
             facts.add("released", "a conflict with \(other)")
@@ -76,27 +76,27 @@ struct MessageText {
         console.facts(facts)
         if let stored { Self.showBody(stored, console) }
         section("deliveries", detail.deliveries, none: "none waiting") { row in
-            let lease = row.leaseUntil.map { "leased by \(row.leaseOwner ?? "?") until \(ShownTime.short($0))" }
-            let state = lease ?? "next attempt at \(ShownTime.short(row.nextAttemptAt))"
+            let lease = row.leaseUntil.map { "leased by \(row.leaseOwner ?? "?") until \($0.shown)" }
+            let state = lease ?? "next attempt at \(row.nextAttemptAt.shown)"
             return [row.handler, "\(row.attempts) failed", state, row.lastError ?? ""]
         }
         section("dead letters", detail.deadLetters, none: "none") { row in
-            let died = row.diedAt.map { "died \(ShownTime.short($0))" } ?? ""
+            let died = row.diedAt.map { "died \($0.shown)" } ?? ""
             return [row.handler, "\(row.attempts) attempts", died, row.lastError ?? ""]
         }
         section("attempts", detail.attempts, none: "none kept (retention.attempts)") { row in
             let took = row.duration.map { "\(Amount.time($0.inSeconds)) " } ?? ""
             return [
                 row.handler, "\(row.attempt). \(row.outcome)",
-                "\(ShownTime.short(row.startedAt)) \(took)on \(row.worker)",
+                "\(row.startedAt.shown) \(took)on \(row.worker)",
                 row.errorGroup ?? "",
             ]
         }
         section(detail.hasMoreConflicts ? "conflicts (the latest)" : "conflicts", detail.conflicts, none: "none") {
             row in
-            let release = row.releasedAt.map { "released \(ShownTime.short($0))" } ?? "not released"
+            let release = row.releasedAt.map { "released \($0.shown)" } ?? "not released"
             return [
-                row.fingerprint.description, "\(row.timesSeen) seen", "last \(ShownTime.short(row.lastSeenAt))",
+                row.fingerprint.description, "\(row.timesSeen) seen", "last \(row.lastSeenAt.shown)",
                 release,
             ]
         }

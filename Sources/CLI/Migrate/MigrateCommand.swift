@@ -83,24 +83,19 @@ struct MigrateStatus: ProgramCommand {
     @Flag(help: "One JSON array instead of a table.")
     var json = false
 
-    private struct Row: Encodable {
-        var version: String
-        var name: String
-        var appliedAt: String?
-    }
-
     func run(in context: CommandContext) async throws {
         let (migrations, state) = try await options.withConnection(context) { connection in
             (try await Migrator().status(connection), try await Migrator().state(connection))
         }
-        let rows = migrations.map {
-            Row(version: $0.version, name: $0.name, appliedAt: $0.appliedAt.map(ShownTime.full))
-        }
         if json {
-            try context.console.json(rows)
+            try context.console.json(
+                migrations.map {
+                    ["version": $0.version, "name": $0.name, "applied_at": $0.appliedAt?.rfc3339] as JSONMembers
+                }
+            )
         } else {
-            let cells = rows.map {
-                [$0.version, $0.name.isEmpty ? "(unknown)" : $0.name, $0.appliedAt.map(ShownTime.short) ?? "pending"]
+            let cells = migrations.map {
+                [$0.version, $0.name.isEmpty ? "(unknown)" : $0.name, $0.appliedAt?.shown ?? "pending"]
             }
             context.console.table(TextTable(["VERSION", "NAME", .init("APPLIED").ofStates], cells))
         }

@@ -23,14 +23,7 @@ struct CommonOptions: ParsableArguments {
     )
     var overrides: [String] = []
 
-    /// Reads the configuration, and prints its warnings.
-    ///
-    /// - Parameters:
-    ///   - context: The command's context.
-    ///   - needsSenders: Whether a configuration without senders is an error.
-    ///   - parts: What the command needs; files named by other parts are not read.
-    /// - Throws: Everything that is wrong with it.
-    /// - Returns: The configuration.
+    /// Reads the configuration, and prints its warnings; files that other parts than these name are not read.
     func load(
         _ context: CommandContext,
         needsSenders: Bool = true,
@@ -42,8 +35,6 @@ struct CommonOptions: ParsableArguments {
     }
 
     /// The configuration's loader, with the flags that override keys.
-    ///
-    /// - Throws: ``CommandFailure`` if a flag is not of the form `key=value`.
     func loader(_ context: CommandContext) throws -> ConfigurationLoader {
         ConfigurationLoader(
             environment: context.environment,
@@ -109,8 +100,6 @@ struct ReadOptions: ParsableArguments {
 
 extension CommonOptions {
     /// Lends a read-only connection, with a limit for each statement in microseconds; nil for a day.
-    ///
-    /// - Throws: What `body` throws; a query that took too long or waited for a lock as ``CommandFailure``.
     func withReader<T>(
         _ context: CommandContext,
         timeout: Int64?,

@@ -1,5 +1,6 @@
 import ArgumentParser
 import Foundation
+import Postgres
 import Querying
 import Resources
 import Vocabulary
@@ -20,16 +21,68 @@ enum OutputFormat: String, EnumerableFlag {
     }
 }
 
-/// The options of commands that show messages.
-struct OutputOptions: ParsableArguments {
-    @Flag(exclusivity: .exclusive)
-    var format: OutputFormat?
-    @OptionGroup private var tokens: RevealOptions
+/// A row that a command lists in pages.
+protocol ListedRow: ShownResource {
+    associatedtype Options: FilterGroup
+    associatedtype Reveal: SightOptions = NoReveal
+    associatedtype Cursor: LosslessStringConvertible & Sendable
 
-    /// Whether registration tokens are shown.
-    var reveal: Bool { tokens.reveal }
+    /// The command's name and help.
+    static var listing: CommandConfiguration { get }
+    /// The most rows of a page.
+    static var most: Int { get }
+    /// The text for an empty list.
+    static var none: String { get }
 
-    func chosen(_ console: Terminal) -> OutputFormat { format ?? (console.output.isTerminal ? .table : .ndjson) }
+    var cursor: Cursor { get }
+
+    static func page(
+        _ filter: Options.Filter,
+        after cursor: Cursor?,
+        limit: Int,
+        to sight: Sight,
+        _ connection: PostgresConnection
+    ) async throws -> [Self]
+}
+
+/// A command that lists rows in pages: `list` of most groups.
+struct ListCommand<Row: ListedRow>: ProgramCommand {
+    static var configuration: CommandConfiguration { Row.listing }
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var filter: Row.Options
+    @Option(help: ArgumentHelp("The most rows to show\(Row.most < .max ? ", up to \(Row.most)" : "")."))
+    var limit = 50
+    @Option(help: ArgumentHelp("Continue after this place, which the previous page has printed.", valueName: "cursor"))
+    var after: String?
+    @OptionGroup var output: ListOptions
+    @OptionGroup var reveal: Row.Reveal
+    @OptionGroup var reading: ReadOptions
+
+    func run(in context: CommandContext) async throws {
+        guard limit > 0, limit <= Row.most else {
+            let range = Row.most < .max ? "is 1 to \(Row.most)" : "must be above zero"
+            throw CommandFailure(.usage, "--limit \(range)")
+        }
+        let cursor = try after.map { text in
+            guard let cursor = Row.Cursor(text) else {
+                throw CommandFailure(.usage, "--after takes what the previous page has printed")
+            }
+            return cursor
+        }
+        let list = RowList<Row>(none: Row.none)
+        try output.check(list, context.console)
+        let asked = try filter.asked(context.console)
+        let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
+            let filter = try await asked.judged(connection)
+            return try await Row.page(filter, after: cursor, limit: limit, to: reveal.sight, connection)
+        }
+        try context.console.show(rows, output, list)
+        if rows.count == limit, let last = rows.last?.cursor.description {
+            // Quoted, since a handler's name may hold anything.
+            context.console.message("more: --after '\(last)'")
+        }
+    }
 }
 
 /// The option of commands that show figures in a table or as one object.
@@ -44,8 +97,18 @@ struct TextFormatOptions: ParsableArguments {
     var json = false
 }
 
+/// The options that decide what is shown of rows.
+protocol SightOptions: ParsableArguments {
+    var sight: Sight { get }
+}
+
+/// No options, for rows that hold no tokens.
+struct NoReveal: SightOptions {
+    var sight: Sight { Sight(tokens: true, payloads: true) }
+}
+
 /// The option to show registration tokens, which are masked otherwise.
-struct RevealOptions: ParsableArguments {
+struct RevealOptions: SightOptions {
     @Flag(name: .customLong("reveal"), help: "Show registration tokens. They are credentials.")
     private var isRevealed = false
     @Flag(name: .customLong("with-tokens"), help: ArgumentHelp("What `export` calls it.", visibility: .hidden))
@@ -71,16 +134,15 @@ struct ListOptions: ParsableArguments {
     @Flag(help: "Print the rows in reverse order: the latest last.")
     var reverse = false
 
+    /// Throws for options that do not fit a list, before anything is read.
+    func check<Row>(_ list: RowList<Row>, _ console: Terminal) throws(CommandFailure) {
+        _ = (try chosen(console), try chosen(list.columns))
+    }
+
     /// Whether the options fit a command that shows one thing.
     var isForOne: Bool { format != .csv && columns == nil && !reverse }
 
-    /// The chosen format, or the default.
-    ///
-    /// - Parameters:
-    ///   - console: The console to write to.
-    ///   - piped: The default if stdout is not a terminal.
-    /// - Throws: A usage error if columns are chosen for a format that has none.
-    /// - Returns: The format.
+    /// The chosen format, or the default, which is `piped` if stdout is not a terminal.
     func chosen(_ console: Terminal, piped: OutputFormat = .ndjson) throws(CommandFailure) -> OutputFormat {
         if columns != nil, format == .json || format == .ndjson {
             throw CommandFailure(.usage, "--columns is for tables and --csv; JSON always has every member")
@@ -88,11 +150,7 @@ struct ListOptions: ParsableArguments {
         return format ?? (console.output.isTerminal || columns != nil ? .table : piped)
     }
 
-    /// The indices of the chosen columns, in the order of the command line.
-    ///
-    /// - Parameter known: All columns of the list.
-    /// - Throws: A usage error that names the columns.
-    /// - Returns: The indices.
+    /// The indices of the chosen ones of all columns, in the order of the command line.
     func chosen(_ known: [TextTable.Column]) throws(CommandFailure) -> [Int] {
         guard let columns else { return known.indices.filter { !known[$0].isExtra } }
         var places: [Int] = []
@@ -145,14 +203,7 @@ extension RowList where Row: ShownResource {
 }
 
 extension Terminal {
-    /// Shows a list in the chosen format.
-    ///
-    /// - Parameters:
-    ///   - rows: The rows, the latest first.
-    ///   - options: The format, the columns and the order.
-    ///   - list: How the rows are shown.
-    ///   - piped: The default format if stdout is not a terminal.
-    /// - Throws: ``CommandFailure`` for unknown columns; `ExportError` if stdout can't be written.
+    /// Shows a list, the latest first, in the chosen format, which is `piped` by default if stdout is no terminal.
     func show<Row>(
         _ rows: [Row],
         _ options: ListOptions,

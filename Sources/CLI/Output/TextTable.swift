@@ -111,10 +111,14 @@ package struct FactList: Sendable {
         self.minimum = minimum
     }
 
-    /// Adds a fact; the value may be untrusted.
-    package mutating func add(_ name: String, _ value: String) {
-        facts.append((name, TerminalText.escape(value), (nil, nil)))
+    /// A list of these facts; values may be untrusted.
+    init(_ facts: [(name: String, text: String)], nameWidth: Int = 0) {
+        self.init(nameWidth: nameWidth)
+        for (name, text) in facts { add(name, text) }
     }
+
+    /// Adds a fact; the value may be untrusted.
+    package mutating func add(_ name: String, _ value: String) { add(name, value, nil) }
 
     mutating func add(_ name: String, _ value: String, _ tone: Tone?) {
         facts.append((name, TerminalText.escape(value), (nil, tone)))

@@ -47,28 +47,6 @@ struct PartitionsPlan: ProgramCommand {
         }
     }
 
-    private struct Document: Encodable {
-        var partitions: [PartitionRow]
-        var missing: [String]
-        var ledgerRowsEstimate: Int64?
-        var ledgerExpiredEstimate: Int64?
-        var conflictsExpired: Int64
-        var quarantineExpired: Int64
-        var deadLettersExpired: Int64
-        var lastRun: String?
-
-        init(_ plan: RetentionPlan, lastRun: String?) {
-            self.lastRun = lastRun
-            partitions = plan.partitions.map(PartitionRow.init)
-            missing = plan.missing.map(ShownTime.date)
-            ledgerRowsEstimate = plan.ledgerRows
-            ledgerExpiredEstimate = plan.ledgerExpired
-            conflictsExpired = plan.conflicts
-            quarantineExpired = plan.quarantine
-            deadLettersExpired = plan.deadLetters
-        }
-    }
-
     /// Prints the plan under the policy in force, or under the configured one if there is none.
     static func show(
         _ connection: PostgresConnection,
@@ -90,78 +68,64 @@ struct PartitionsPlan: ProgramCommand {
                 "no policy is in force yet: this plan uses the configuration; a worker's start sets the policy"
             )
         }
-        if json { return try console.json(Document(plan, lastRun: last.map(ShownTime.full))) }
-        show(plan, policy, console)
-        console.message(summary(plan, last: last))
-    }
-
-    private static func show(_ plan: RetentionPlan, _ policy: RetentionPolicy, _ console: Terminal) {
+        if json {
+            return try console.json(object: [
+                "partitions": plan.partitions.map(\.members), "missing": plan.missing.map(\.start.date),
+                "ledger_rows_estimate": plan.ledgerRows, "ledger_expired_estimate": plan.ledgerExpired,
+                "conflicts_expired": plan.conflicts, "quarantine_expired": plan.quarantine,
+                "dead_letters_expired": plan.deadLetters, "last_run": last?.rfc3339,
+            ])
+        }
         let cells = plan.partitions.map { partition in
             [
-                ShownTime.date(partition.day), Amount.estimate(partition.rows), Amount.bytes(partition.bytes),
+                partition.day.start.date, Amount.estimate(partition.rows), Amount.bytes(partition.bytes),
                 partition.fateInWords(policy),
             ]
         }
-        let missing = plan.missing.map { [ShownTime.date($0), "-", "-", "create"] }
+        let missing = plan.missing.map { [$0.start.date, "-", "-", "create"] }
         console.table(TextTable(["DAY", "ROWS", "SIZE", .init("FATE", minimum: 20).ofStates], cells + missing))
-    }
-
-    private static func summary(_ plan: RetentionPlan, last: Timestamp?) -> String {
         let drop = plan.partitions(.drop)
-        return """
+        console.message(
+            """
             run would drop \(drop.count) partitions, \(Amount.bytes(drop.reduce(0) { $0 + $1.bytes })); conflicts to delete: \
             \(Amount.count(plan.conflicts)), quarantined stanzas: \(Amount.count(plan.quarantine)), dead letters: \
             \(Amount.count(plan.deadLetters)),
             ledger rows to delete: \(Amount.estimate(plan.ledgerExpired)) of \(Amount.estimate(plan.ledgerRows)). \
-            "~" marks estimates from the catalog. Last run: \(last.map(ShownTime.short) ?? "none yet").
+            "~" marks estimates from the catalog. Last run: \(last?.shown ?? "none yet").
             """
-    }
-}
-
-/// The JSON form of a day's partition.
-struct PartitionRow: Encodable {
-    var day: String
-    var partition: String
-    var rowsEstimate: Int64?
-    var bytes: Int64
-    var fate: String
-    var waitingDeliveries: Int64?
-    var deadLetters: Int64?
-
-    init(_ partition: PartitionPlan) {
-        day = ShownTime.date(partition.day)
-        self.partition = partition.name
-        rowsEstimate = partition.rows
-        bytes = partition.bytes
-        fate = partition.fate.rawValue
-        if partition.fate == .held { waitingDeliveries = partition.waiting }
-        if partition.fate == .held || partition.fate == .drop { deadLetters = partition.deadLetters }
+        )
     }
 }
 
 extension PartitionPlan {
+    /// Its JSON form.
+    var members: JSONMembers {
+        let isHeld = fate == .held
+        return [
+            "day": day.start.date, "partition": name, "rows_estimate": rows, "bytes": bytes, "fate": fate.rawValue,
+            "waiting_deliveries": isHeld ? waiting : nil,
+            "dead_letters": isHeld || fate == .drop ? deadLetters : nil,
+        ]
+    }
+
     /// The deliveries that still need it, as text.
-    var neededBy: String { "\(Amount.count(waiting)) \(waiting == 1 ? "delivery" : "deliveries")" }
+    var neededBy: String { Amount.counted(waiting, "delivery", plural: "deliveries") }
 
     /// The dead letters that keep their messages when it is dropped, as text.
     var keptDeadLetters: String {
-        guard deadLetters > 0 else { return "" }
-        return deadLetters == 1
-            ? ", 1 dead letter keeps its message"
-            : ", \(Amount.count(deadLetters)) dead letters keep their messages"
+        switch deadLetters {
+        case ...0: ""
+        case 1: ", 1 dead letter keeps its message"
+        default: ", \(Amount.count(deadLetters)) dead letters keep their messages"
+        }
     }
 
     func fateInWords(_ policy: RetentionPolicy) -> String {
         switch fate {
         case .ahead: "ahead"
-        case .keep: "keep until \(ShownTime.date(UTCDay(end + policy.messages - .microseconds(1))))"
+        case .keep: "keep until \((end + policy.messages - .microseconds(1)).date)"
         case .drop: "drop\(keptDeadLetters)"
         case .held: "held for \(neededBy)"
         }
     }
-}
-
-extension ShownTime {
-    /// A day as `YYYY-MM-DD`.
-    static func date(_ day: UTCDay) -> String { day.start.date }
 }

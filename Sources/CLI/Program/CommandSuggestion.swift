@@ -146,9 +146,6 @@ package struct CommandTree: Decodable, Sendable {
     package var subcommands: [CommandTree]?
     package var arguments: [Argument]?
 
-    /// The program's commands.
-    ///
-    /// - Throws: If the parser's description has an unknown form.
     package static func program() throws -> CommandTree { try described.get() }
 
     private static let described = Result {

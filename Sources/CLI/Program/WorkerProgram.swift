@@ -149,8 +149,6 @@ package struct CommandContext: Sendable {
     }
 
     /// Makes the executable's own handlers for one worker.
-    ///
-    /// - Throws: ``CommandFailure`` with the error of the executable's code.
     func ownHandlers() async throws(CommandFailure) -> [HandlerRegistration] {
         do {
             return try await handlerSource()

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Postgres
 import Querying
 import Resources
 import Vocabulary
@@ -14,12 +15,16 @@ struct QuarantineCommand: AsyncParsableCommand {
               upstream-worker quarantine show 17 --raw | xxd | less
               upstream-worker quarantine export --since 7d > odd.ndjson
             """,
-        subcommands: [QuarantineList.self, QuarantineShow.self, QuarantineExport.self]
+        subcommands: [ListCommand<QuarantineRow>.self, QuarantineShow.self, QuarantineExport.self]
     )
 }
 
-struct QuarantineList: ProgramCommand {
-    static let configuration = CommandConfiguration(
+extension QuarantineRow: ListedRow {
+    typealias Options = QuarantineFilter
+
+    static let most = 10_000
+    static let none = "no quarantined stanzas match"
+    static let listing = CommandConfiguration(
         commandName: "list",
         abstract: "Shows quarantined stanzas without their bytes, the latest first.",
         discussion: """
@@ -30,29 +35,19 @@ struct QuarantineList: ProgramCommand {
             """
     )
 
-    @OptionGroup var options: CommonOptions
-    @OptionGroup var filter: QuarantineFilter
-    @Option(help: "The most rows to show, up to 10000.")
-    var limit = 50
-    @Option(help: ArgumentHelp("Continue after this id, which the previous page has printed.", valueName: "id"))
-    var after: Int64?
-    @OptionGroup var format: ListOptions
-    @OptionGroup var reading: ReadOptions
+    var cursor: Int64 { id }
 
-    func run(in context: CommandContext) async throws {
-        guard (1...10_000).contains(limit) else { throw CommandFailure(.usage, "--limit is 1 to 10000") }
-        _ = (try format.chosen(context.console), try format.chosen(Self.list.columns))
-        let asked = try filter.asked()
-        let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
-            var query = try await asked.judged(connection)
-            (query.limit, query.cursor) = (limit, after)
-            return try await query.rows(connection)
-        }
-        try context.console.show(rows, format, Self.list)
-        if rows.count == limit, let last = rows.last { context.console.message("more: --after \(last.id)") }
+    static func page(
+        _ filter: QuarantineQuery,
+        after cursor: Int64?,
+        limit: Int,
+        to sight: Sight,
+        _ connection: PostgresConnection
+    ) async throws -> [QuarantineRow] {
+        var query = filter
+        (query.cursor, query.limit) = (cursor, limit)
+        return try await query.rows(connection)
     }
-
-    private static var list: RowList<QuarantineRow> { RowList(none: "no quarantined stanzas match") }
 }
 
 struct QuarantineShow: ProgramCommand {
@@ -83,13 +78,10 @@ struct QuarantineShow: ProgramCommand {
     func run(in context: CommandContext) async throws {
         let console = context.console
         guard !raw || !json else { throw CommandFailure(.usage, "give only one of --raw and --json") }
-        var query = QuarantineQuery()
-        query.id = id
-        query.hasStanzas = true
-        query.limit = 1
-        let chosen = query
-        let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) {
-            try await chosen.rows($0)
+        let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
+            var query = QuarantineQuery()
+            (query.id, query.hasStanzas, query.limit) = (id, true, 1)
+            return try await query.rows(connection)
         }
         guard let row = rows.first else {
             throw CommandFailure(.negative, "no quarantined stanza has this id: `quarantine list` shows them")

@@ -38,13 +38,6 @@ struct ReplayCommand: AsyncParsableCommand {
         return "\(user)@\(ProcessInfo.processInfo.hostName)"
     }
 
-    /// Checks a replay's name, which is used in commands.
-    static func check(name: String) throws {
-        guard ReplayRequest.isName(name) else {
-            throw CommandFailure(.usage, "a replay's name is 1-100 letters, digits, '-', '_', '.' or ':'")
-        }
-    }
-
     static func find(_ name: String, _ connection: PostgresConnection) async throws -> Replay {
         let found = try await connection.run { connection throws(PostgresError) in
             try ReplayTable.find(connection, name)
@@ -70,20 +63,12 @@ struct ReplayCommand: AsyncParsableCommand {
     }
 }
 
-extension Result where Failure == ReplayError {
-    /// The value, or a failure of the command.
-    func orFail() throws -> Success {
-        do { return try get() } catch { throw CommandFailure(error) }
-    }
-}
-
 extension CommandFailure {
     /// The exit code of a replay's error.
     init(_ error: ReplayError) {
         let status: ExitStatus =
             switch error.kind {
-            case .unknown: .negative
-            case .refused: .negative
+            case .unknown, .refused: .negative
             case .unavailable: .unavailable
             case .denied: .refused
             case .invalid: .badData
@@ -113,31 +98,22 @@ struct ReplayStatus: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         guard limit > 0 else { throw CommandFailure(.usage, "--limit must be above zero") }
+        let list = RowList<Replay>(none: "no replays")
+        try output.check(list, context.console)
         guard name == nil || output.isForOne else {
             throw CommandFailure(
                 .usage,
                 "--csv, --columns and --reverse are for the list; one replay is text, or --json"
             )
         }
-        _ = (try output.chosen(context.console), try output.chosen(Self.list.columns))
         try await options.withConnection(context) { connection in
-            if let name {
-                try await show(name, connection, context.console)
-            } else {
-                try await list(connection, context.console)
+            if let name { return try await show(name, connection, context.console) }
+            let replays = try await connection.run { [limit] connection throws(PostgresError) in
+                try ReplayTable.list(connection, limit: limit)
             }
+            try context.console.show(replays, output, list)
         }
     }
-
-    private func list(_ connection: PostgresConnection, _ console: Terminal) async throws {
-        let limit = limit
-        let replays = try await connection.run { connection throws(PostgresError) in
-            try ReplayTable.list(connection, limit: limit)
-        }
-        try console.show(replays, output, Self.list)
-    }
-
-    private static var list: RowList<Replay> { RowList(none: "no replays") }
 
     private func show(_ name: String, _ connection: PostgresConnection, _ console: Terminal) async throws {
         let replay = try await ReplayCommand.find(name, connection)
@@ -286,6 +262,6 @@ extension ReplayCommand {
         let pace = pace.flatMap { $0.isEmpty ? nil : $0.make(over: replay.pace) }
         return try await connection.inTransaction { connection throws(PostgresError) in
             try ReplayTable.apply(connection, event, to: id, by: author, pace: pace)
-        }.orFail()
+        }.get()
     }
 }

@@ -4,7 +4,6 @@ import Postgres
 import Querying
 import Replaying
 import Resources
-import UpstreamConfiguration
 import Vocabulary
 
 struct ReplayPlanCommand: ProgramCommand {
@@ -47,8 +46,11 @@ struct ReplayPlanCommand: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         let console = context.console
-        let name = name ?? Self.generatedName()
-        try ReplayCommand.check(name: name)
+        let now = Timestamp.now.rfc3339.prefix(19).filter(\.isNumber)
+        let name = name ?? "replay-\(now.prefix(8))-\(now.suffix(6))"
+        guard ReplayRequest.isName(name) else {
+            throw CommandFailure(.usage, "a replay's name is 1-100 letters, digits, '-', '_', '.' or ':'")
+        }
         let asked = try filter.asked(context.console, handlers: target.handlers)
         var request = ReplayRequest(
             name: name,
@@ -59,18 +61,14 @@ struct ReplayPlanCommand: ProgramCommand {
         request.pace = pace.make()
         request.includesReplayed = target.includeReplayed
         let typed = request
-        let configuration = try options.loadDatabase(context)
-        var settings = try PostgresSettings(url: configuration.database.url)
         // A plan over tens of millions of rows takes minutes.
-        settings.statementTimeout = 3_600_000
-        let connection = try await PostgresConnection.open(settings)
-        var judged = typed
-        judged.filter = try await asked.judged(connection)
-        let (wanted, isDryRun) = (judged, dryRun)
-        let plan = try await connection.inTransaction { connection throws(PostgresError) in
-            try ReplayPlanner.plan(connection, wanted, isDryRun: isDryRun)
-        }.orFail()
-        await connection.close()
+        let plan = try await options.withConnection(context, statementTimeout: 3_600_000) { connection in
+            var judged = typed
+            judged.filter = try await asked.judged(connection)
+            return try await connection.inTransaction { [judged, dryRun] connection throws(PostgresError) in
+                try ReplayPlanner.plan(connection, judged, isDryRun: dryRun)
+            }.get()
+        }
         if json {
             console.data(json: Data(plan.json()))
         } else {
@@ -85,12 +83,6 @@ struct ReplayPlanCommand: ProgramCommand {
         }
         if dryRun { return console.message("a dry run: nothing was planned") }
         console.message("planned '\(plan.name)'; send it with: \(context.suggestion("replay start \(plan.name)"))")
-    }
-
-    private static func generatedName() -> String {
-        let digits = ShownTime.full(Int64(Date().timeIntervalSince1970 * 1e6))
-            .prefix(19).filter { $0.isNumber }
-        return "replay-\(digits.prefix(8))-\(digits.suffix(6))"
     }
 }
 
@@ -114,9 +106,6 @@ struct ReplayTargetOptions: ParsableArguments {
     @Option(help: "Format of the output: ndjson or stanzas.")
     var format = ReplayFormat.ndjson
 
-    /// The target.
-    ///
-    /// - Throws: ``CommandFailure``: no target, several, or options that do not fit it.
     func make() throws -> ReplayRequest.Target {
         let isToHandlers = toHandlers || !handlers.isEmpty
         guard [isToHandlers, to != nil, output != nil].filter({ $0 }).count == 1 else {
@@ -168,15 +157,19 @@ struct ReplayTargetOptions: ParsableArguments {
 extension ReplayFormat: ExpressibleByArgument {}
 
 struct ReplayPaceOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("At most this many messages per second, for example 100/s.", valueName: "n/s"))
-    var rate: RateArgument?
+    @Option(
+        help: ArgumentHelp("At most this many messages per second, for example 100/s.", valueName: "n/s"),
+        transform: { try ReplayPace.rate($0, "/s") }
+    )
+    var rate: Double?
     @Option(
         help: ArgumentHelp(
             "Original pacing, that many times as fast as received, for example 1x or 10x.",
             valueName: "nx"
-        )
+        ),
+        transform: { try ReplayPace.rate($0, "x") }
     )
-    var speed: SpeedArgument?
+    var speed: Double?
     @Option(
         help: "The most in flight: deliveries that wait for handlers (default 1000), or unacked messages (default 100)."
     )
@@ -194,39 +187,21 @@ struct ReplayPaceOptions: ParsableArguments {
     /// The pace; options that are not given keep their values.
     func make(over pace: ReplayPace = ReplayPace()) -> ReplayPace {
         ReplayPace(
-            rate: rate?.value ?? pace.rate,
-            speed: speed?.value ?? pace.speed,
+            rate: rate ?? pace.rate,
+            speed: speed ?? pace.speed,
             concurrency: concurrency ?? pace.concurrency
         )
     }
 }
 
-/// `100/s`, `0.5/s`, `100`.
-struct RateArgument: ExpressibleByArgument {
-    let value: Double
-
-    init?(argument: String) {
-        guard let value = ReplayPace.rate(argument, "/s") else { return nil }
-        self.value = value
-    }
-}
-
-/// `1x`, `10x`, `0.5x`.
-struct SpeedArgument: ExpressibleByArgument {
-    let value: Double
-
-    init?(argument: String) {
-        guard let value = ReplayPace.rate(argument, "x") else { return nil }
-        self.value = value
-    }
-}
-
 extension ReplayPace {
     /// A number, with its unit or without.
-    fileprivate static func rate(_ text: String, _ unit: String) -> Double? {
-        Double(text.hasSuffix(unit) ? String(text.dropLast(unit.count)) : text).flatMap {
-            rates.contains($0) ? $0 : nil
+    fileprivate static func rate(_ text: String, _ unit: String) throws -> Double {
+        let number = Double(text.hasSuffix(unit) ? String(text.dropLast(unit.count)) : text)
+        guard let number, rates.contains(number) else {
+            throw ValidationError("a number, for example 10\(unit) or 0.5\(unit)")
         }
+        return number
     }
 }
 
@@ -248,11 +223,11 @@ enum ReplayPlanReport {
 
     private static func facts(_ plan: ReplayPlan) -> FactList {
         let isToHandlers = if case .handlers = plan.target { true } else { false }
-        var facts = FactList()
-        facts.add("replay", plan.name)
-        facts.add("to", plan.target.description)
-        facts.add("selected", "\(Amount.count(plan.selected)) messages")
-        facts.add("to send", "\(Amount.count(plan.planned)) \(isToHandlers ? "deliveries" : "messages")")
+        var facts = FactList([
+            ("replay", plan.name), ("to", plan.target.description),
+            ("selected", "\(Amount.count(plan.selected)) messages"),
+            ("to send", "\(Amount.count(plan.planned)) \(isToHandlers ? "deliveries" : "messages")"),
+        ])
         if plan.replayed > 0 {
             let names = plan.earlier.prefix(3).map { "\($0.name) (\(Amount.count($0.count)))" }
             let more = plan.earlier.count > 3 ? ", …" : ""
@@ -266,7 +241,7 @@ enum ReplayPlanReport {
             let length = Amount.time((span.upperBound - span.lowerBound) / .seconds(1))
             facts.add(
                 "received",
-                "\(ShownTime.short(span.lowerBound)) to \(ShownTime.short(span.upperBound)) (\(length))"
+                "\(span.lowerBound.shown) to \(span.upperBound.shown) (\(length))"
             )
         }
         ReplayReport.add(plan.pace, to: &facts)

@@ -88,7 +88,7 @@ struct ReplayStart: ProgramCommand {
         try Self.conclude(ending, last, context)
     }
 
-    private static func when(_ time: Timestamp?) -> String { time.map { "at \(ShownTime.short($0))" } ?? "before" }
+    private static func when(_ time: Timestamp?) -> String { time.map { "at \($0.shown)" } ?? "before" }
 
     private static func conclude(_ ending: ReplayRunner.Ending, _ replay: Replay, _ context: CommandContext) throws {
         let resume = context.suggestion("replay start \(replay.name)")
@@ -182,8 +182,6 @@ struct ReplayForeground {
     let context: CommandContext
 
     /// Runs it until it ends; a signal's pause is written over `connection`.
-    ///
-    /// - Throws: `PostgresError` if the database does not answer.
     func run(controlling connection: PostgresConnection) async throws -> ReplayRunner.Ending {
         let progress = ReplayProgress()
         var options = ReplayRunner.Settings(owner: "\(ReplayCommand.who) process \(getpid())")

@@ -40,10 +40,11 @@ struct StatsCommand: ProgramCommand {
                 try await Task.sleep(for: length)
                 let now = try await StoreStatistics.take(connection, categories: categories)
                 let rates = StoreRates(from: before, to: now)
+                let document = StatsDocument(now, rates)
                 if json {
-                    try console.json(StatsDocument(now, rates))
+                    try console.json(document.json)
                 } else {
-                    block.show(StatsDocument(now, rates).lines(width: console.width))
+                    block.show(document.lines(width: console.width))
                 }
                 before = now
             } while watch
@@ -51,155 +52,112 @@ struct StatsCommand: ProgramCommand {
     }
 }
 
-/// The output of `stats`, as text or JSON.
-struct StatsDocument: Encodable {
-    struct Rates: Encodable {
-        var stored: Double
-        var conflicts: Double
-        var quarantined: Double
-        var queued: Double
-        var settled: Double
-        var dead: Double
-    }
+/// The output of `stats`, as text or JSON: one snapshot's figures, with the rates since the previous one.
+struct StatsDocument {
+    private let look: StoreStatistics
+    private let rates: StoreRates?
+    /// The largest first.
+    private let tables: [StoreStatistics.Table]
 
-    struct Table: Encodable {
-        var table: String
-        var rowsEstimate: Int64?
-        var bytes: Int64
-    }
-
-    struct Partitions: Encodable {
-        var count: Int
-        var first: String?
-        var last: String?
-        var ahead: Int
-    }
-
-    struct Category: Encodable {
-        var category: String
-        var rowsEstimate: Int64
-        var shareEstimate: Double?
-    }
-
-    struct Queue: Encodable {
-        var handler: String
-        var paused: Bool
-        var waiting: Int
-        var oldestAgeSeconds: Double?
-        var deadLetters: Int
-    }
-
-    var time: String
-    var databaseBytes: Int64
-    var newestMessage: String?
-    var newestMessageAgeSeconds: Double?
-    var ratesPerSecond: Rates?
-    var partitions: Partitions
-    var tables: [Table]
-    var categories: [Category]
-    var handlers: [Queue]
-
-    /// One snapshot's figures, with the rates since the previous one.
     init(_ look: StoreStatistics, _ rates: StoreRates?) {
-        time = ShownTime.full(look.takenAt)
-        databaseBytes = look.databaseBytes
-        newestMessage = look.newest.map(ShownTime.full)
-        newestMessageAgeSeconds = look.newest.map { max(0, (look.takenAt - $0).inSeconds) }
-        ratesPerSecond = rates.map {
-            func rounded(_ rate: Double) -> Double { (rate * 100).rounded() / 100 }
-            return Rates(
-                stored: rounded($0.stored),
-                conflicts: rounded($0.conflicts),
-                quarantined: rounded($0.quarantined),
-                queued: rounded($0.queued),
-                settled: rounded($0.settled),
-                dead: rounded($0.dead)
-            )
+        (self.look, self.rates) = (look, rates)
+        tables = look.tables.sorted { ($1.bytes, $0.name) < ($0.bytes, $1.name) }
+    }
+
+    private var newestAge: Double? { look.newest.map { max(0, (look.takenAt - $0).inSeconds) } }
+
+    /// A category's part of all messages, 0 to 1.
+    private func share(_ category: StoreStatistics.Category) -> Double? {
+        guard let all = look.table("messages")?.rows, all > 0 else { return nil }
+        return Self.rounded(min(1, Double(category.rows) / Double(all)), to: 1_000)
+    }
+
+    private static func oldest(_ handler: HandlerState) -> Double? { handler.oldestAge.map { max(0, $0.inSeconds) } }
+
+    private static func rounded(_ number: Double, to parts: Double = 100) -> Double {
+        (number * parts).rounded() / parts
+    }
+
+    var json: JSONMembers {
+        let perSecond = rates.map { rates -> [String: Double] in
+            [
+                "stored": rates.stored, "conflicts": rates.conflicts, "quarantined": rates.quarantined,
+                "queued": rates.queued, "settled": rates.settled, "dead": rates.dead,
+            ]
+            .mapValues { Self.rounded($0) }
         }
-        partitions = Partitions(
-            count: look.days.count,
-            first: look.days.first.map(ShownTime.date),
-            last: look.days.last.map(ShownTime.date),
-            ahead: look.daysAhead
-        )
-        tables = look.tables.map { Table(table: $0.name, rowsEstimate: $0.rows, bytes: $0.bytes) }
-            .sorted { ($1.bytes, $0.table) < ($0.bytes, $1.table) }
-        let all = look.table("messages")?.rows ?? 0
-        categories = look.categories.map { category in
-            let share = all > 0 ? min(1, Double(category.rows) / Double(all)) : nil
-            return Category(
-                category: category.name,
-                rowsEstimate: category.rows,
-                shareEstimate: share.map { ($0 * 1000).rounded() / 1000 }
-            )
+        let partitions: JSONMembers = [
+            "count": look.days.count, "first": look.days.first?.start.date, "last": look.days.last?.start.date,
+            "ahead": look.daysAhead,
+        ]
+        let tables = tables.map { table -> JSONMembers in
+            ["table": table.name, "rows_estimate": table.rows, "bytes": table.bytes]
         }
-        handlers = look.handlers.map { handler in
-            Queue(
-                handler: handler.name,
-                paused: handler.isPaused,
-                waiting: handler.depth,
-                oldestAgeSeconds: handler.oldestAge.map { max(0, Double($0.microseconds) / 1e6) },
-                deadLetters: handler.deadLetters
-            )
+        let categories = look.categories.map { category -> JSONMembers in
+            ["category": category.name, "rows_estimate": category.rows, "share_estimate": share(category)]
         }
+        let handlers = look.handlers.map { handler -> JSONMembers in
+            [
+                "handler": handler.name, "paused": handler.isPaused, "waiting": handler.depth,
+                "oldest_age_seconds": Self.oldest(handler), "dead_letters": handler.deadLetters,
+            ]
+        }
+        return [
+            "time": look.takenAt.rfc3339, "database_bytes": look.databaseBytes,
+            "newest_message": look.newest?.rfc3339, "newest_message_age_seconds": newestAge,
+            "rates_per_second": perSecond, "partitions": partitions, "tables": tables, "categories": categories,
+            "handlers": handlers,
+        ]
     }
 
     func lines(width: Int?) -> [String] {
-        var lines = head.lines(width: width) + [""] + tableOfTables.lines(width: width)
-        if !categories.isEmpty { lines += [""] + tableOfCategories.lines(width: width) }
-        if !handlers.isEmpty { lines += [""] + tableOfHandlers.lines(width: width) }
+        func count(_ number: Int) -> String { number >= 100_000 ? "100,000+" : Amount.count(number) }
+        let tables = TextTable(
+            ["TABLE", "ROWS", "SIZE"],
+            tables.map { [$0.name, $0.rows.map { "~" + Amount.count($0) } ?? "-", Amount.bytes($0.bytes)] }
+        )
+        var lines = head.lines(width: width) + [""] + tables.lines(width: width)
+        if !look.categories.isEmpty {
+            let table = TextTable(
+                [.init("CATEGORY", minimum: 20), "MESSAGES", "SHARE"],
+                look.categories.map { category in
+                    let share = share(category).map { Amount.decimal($0 * 100) + " %" } ?? "-"
+                    return [category.name, "~" + Amount.count(category.rows), share]
+                }
+            )
+            lines += [""] + table.lines(width: width)
+        }
+        if !look.handlers.isEmpty {
+            let table = TextTable(
+                [.init("HANDLER", minimum: 20), "WAITING", "OLDEST", "DEAD"],
+                look.handlers.map { handler in
+                    [
+                        handler.name + (handler.isPaused ? " (paused)" : ""), count(handler.depth),
+                        Self.oldest(handler).map(Amount.time) ?? "-", count(handler.deadLetters),
+                    ]
+                }
+            )
+            lines += [""] + table.lines(width: width)
+        }
         return lines
     }
 
     private var head: FactList {
-        let span = [partitions.first, partitions.last].compactMap(\.self).joined(separator: " to ")
-        var facts = FactList()
-        facts.add("time", ShownTime.short(time))
-        facts.add("database", Amount.bytes(databaseBytes))
-        facts.add("partitions", "\(partitions.count): \(span), \(partitions.ahead) ahead")
-        facts.add("newest message", newestMessageAgeSeconds.map { Amount.time($0) + " ago" } ?? "never")
-        if let rates = ratesPerSecond {
-            func line(_ parts: [(Double, String)]) -> String {
-                parts.map { "\(Amount.decimal($0))/s \($1)" }.joined(separator: ", ")
-            }
-            facts.add(
-                "received",
-                line([(rates.stored, "new"), (rates.conflicts, "conflicts"), (rates.quarantined, "quarantined")])
-            )
-            facts.add("deliveries", line([(rates.queued, "queued"), (rates.settled, "ended"), (rates.dead, "dead")]))
+        let span = [look.days.first, look.days.last].compactMap { $0?.start.date }.joined(separator: " to ")
+        var facts = FactList([
+            ("time", look.takenAt.shown), ("database", Amount.bytes(look.databaseBytes)),
+            ("partitions", "\(look.days.count): \(span), \(look.daysAhead) ahead"),
+            ("newest message", newestAge.map { Amount.time($0) + " ago" } ?? "never"),
+        ])
+        guard let rates else { return facts }
+        func line(_ parts: [(Double, String)]) -> String {
+            parts.map { "\(Amount.decimal(Self.rounded($0)))/s \($1)" }.joined(separator: ", ")
         }
+        facts.add(
+            "received",
+            line([(rates.stored, "new"), (rates.conflicts, "conflicts"), (rates.quarantined, "quarantined")])
+        )
+        facts.add("deliveries", line([(rates.queued, "queued"), (rates.settled, "ended"), (rates.dead, "dead")]))
         return facts
-    }
-
-    private var tableOfTables: TextTable {
-        TextTable(
-            ["TABLE", "ROWS", "SIZE"],
-            tables.map { [$0.table, $0.rowsEstimate.map { "~" + Amount.count($0) } ?? "-", Amount.bytes($0.bytes)] }
-        )
-    }
-
-    private var tableOfCategories: TextTable {
-        TextTable(
-            [.init("CATEGORY", minimum: 20), "MESSAGES", "SHARE"],
-            categories.map {
-                [
-                    $0.category, "~" + Amount.count($0.rowsEstimate),
-                    $0.shareEstimate.map { Amount.decimal($0 * 100) + " %" } ?? "-",
-                ]
-            }
-        )
-    }
-
-    private var tableOfHandlers: TextTable {
-        func count(_ number: Int) -> String { number >= 100_000 ? "100,000+" : Amount.count(Int64(number)) }
-        return TextTable(
-            [.init("HANDLER", minimum: 20), "WAITING", "OLDEST", "DEAD"],
-            handlers.map {
-                [
-                    $0.handler + ($0.paused ? " (paused)" : ""), count($0.waiting),
-                    $0.oldestAgeSeconds.map(Amount.time) ?? "-", count($0.deadLetters),
-                ]
-            }
-        )
     }
 }
