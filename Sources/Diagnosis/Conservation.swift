@@ -47,18 +47,10 @@ package struct Conservation: Sendable {
         self.until = until ?? Timestamp(microseconds: .max)
     }
 
-    private struct Extent: Sendable {
-        var now: Timestamp
-        var blocks: Int64
-        var queue: Int64
-        var partitions: [Day]
-    }
-
-    private struct Day: Sendable {
-        var name: String
-        var since: Timestamp
-        var until: Timestamp
-    }
+    private typealias Extent = (now: Timestamp, blocks: Int64, queue: Int64, partitions: [Day])
+    private typealias Day = (name: String, since: Timestamp, until: Timestamp)
+    private typealias Missing = [String: (count: Int64, keys: [String])]
+    private typealias Erased = (days: [String: Int64], undated: Int64)
 
     /// Makes every check except the one against a file.
     package func run(progress: Progress = { _, _ in }) async throws(PostgresError) -> ConservationReport {
@@ -104,7 +96,7 @@ package struct Conservation: Sendable {
             progress(done, total)
         }
 
-        var missing: [String: (count: Int64, keys: [String])] = [:]
+        var missing: Missing = [:]
         var dropped: Set<UTCDay> = []
         var matched: [UTCDay: Int64] = [:]
         for chunk in 0..<chunks {
@@ -119,8 +111,8 @@ package struct Conservation: Sendable {
         try await judge(missing, &report)
         try await judge(dropped: dropped, &report)
         for day in days {
-            let known = matched.filter { day.since <= $0.key.start && $0.key.start < day.until }.reduce(0) {
-                $0 + $1.value
+            let known = matched.reduce(0) {
+                $0 + (day.since <= $1.key.start && $1.key.start < day.until ? $1.value : 0)
             }
             let isMoving = day.until > extent.now - .seconds(86_400)
             try await bodies(max(day.since, since), min(day.until, until), known, isMoving: isMoving, &report)
@@ -146,11 +138,11 @@ package struct Conservation: Sendable {
 
     private func extent() async throws(PostgresError) -> Extent {
         try await part { connection throws(PostgresError) in
-            let days = try connection.run(AuditCheckStatements.partitions).map { row throws(PostgresError) in
-                Day(name: try row.next(), since: try row.next(), until: try row.next())
+            let days = try connection.run(AuditCheckStatements.partitions).map { row throws(PostgresError) -> Day in
+                (try row.next(), try row.next(), try row.next())
             }
-            return try connection.run(AuditCheckStatements.extent).only { row throws(PostgresError) in
-                Extent(now: try row.next(), blocks: try row.next(), queue: try row.next(), partitions: days)
+            return try connection.run(AuditCheckStatements.extent).only { row throws(PostgresError) -> Extent in
+                (try row.next(), try row.next(), try row.next(), days)
             }
         }
     }
@@ -168,19 +160,13 @@ package struct Conservation: Sendable {
     }
 
     private func ledger(_ blocks: Range<Int64>) async throws(PostgresError) -> [LedgerDay] {
-        let (since, until) = (since, until)
-        return try await part { connection throws(PostgresError) in
+        try await part { [since, until] connection throws(PostgresError) in
             // Only the days of these blocks are joined.
-            let span = try connection.run(AuditCheckStatements.span(blocks)).only { row throws(PostgresError) in
-                (first: try row.next(Timestamp?.self), last: try row.next(Timestamp?.self))
-            }
-            guard let first = span.first, let last = span.last else { return [] }
-            let sql = AuditCheckStatements.ledger(
-                blocks,
-                since: max(since, first),
-                until: min(until, last + .microseconds(1))
-            )
-            return try connection.run(sql).map { row throws(PostgresError) in
+            let span = try connection.run(AuditCheckStatements.span(blocks)).rows(as: (Timestamp?, Timestamp?).self)
+            guard case (let first?, let last?)? = span.first else { return [] }
+            let (since, until) = (max(since, first), min(until, last + .microseconds(1)))
+            return try connection.run(AuditCheckStatements.ledger(blocks, since: since, until: until)).map {
+                row throws(PostgresError) in
                 LedgerDay(
                     day: UTCDay(number: try row.next()),
                     rows: try row.next(),
@@ -197,7 +183,7 @@ package struct Conservation: Sendable {
     private func add(
         _ day: LedgerDay,
         to report: inout ConservationReport,
-        _ missing: inout [String: (count: Int64, keys: [String])],
+        _ missing: inout Missing,
         _ partitions: [Day]
     ) {
         report.ledger.rows += day.rows
@@ -212,26 +198,22 @@ package struct Conservation: Sendable {
     }
 
     /// What `forget` has recorded: bodies by partition, and rows that an earlier version recorded without their days.
-    private func erased() async throws(PostgresError) -> (days: [String: Int64], undated: Int64) {
-        let entries = try await connection.result(of: AuditCheckStatements.erasures).map { row throws(PostgresError) in
-            (subject: try row.next(String.self), count: try row.next(Int64.self))
+    private func erased() async throws(PostgresError) -> Erased {
+        var erased: Erased = ([:], 0)
+        let entries = try await connection.result(of: AuditCheckStatements.erasures).rows(as: (String, Int64).self)
+        for (subject, count) in entries {
+            for (day, count) in ErasureTrail.bodies(in: subject) { erased.days[day, default: 0] += Int64(count) }
+            if !ErasureTrail.isDated(subject) { erased.undated += count }
         }
-        var days: [String: Int64] = [:]
-        var undated: Int64 = 0
-        for entry in entries {
-            for (day, count) in ErasureTrail.bodies(in: entry.subject) { days[day, default: 0] += Int64(count) }
-            if !ErasureTrail.isDated(entry.subject) { undated += entry.count }
-        }
-        return (days, undated)
+        return erased
     }
 
     /// Subtracts what `forget` has recorded for each partition; the rest is missing.
     private func judge(
-        _ missing: [String: (count: Int64, keys: [String])],
+        _ missing: Missing,
         _ report: inout ConservationReport
     ) async throws(PostgresError) {
-        var recorded: (days: [String: Int64], undated: Int64) = ([:], 0)
-        if !missing.isEmpty { recorded = try await erased() }
+        let recorded: Erased = missing.isEmpty ? ([:], 0) : try await erased()
         report.update(.ledgerHasBody, report.ledger.rows, wrong: 0, [])
         var undatedUsed: Int64 = 0
         for (partition, found) in missing.sorted(by: { $0.key < $1.key }) {
@@ -263,16 +245,11 @@ package struct Conservation: Sendable {
     /// They must have expired under the policy in force, or have ended before it was set; and a run or a command came
     /// after.
     private func judge(dropped days: Set<UTCDay>, _ report: inout ConservationReport) async throws(PostgresError) {
-        let policy = try await connection.result(of: AuditCheckStatements.retention).first {
-            row throws(PostgresError) in
-            (
-                end: try row.next(Timestamp.self), setAt: try row.next(Timestamp.self),
-                last: try row.next(Timestamp?.self)
-            )
-        }
+        let policy = try await connection.result(of: AuditCheckStatements.retention)
+            .rows(as: (Timestamp, Timestamp, Timestamp?).self).first
         let wrong = days.filter { day in
-            guard let policy, let last = policy.last else { return true }
-            return last < day.end || (day.end > policy.end && day.end > policy.setAt)
+            guard case (let end, let setAt, let last?)? = policy else { return true }
+            return last < day.end || (day.end > end && day.end > setAt)
         }
         let names = wrong.sorted().map { $0.start.date }
         report.update(.daysDropped, Int64(days.count), wrong: Int64(wrong.count), names)
@@ -292,7 +269,6 @@ package struct Conservation: Sendable {
         isMoving: Bool,
         _ report: inout ConservationReport
     ) async throws(PostgresError) {
-        typealias Found = (bodies: Int64, unknown: Int64, moved: Int64, unknownKeys: [String], movedKeys: [String])
         let (count, isErasing) = try await part { connection throws(PostgresError) in
             (
                 try connection.run(AuditCheckStatements.count(since: since, until: until)).value(Int64.self),
@@ -307,12 +283,12 @@ package struct Conservation: Sendable {
         for slice in Self.slices(since..<until, Int(min(86_400, count / max(1, parts.bodies) + 1))) {
             let sql = AuditCheckStatements.bodies(since: slice.lowerBound, until: slice.upperBound)
             let found = try await part { connection throws(PostgresError) in
-                try connection.run(sql).only { row throws(PostgresError) -> Found in
-                    (try row.next(), try row.next(), try row.next(), try row.next(), try row.next())
-                }
+                try connection.run(sql).rows(as: (Int64, Int64, Int64, [String], [String]).self)
             }
-            report.update(.bodyInLedger, found.bodies, wrong: found.unknown, found.unknownKeys)
-            report.update(.oneBody, found.bodies, wrong: found.moved, found.movedKeys)
+            for (bodies, unknown, moved, unknownKeys, movedKeys) in found {
+                report.update(.bodyInLedger, bodies, wrong: unknown, unknownKeys)
+                report.update(.oneBody, bodies, wrong: moved, movedKeys)
+            }
         }
     }
 
@@ -330,21 +306,18 @@ package struct Conservation: Sendable {
         _ keys: ClosedRange<Digest128>,
         _ report: inout ConservationReport
     ) async throws(PostgresError) {
-        typealias Found = (kind: String, count: Int64, wrong: Int64, names: [String])
         let sql = AuditCheckStatements.queue(keys, since: since, until: until)
         let found = try await part { connection throws(PostgresError) in
-            try connection.run(sql).map { row throws(PostgresError) -> Found in
-                (try row.next(), try row.next(), try row.next(), try row.next())
-            }
+            try connection.run(sql).rows(as: (String, Int64, Int64, [String]).self)
         }
-        for kind in found {
+        for (kind, count, wrong, names) in found {
             let check: ConservationCheck =
-                switch kind.kind {
+                switch kind {
                 case "delivery": .deliveryHasMessage
                 case "dead": .deadLetterHasMessage
                 default: .blockHasMessage
                 }
-            report.update(check, kind.count, wrong: kind.wrong, kind.names)
+            report.update(check, count, wrong: wrong, names)
         }
     }
 

@@ -2,13 +2,7 @@ import Glibc
 import Vocabulary
 
 extension Terminal {
-    /// Asks before something irreversible.
-    ///
-    /// - Parameters:
-    ///   - question: What is about to happen.
-    ///   - isConfirmed: Whether `--yes` was given, which answers the question.
-    ///   - reason: Why the command asks, for the error without a terminal.
-    /// - Throws: A usage error without a terminal; a negative answer unless the answer is yes.
+    /// Asks before something irreversible, unless `--yes` was given; `reason` is for the error without a terminal.
     func confirm(_ question: String, yes isConfirmed: Bool, because reason: String) throws(CommandFailure) {
         guard !isConfirmed else { return }
         guard input.isTerminal, errors.isTerminal else {
@@ -43,5 +37,13 @@ extension Terminal {
             line.append(byte)
         }
         return String(decoding: line, as: UTF8.self)
+    }
+}
+
+extension Terminal {
+    /// Asks before something that affects more than 100 rows.
+    func confirmMany(_ count: Int, _ question: String, yes isConfirmed: Bool) throws(CommandFailure) {
+        guard count > 100 else { return }
+        try confirm(question, yes: isConfirmed, because: "this concerns \(Amount.count(count)), more than 100")
     }
 }

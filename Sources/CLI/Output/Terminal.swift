@@ -76,25 +76,18 @@ package struct Terminal: Sendable {
 
     /// Writes a value as one line of JSON, with sorted keys in snake case.
     package func json(_ value: some Encodable) throws {
-        data(json: try Self.encoded(value))
-    }
-
-    /// A value as a one-line JSON object, with sorted keys in snake case.
-    ///
-    /// `isForTerminal` escapes characters that a terminal acts on.
-    ///
-    /// - Throws: `EncodingError`
-    static func object(_ value: some Encodable, isForTerminal: Bool) throws -> [UInt8] {
-        let json = try encoded(value)
-        return isForTerminal
-            ? Array(TerminalText.escape(json: String(decoding: json, as: UTF8.self)).utf8) : [UInt8](json)
-    }
-
-    private static func encoded(_ value: some Encodable) throws -> Data {
         let encoder = JSONEncoder()
         encoder.keyEncodingStrategy = .convertToSnakeCase
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return try encoder.encode(value)
+        data(json: try encoder.encode(value))
+    }
+
+    /// Writes one line with a JSON object.
+    func json(object: JSONMembers) throws { try json(object) }
+
+    /// The text in a tone's colour, where data is coloured.
+    func painted(_ text: some StringProtocol, _ tone: Tone?) -> String {
+        isColoured && !text.isEmpty ? tone?.painted(text) ?? String(text) : String(text)
     }
 
     package func table(_ table: TextTable) {
@@ -130,4 +123,36 @@ package struct Terminal: Sendable {
             }
         }
     }
+}
+
+/// The members of a JSON object; absent values are left out.
+struct JSONMembers: Encodable, ExpressibleByDictionaryLiteral {
+    private struct Name: CodingKey {
+        let stringValue: String
+        var intValue: Int? { nil }
+
+        init(stringValue: String) { self.stringValue = stringValue }
+        init?(intValue: Int) { nil }
+    }
+
+    private var members: [(name: String, value: any Encodable)]
+
+    init(dictionaryLiteral members: (String, (any Encodable)?)...) {
+        self.members = members.compactMap { name, value in value.map { (name, $0) } }
+    }
+
+    mutating func add(_ name: String, _ value: some Encodable) { members.append((name, value)) }
+
+    func encode(to encoder: any Encoder) throws {
+        var object = encoder.container(keyedBy: Name.self)
+        for (name, value) in members { try object.encode(value, forKey: Name(stringValue: name)) }
+    }
+}
+
+/// Indents JSON for people; names, strings and numbers stay verbatim.
+package enum JSONIndent {
+    /// The lines, two spaces per level, safe for a terminal.
+    ///
+    /// `json` must be valid.
+    package static func lines(_ json: [UInt8]) -> [String] { JSONLayout.lines(json).map { TerminalText.escape($0) } }
 }

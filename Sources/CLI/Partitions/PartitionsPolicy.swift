@@ -51,101 +51,51 @@ struct PartitionsPolicy: ProgramCommand {
         if inForce?.longer(than: wanted).isEmpty == false {
             try console.confirm("Keep data for a shorter time?", yes: yes, because: "--apply makes a time shorter")
         }
-        try await store(wanted, retention)
+        do {
+            try await retention.set(wanted, by: reason.author)
+        } catch  where error.failureClass == .permission {
+            throw CommandFailure(notOwner: error, may: "set the policy")
+        }
         console.message("the policy is set: the next run of retention deletes what has expired")
     }
 
-    private func store(_ wanted: RetentionPolicy, _ retention: Retention) async throws {
-        do {
-            try await retention.set(wanted, by: reason.author)
-        } catch {
-            guard error.failureClass == .permission else { throw error }
-            throw CommandFailure(
-                .refused,
-                "database: \(error): only the tables' owner may set the policy: connect as that "
-                    + "role with --set database.url=…"
-            )
-        }
-    }
-
     private func show(_ inForce: RetentionPolicyInForce?, _ plan: RetentionPlan, _ console: Terminal) throws {
-        let effect = Effect(plan)
+        let drop = plan.partitions(.drop)
+        let (rows, bytes) = (drop.reduce(0) { $0 + ($1.rows ?? 0) }, drop.reduce(0) { $0 + $1.bytes })
         if format.json {
-            return try console.json(
-                Document(
-                    configured: Times(plan.policy),
-                    inForce: inForce.map { Times($0.policy) },
-                    setBy: inForce?.setBy,
-                    setAt: (inForce?.setAt).map(ShownTime.full),
-                    applyingDrops: effect
-                )
-            )
+            let effect: JSONMembers = [
+                "partitions": drop.count, "rows_estimate": rows, "bytes": bytes,
+                "ledger_rows_estimate": plan.ledgerExpired, "dead_letters": plan.deadLetters,
+                "conflicts": plan.conflicts, "quarantine": plan.quarantine,
+            ]
+            return try console.json(object: [
+                "configured": Self.times(plan.policy), "in_force": inForce.map { Self.times($0.policy) },
+                "set_by": inForce?.setBy, "set_at": inForce?.setAt.rfc3339, "applying_drops": effect,
+            ])
         }
-        let rows = RetentionPolicy.configured.map { key, path in
+        let times = RetentionPolicy.configured.map { key, path in
             [
                 "retention.\(key)", plan.policy[keyPath: path].unitText,
                 inForce.map { $0.policy[keyPath: path].unitText } ?? "-",
             ]
         }
-        console.table(TextTable(["KEY", "CONFIGURED", "IN FORCE"], rows))
+        console.table(TextTable(["KEY", "CONFIGURED", "IN FORCE"], times))
         if let inForce {
-            console.message("in force since \(ShownTime.short(inForce.setAt)), set by \(inForce.setBy)")
+            console.message("in force since \(inForce.setAt.shown), set by \(inForce.setBy)")
         } else {
             console.message("no policy is in force yet, so nothing is deleted; a worker's start sets it")
         }
-        console.message(effect.words)
-    }
-
-    private struct Document: Encodable {
-        var configured: Times
-        var inForce: Times?
-        var setBy: String?
-        var setAt: String?
-        var applyingDrops: Effect
-    }
-
-    /// What a run would delete if the configuration's policy were in force.
-    private struct Effect: Encodable {
-        var partitions: Int
-        var rowsEstimate: Int64
-        var bytes: Int64
-        var ledgerRowsEstimate: Int64?
-        var deadLetters: Int64
-        var conflicts: Int64
-        var quarantine: Int64
-
-        init(_ plan: RetentionPlan) {
-            let drop = plan.partitions(.drop)
-            partitions = drop.count
-            rowsEstimate = drop.reduce(0) { $0 + ($1.rows ?? 0) }
-            bytes = drop.reduce(0) { $0 + $1.bytes }
-            ledgerRowsEstimate = plan.ledgerExpired
-            deadLetters = plan.deadLetters
-            conflicts = plan.conflicts
-            quarantine = plan.quarantine
-        }
-
-        var words: String {
+        console.message(
             """
-            with the configuration's policy a run would drop \(partitions) partitions, \(Amount.bytes(bytes)), \
-            \(Amount.estimate(rowsEstimate)) messages; ledger rows to delete: \(Amount.estimate(ledgerRowsEstimate)), \
-            dead letters: \(Amount.count(deadLetters)), conflicts: \(Amount.count(conflicts)), \
-            quarantined stanzas: \(Amount.count(quarantine)). "~" marks estimates from the catalog.
+            with the configuration's policy a run would drop \(drop.count) partitions, \(Amount.bytes(bytes)), \
+            \(Amount.estimate(rows)) messages; ledger rows to delete: \(Amount.estimate(plan.ledgerExpired)), \
+            dead letters: \(Amount.count(plan.deadLetters)), conflicts: \(Amount.count(plan.conflicts)), \
+            quarantined stanzas: \(Amount.count(plan.quarantine)). "~" marks estimates from the catalog.
             """
-        }
+        )
     }
 
-    private struct Times: Encodable {
-        var messages: String
-        var dedupeWindow: String
-        var deadLetters: String
-        var attempts: String
-
-        init(_ policy: RetentionPolicy) {
-            messages = policy.messages.unitText
-            dedupeWindow = policy.dedupeWindow.unitText
-            deadLetters = policy.deadLetters.unitText
-            attempts = policy.attempts.unitText
-        }
+    private static func times(_ policy: RetentionPolicy) -> [String: String] {
+        Dictionary(RetentionPolicy.configured.map { ($0.key, policy[keyPath: $0.path].unitText) }) { $1 }
     }
 }

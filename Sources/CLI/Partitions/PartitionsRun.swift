@@ -42,17 +42,16 @@ struct PartitionsRun: ProgramCommand {
             try await AuditLog.record(over: connection, .runRetention, subject, by: reason.author)
             let report = try await retention.run(force: force) { Self.show($0, bar, console) }
             bar.clear()
-            let dropped = report.dropped.count
             try await AuditLog.record(
                 over: connection,
                 .runRetention,
                 "\(subject): partitions dropped",
-                count: dropped,
+                count: report.dropped.count,
                 by: reason.author,
                 isEnd: true
             )
             if let refusal = report.refusal { throw Self.failure(refusal) }
-            if format.json { try console.json(Summary(report)) } else { Self.show(report, console) }
+            if format.json { try console.json(Self.members(report)) } else { Self.show(report, console) }
             try Self.judge(report)
         }
     }
@@ -77,7 +76,7 @@ struct PartitionsRun: ProgramCommand {
         guard !yes, let inForce = try await retention.policy() else { return }
         let held = try await retention.plan(under: inForce.policy).partitions(.held)
         guard !held.isEmpty else { return }
-        for partition in held { console.message("\(ShownTime.date(partition.day)): \(partition.neededBy)") }
+        for partition in held { console.message("\(partition.day.start.date): \(partition.neededBy)") }
         try console.confirm(
             "Delete these deliveries, with the messages of their days?",
             yes: yes,
@@ -89,7 +88,7 @@ struct PartitionsRun: ProgramCommand {
         switch progress {
         case .partition(let partition, let outcome):
             bar.clear()
-            let day = ShownTime.date(partition.day)
+            let day = partition.day.start.date
             switch outcome {
             case .dropped:
                 console.message("\(day): dropped, \(Amount.bytes(partition.bytes))\(partition.keptDeadLetters)")
@@ -98,60 +97,35 @@ struct PartitionsRun: ProgramCommand {
             case .absent, .busy: break
             }
         case .ledger(let block, let all, let deleted):
-            bar.show(block, of: all, "ledger: \(Amount.count(Int64(deleted))) rows deleted")
+            bar.show(block, of: all, "ledger: \(Amount.count(deleted)) rows deleted")
         case .odd(let deleted):
             bar.show(Int64(deleted), of: nil, "conflicts, quarantined stanzas and dead letters")
         }
     }
 
-    private struct Summary: Encodable {
-        var created: Int
-        var dropped: [PartitionRow]
-        var held: [PartitionRow]
-        var locked: [PartitionRow]
-        var deliveriesGivenUp: Int
-        var deadLettersKept: Int
-        var deadLettersDeleted: Int
-        var ledgerRowsDeleted: Int
-        var conflictsDeleted: Int
-        var quarantineDeleted: Int
-        var attemptDaysDropped: Int
-        var complete: Bool
-
-        init(_ report: RetentionReport) {
-            created = report.created
-            dropped = report.dropped.map(PartitionRow.init)
-            held = report.held.map(PartitionRow.init)
-            locked = report.locked.map(PartitionRow.init)
-            deliveriesGivenUp = report.deliveries
-            deadLettersKept = report.deadLettersKept
-            deadLettersDeleted = report.deadLetters
-            ledgerRowsDeleted = report.ledger
-            conflictsDeleted = report.conflicts
-            quarantineDeleted = report.quarantine
-            attemptDaysDropped = report.attemptDays
-            complete = report.isComplete
-        }
+    private static func members(_ report: RetentionReport) -> JSONMembers {
+        [
+            "created": report.created, "dropped": report.dropped.map(\.members), "held": report.held.map(\.members),
+            "locked": report.locked.map(\.members), "deliveries_given_up": report.deliveries,
+            "dead_letters_kept": report.deadLettersKept, "dead_letters_deleted": report.deadLetters,
+            "ledger_rows_deleted": report.ledger, "conflicts_deleted": report.conflicts,
+            "quarantine_deleted": report.quarantine, "attempt_days_dropped": report.attemptDays,
+            "complete": report.isComplete,
+        ]
     }
 
     private static func show(_ report: RetentionReport, _ console: Terminal) {
         let freed = Amount.bytes(report.dropped.reduce(0) { $0 + $1.bytes })
-        var facts = FactList()
-        func add(_ name: String, _ count: Int, _ note: String = "") {
-            facts.add(name, Amount.count(Int64(count)) + note)
-        }
-        add("partitions created", report.created)
-        add("partitions dropped", report.dropped.count, ", " + freed)
-        add("partitions kept, still needed", report.held.count)
-        add("partitions kept, in use", report.locked.count)
-        add("deliveries given up", report.deliveries)
-        add("dead letters of dropped days, kept", report.deadLettersKept)
-        add("dead letters deleted", report.deadLetters)
-        add("ledger rows deleted", report.ledger)
-        add("conflicts deleted", report.conflicts)
-        add("quarantined stanzas deleted", report.quarantine)
-        add("days of attempts dropped", report.attemptDays)
-        console.facts(facts)
+        let lines = [
+            ("partitions created", report.created, ""), ("partitions dropped", report.dropped.count, ", " + freed),
+            ("partitions kept, still needed", report.held.count, ""),
+            ("partitions kept, in use", report.locked.count, ""), ("deliveries given up", report.deliveries, ""),
+            ("dead letters of dropped days, kept", report.deadLettersKept, ""),
+            ("dead letters deleted", report.deadLetters, ""), ("ledger rows deleted", report.ledger, ""),
+            ("conflicts deleted", report.conflicts, ""), ("quarantined stanzas deleted", report.quarantine, ""),
+            ("days of attempts dropped", report.attemptDays, ""),
+        ]
+        console.facts(FactList(lines.map { ($0, Amount.count($1) + $2) }))
     }
 
     /// Throws the command's exit code unless it is 0.

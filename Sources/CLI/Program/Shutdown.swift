@@ -2,6 +2,7 @@ import Glibc
 import Logging
 import Telemetry
 import UnixSignals
+import UpstreamConfiguration
 import Vocabulary
 
 /// Shuts down in order at the first signal, within the grace period, and exits at once at the second.
@@ -90,5 +91,30 @@ enum Shutdown {
 extension UnixSignal {
     fileprivate var number: Int32 {
         self == .sigterm ? SIGTERM : SIGINT
+    }
+}
+
+/// Waits for SIGINT or SIGTERM, for commands that only have to stop.
+enum TerminationSignal {
+    /// Returns with the next of them, or when the task is cancelled.
+    static func wait() async {
+        for await _ in await UnixSignalsSequence(trapping: .sigterm, .sigint) { return }
+    }
+}
+
+/// The process's logger.
+enum ProgramLog {
+    /// Directs all logging to stderr, as configured; returns the program's logger, and the adjustable level of all
+    /// loggers.
+    static func start(_ configuration: WorkerConfiguration) -> (logger: Logger, threshold: LogThreshold) {
+        let format: LogFormat =
+            switch configuration.logStyle {
+            case .auto: .automatic
+            case .json: .json
+            case .text: .terminalText
+            }
+        let threshold = LogThreshold(configuration.logLevel)
+        LoggingSystem.bootstrap { LineLogHandler(label: $0, threshold: threshold, format: format) }
+        return (Logger(label: "upstream-worker"), threshold)
     }
 }
