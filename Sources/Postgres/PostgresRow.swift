@@ -15,6 +15,13 @@ package struct SQLField {
         guard isWanted(type) else { throw .type(name) }
         return bytes
     }
+
+    /// The bits of a number of this type.
+    func number<Bits: FixedWidthInteger>(_ name: String, _ wanted: PostgresType) throws(SQLFieldFault) -> Bits {
+        let bytes = try bytes(name) { $0 == wanted.oid }
+        guard bytes.count == MemoryLayout<Bits>.size else { throw .form(name) }
+        return Bits(bigEndian: bytes.loadUnaligned(as: Bits.self))
+    }
 }
 
 /// Why a value can't be decoded, with the wanted type's name.
@@ -220,18 +227,14 @@ extension Int: SQLDecodable {
 
 extension Double: SQLDecodable {
     package init(_ field: SQLField) throws(SQLFieldFault) {
-        let bytes = try field.bytes("double precision") { $0 == PostgresType.float8.oid }
-        guard bytes.count == 8 else { throw .form("double precision") }
-        self.init(bitPattern: UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)))
+        self.init(bitPattern: try field.number("double precision", .float8))
     }
 }
 
 extension Timestamp: SQLDecodable {
     /// Reads a `timestamptz`; `infinity` and `-infinity` become the last and the first moment.
     package init(_ field: SQLField) throws(SQLFieldFault) {
-        let bytes = try field.bytes("timestamptz") { $0 == PostgresType.timestamptz.oid }
-        guard bytes.count == 8 else { throw .form("timestamptz") }
-        let count = Int64(bigEndian: bytes.loadUnaligned(as: Int64.self))
+        let count: Int64 = try field.number("timestamptz", .timestamptz)
         let (microseconds, isBeyond) = count.addingReportingOverflow(postgresEpochMicroseconds)
         self.init(microseconds: count == .min ? .min : isBeyond ? .max : microseconds)
     }

@@ -1,10 +1,11 @@
+import Foundation
 import Postgres
 package import Vocabulary
 
 /// A worker's report about itself, in `upstream.workers`.
 package struct WorkerReport: Sendable, Equatable {
     /// A sender's streams in one worker.
-    package struct Streams: Sendable, Equatable, Decodable {
+    package struct Streams: Sendable, Equatable, Codable {
         package var sender: String
         /// Streams being opened.
         package var connecting = 0
@@ -15,7 +16,7 @@ package struct WorkerReport: Sendable, Equatable {
     }
 
     /// A worker's rates between two rows.
-    package struct Rates: Sendable, Equatable, Decodable {
+    package struct Rates: Sendable, Equatable, Codable {
         /// The time between the rows, in seconds; 0 in the first.
         package var seconds = 0.0
         /// Copies received per second, including receipts and malformed ones.
@@ -27,22 +28,22 @@ package struct WorkerReport: Sendable, Equatable {
         package var acked = 0.0
         package var handled = 0.0
         /// The median time to ack in seconds, to the width of a histogram's bucket; nil without acks.
-        package var ackP50: Double?
+        @OrNull package var ackP50: Double?
         /// The 99th percentile of it.
-        package var ackP99: Double?
+        @OrNull package var ackP99: Double?
         /// How many seconds the machine's clock is ahead of the database's; nil if unknown.
-        package var clockAhead: Double?
+        @OrNull package var clockAhead: Double?
 
         package init() {}
     }
 
     /// A handler in one worker.
-    package struct Handler: Sendable, Equatable, Decodable {
+    package struct Handler: Sendable, Equatable, Codable {
         package var handler: String
         /// The state of its circuit breaker: `closed`, `open` or `half_open`.
         package var circuit: String
         /// Seconds from the heartbeat until the next probe may begin; nil if the circuit is not open.
-        package var nextProbe: Double?
+        @OrNull package var nextProbe: Double?
         /// Whether this worker knows it to be paused.
         package var isPaused = false
         /// Attempts under way.
@@ -63,7 +64,7 @@ package struct WorkerReport: Sendable, Equatable {
     }
 
     /// A certificate that a worker has seen or presents.
-    package struct Certificate: Sendable, Equatable, Decodable {
+    package struct Certificate: Sendable, Equatable, Codable {
         /// Its role: `server` and `client` of a sender, `webhook` and `webhook_client` of a handler, `console`.
         package var certificate: String
         /// The sender's id or the handler's name; empty for the console's.
@@ -104,53 +105,10 @@ package struct WorkerReport: Sendable, Equatable {
         self.roles = roles
     }
 
-    var streamsJSON: JSONColumn {
-        JSONColumn.array(of: streams) { json, streams in
-            json.member("sender", streams.sender)
-            json.member("connecting", streams.connecting)
-            json.member("bound", streams.bound)
-            json.member("draining", streams.draining)
-        }
-    }
-
-    var ratesJSON: JSONColumn {
-        var json = JSONWriter()
-        json.beginObject()
-        json.member("seconds", number: rates.seconds)
-        json.member("received", number: rates.received)
-        json.member("stored", number: rates.stored)
-        json.member("duplicates", number: rates.duplicates)
-        json.member("acked", number: rates.acked)
-        json.member("handled", number: rates.handled)
-        json.member("ack_p50", number: rates.ackP50)
-        json.member("ack_p99", number: rates.ackP99)
-        json.member("clock_ahead", number: rates.clockAhead)
-        json.endObject()
-        return JSONColumn(utf8: json.finish())
-    }
-
-    var certificatesJSON: JSONColumn {
-        JSONColumn.array(of: certificates) { json, certificate in
-            json.member("certificate", certificate.certificate)
-            json.member("name", certificate.name)
-            json.member("ends_at", certificate.endsAt)
-        }
-    }
-
-    var handlersJSON: JSONColumn {
-        JSONColumn.array(of: handlers) { json, handler in
-            json.member("handler", handler.handler)
-            json.member("circuit", handler.circuit)
-            json.member("next_probe", number: handler.nextProbe)
-            json.name("paused")
-            json.bool(handler.isPaused)
-            json.member("running", handler.running)
-            json.member("waiting", handler.waiting)
-            json.member("attempts", number: handler.attempts)
-            json.member("failed", number: handler.failed)
-            if let count = handler.failedInRow { json.member("failed_in_row", count) }
-        }
-    }
+    var streamsJSON: JSONColumn { JSONColumn(encoding: streams) }
+    var ratesJSON: JSONColumn { JSONColumn(encoding: rates) }
+    var handlersJSON: JSONColumn { JSONColumn(encoding: handlers) }
+    var certificatesJSON: JSONColumn { JSONColumn(encoding: certificates) }
 }
 
 extension WorkerReport.Streams {
@@ -163,26 +121,41 @@ extension WorkerReport.Handler {
     package init(handler: String, circuit: String) { self.init(handler: handler, circuit: circuit, running: 0) }
 }
 
-extension JSONColumn {
-    /// An array with an object for each value.
-    fileprivate static func array<Value>(of values: [Value], _ members: (inout JSONWriter, Value) -> Void) -> JSONColumn
-    {
-        var json = JSONWriter()
-        json.beginArray()
-        for value in values {
-            json.beginObject()
-            members(&json, value)
-            json.endObject()
-        }
-        json.endArray()
-        return JSONColumn(utf8: json.finish())
+/// A number that is null in JSON if there is none; rows of older versions lack some.
+@propertyWrapper
+package struct OrNull: Sendable, Equatable, Codable {
+    package var wrappedValue: Double?
+
+    package init(wrappedValue: Double?) { self.wrappedValue = wrappedValue }
+
+    package init(from decoder: any Decoder) throws {
+        wrappedValue = try decoder.singleValueContainer().decode(Double?.self)
+    }
+
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(wrappedValue)
     }
 }
 
-extension JSONWriter {
-    /// Writes a number; null for nil, and for what JSON can't represent.
-    fileprivate mutating func member(_ name: StaticString, number: Double?) {
-        self.name(name)
-        if let number { self.number(number) } else { null() }
+extension KeyedDecodingContainer {
+    func decode(_ type: OrNull.Type, forKey key: Key) throws -> OrNull {
+        try decodeIfPresent(type, forKey: key) ?? OrNull(wrappedValue: nil)
+    }
+}
+
+extension JSONColumn {
+    /// A worker's value, with names in snake case; null if JSON can't represent it.
+    fileprivate init(encoding value: some Encodable) {
+        let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
+        self.init(utf8: (try? encoder.encode(value)).map { [UInt8]($0) } ?? [UInt8]("null".utf8))
+    }
+
+    /// The value that another worker has encoded; nil if another version wrote it differently.
+    func decoded<Value: Decodable>(as type: Value.Type = Value.self) -> Value? {
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        return try? decoder.decode(type, from: Data(utf8))
     }
 }
