@@ -113,7 +113,7 @@ struct WorkerFigures {
             let failures = rate(failed ?? 0, hadFailed ?? 0)
             return WorkerReport.Handler(
                 handler: handler.handler,
-                circuit: handler.circuit.rawValue,
+                circuit: handler.circuit.text,
                 nextProbe: handler.nextProbe?.inSeconds,
                 isPaused: handler.isPaused,
                 running: handler.running,
