@@ -6,15 +6,12 @@ package enum HandlersCatalogs {
     package static var all: [any StatementCatalog.Type] { [FunctionStatements.self] }
 }
 
-/// The statements of the handler kind `sql`.
 enum FunctionStatements: StatementCatalog {
-    /// The key of a message's row.
     struct Message: Sendable {
         var key: Digest128
         var receivedAt: Timestamp
     }
 
-    /// A delivery under its lease.
     struct Delivery: Sendable {
         var key: Digest128
         var handler: String

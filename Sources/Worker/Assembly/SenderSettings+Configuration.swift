@@ -42,10 +42,10 @@ extension SenderSettings {
             }
         )
         stream = StreamSettings(
-            resource: sender.stream.resource,
-            priority: Int8(clamping: sender.stream.priority),
-            resume: sender.stream.resume,
-            redirectHosts: sender.stream.redirectHosts
+            resource: sender.resource,
+            priority: Int8(clamping: sender.priority),
+            resume: sender.resume,
+            redirectHosts: sender.redirectHosts
         )
         allowsPlain = sender.allowPlain
         domainSpellings = [sender.domain, sender.domainInASCII, sender.domainInUnicode]
