@@ -395,9 +395,8 @@ let package = Package(
         suite(
             "HandlersTests",
             [
-                "Vocabulary", "Handlers", "UpstreamKit", "Dispatcher", "Digests", "IntegrationSupport",
-                "TLSWire",
-                logging,
+                "Vocabulary", "ConfigurationKeys", "Handlers", "UpstreamKit", "Dispatcher", "Digests",
+                "IntegrationSupport", "TLSWire", logging,
             ]
         ),
         suite(

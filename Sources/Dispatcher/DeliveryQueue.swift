@@ -8,11 +8,8 @@ struct DeliveryQueue: Sendable {
     private var isTriedNext = false
     /// Deliveries handed over by ingest.
     private(set) var fresh = 0
-    /// Their estimated bytes.
     private(set) var freshBytes = 0
-    /// Claimed deliveries.
     private(set) var claimed = 0
-    /// Their estimated bytes.
     private(set) var claimedBytes = 0
     /// Deliveries that may crash the worker.
     private(set) var suspects = 0
@@ -22,7 +19,6 @@ struct DeliveryQueue: Sendable {
     /// Whether a previously failed one waits.
     var hasTried: Bool { !tried.isEmpty }
 
-    /// How many wait.
     var count: Int { fresh + claimed }
 
     mutating func append(_ delivery: Delivery, isFresh: Bool) {
@@ -93,7 +89,6 @@ struct DeliveryQueue: Sendable {
     }
 }
 
-/// First in, first out.
 private struct DeliveryFIFO: Sendable {
     struct Entry: Sendable {
         var delivery: Delivery
@@ -102,7 +97,6 @@ private struct DeliveryFIFO: Sendable {
 
     /// The first ones in reverse: the next is moved out at the end, and nothing else moves.
     private var leaving: [Entry] = []
-    /// The later ones, in order.
     private var arriving: [Entry] = []
 
     var isEmpty: Bool { leaving.isEmpty && arriving.isEmpty }

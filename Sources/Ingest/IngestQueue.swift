@@ -38,11 +38,9 @@ package final class IngestQueue: Sendable {
     private struct State {
         /// Batches to be taken, oldest first: all but the last are full, or were held back.
         var batches: [IngestBatch] = []
-        /// The messages in them.
         var waiting = 0
         /// The size of the batch taken last: the next one's expected capacity.
         var usual = 0
-        /// How long a batch usually takes.
         var usualTime = Duration.zero
         var writers: [Writer]
         var watcher: Promise<Void>?
@@ -56,12 +54,7 @@ package final class IngestQueue: Sendable {
     private let byteLimit: Int
     private let state: Mutex<State>
 
-    /// An empty queue.
-    ///
-    /// - Parameters:
-    ///   - writers: The number of writers, numbered from 0.
-    ///   - batchLimit: The most messages in one batch.
-    ///   - byteLimit: The most bytes of one batch; a larger message is its own batch.
+    /// An empty queue for writers numbered from 0; a message of more than `byteLimit` bytes is its own batch.
     package init(writers: Int = 1, batchLimit: Int = 500, byteLimit: Int = 4 << 20) {
         self.batchLimit = max(1, batchLimit)
         self.byteLimit = max(1, byteLimit)
@@ -118,9 +111,8 @@ package final class IngestQueue: Sendable {
         state.waiting += messages.count
     }
 
-    /// The next batch for a writer; nil if nothing waits that it may take now.
-    ///
-    /// Ends the writer's previous batch: call it once that is settled or abandoned.
+    /// The next batch for a writer, whose previous one is settled or abandoned; nil if nothing waits that it may take
+    /// now.
     package func take(writer: Int = 0) -> IngestBatch? {
         let now = ContinuousClock.now
         let (batch, woken) = state.withLock { state in
@@ -204,7 +196,6 @@ package final class IngestQueue: Sendable {
         return state.waiting > 0 ? state.watcher.take() : nil
     }
 
-    /// Ends a writer's batch.
     private func release(_ index: Int, _ now: ContinuousClock.Instant, _ state: inout State) {
         guard state.writers[index].count > 0 else { return }
         let time = now - state.writers[index].taken
@@ -256,9 +247,7 @@ package final class IngestQueue: Sendable {
 
 // Detection of overdue batches.
 extension IngestQueue {
-    /// Marks overdue batches until cancelled, so that other writers do not wait for them.
-    ///
-    /// For one task; it sleeps while nothing waits.
+    /// Marks overdue batches until cancelled, so that other writers do not wait for them; sleeps while nothing waits.
     func watch() async {
         while !Task.isCancelled {
             await waitUntilNeeded()

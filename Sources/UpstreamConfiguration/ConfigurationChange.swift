@@ -5,7 +5,6 @@ package struct ConfigurationChange: Sendable, Equatable {
     /// The keys that take effect at the next start, sorted.
     package var awaiting: [String] = []
 
-    /// The new values of the adopted keys.
     fileprivate var values: [String: String?] = [:]
 
     /// Compares the running configuration with a newly read one.
@@ -39,7 +38,6 @@ package struct ConfigurationChange: Sendable, Equatable {
         var path: String
     }
 
-    /// A given value.
     private struct Given {
         var path: String
         var value: String

@@ -33,8 +33,11 @@ struct DispatchFaultTests {
         _ verdict: HandlerVerdict,
         at now: Duration = .zero
     ) -> (number: UInt64, action: DispatchStateMachine.FinishAction)? {
-        guard case .run(let id, let delivery, _, _) = machine.next(now: start + now) else { return nil }
-        return (delivery.messageKey.low, machine.finished(id, .verdict(verdict), now: start + now, random: 1))
+        guard let attempt = machine.begin(now: start + now) else { return nil }
+        return (
+            attempt.delivery.messageKey.low,
+            machine.finished(attempt.id, .verdict(verdict), now: start + now, random: 1)
+        )
     }
 
     @Test("answers that refuse messages never open the breaker, however many come in a row")
@@ -77,13 +80,13 @@ struct DispatchFaultTests {
     }
 
     @Test("messages that failed before and those that did not take turns, and the former get half of the slots at most")
-    func turns() {
+    func turns() throws {
         var machine = machine(concurrency: 4)
         _ = machine.claimed((1...10).map { delivery($0, attempts: 1) }, hasMore: false, now: start)
         _ = machine.claimed((11...20).map { delivery($0) }, hasMore: false, now: start)
         var ids: [(DispatchStateMachine.RunID, isRetry: Bool)] = []
-        while case .run(let id, let delivery, _, _) = machine.next(now: start) {
-            ids.append((id, delivery.attempts > 0))
+        while let attempt = machine.begin(now: start) {
+            ids.append((attempt.id, attempt.delivery.attempts > 0))
         }
         // None of them ends: as when each runs into its timeout.
         #expect(ids.map(\.isRetry) == [false, true, false, true])
@@ -91,20 +94,16 @@ struct DispatchFaultTests {
             _ = machine.finished(id, .verdict(.done), now: start, random: 1)
         }
         for _ in 1...8 {
-            guard case .run(let id, let delivery, _, _) = machine.next(now: start) else {
-                Issue.record("a slot stays idle")
-                return
-            }
-            #expect(delivery.attempts == 0, "the retries hold their half, and no more")
-            _ = machine.finished(id, .verdict(.done), now: start, random: 1)
+            let begun = machine.begin(now: start)
+            let attempt = try #require(begun, "a slot stays idle")
+            #expect(attempt.delivery.attempts == 0, "the retries hold their half, and no more")
+            _ = machine.finished(attempt.id, .verdict(.done), now: start, random: 1)
         }
         // With nobody else waiting they get all slots.
         for _ in 1...2 {
-            guard case .run(_, let delivery, _, _) = machine.next(now: start) else {
-                Issue.record("a slot stays idle")
-                return
-            }
-            #expect(delivery.attempts == 1)
+            let begun = machine.begin(now: start)
+            let attempt = try #require(begun, "a slot stays idle")
+            #expect(attempt.delivery.attempts == 1)
         }
     }
 
@@ -123,7 +122,7 @@ struct DispatchFaultTests {
         #expect(machine.claimed([delivery(1)], hasMore: false, now: start) == [])
         #expect(machine.reserve(1) == true)
         _ = try #require(run(&machine, .down(after: nil, hold: .seconds(30), failure)))
-        let released = [delivery(2), delivery(3)].map(Settlement.release)
+        let released = [delivery(2), delivery(3)].map { $0.settled(.release(after: .zero)) }
         #expect(machine.handOver([delivery(2)], reserved: 1, now: start) == [released[0]])
         #expect(machine.claimed([delivery(3)], hasMore: false, now: start) == [released[1]])
         #expect(machine.isIdle)
@@ -153,7 +152,7 @@ struct DispatchFaultTests {
     func interrupted() throws {
         var machine = machine(maxAttempts: 2)
         var attempts = 0
-        var endings: [DispatchStateMachine.Ending] = []
+        var endings: [AttemptOutcome] = []
         for _ in 1...5 {
             _ = machine.claimed([delivery(1, attempts: attempts)], hasMore: false, now: start)
             let (_, action) = try #require(run(&machine, .interrupted(failure)))

@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import Dispatcher
 import Foundation
 import IntegrationSupport
@@ -144,9 +145,9 @@ import Vocabulary
             )
         )
         for (tls, path) in cases {
-            let error = #expect(throws: WebhookTrustError.self, "\(tls)") { try WebhookTrust(tls) }
-            #expect(error?.description.contains(path) == true, "\(error?.description ?? "-")")
-            #expect(error?.description.contains("s3cret") == false)
+            let error = #expect(throws: FileError.self, "\(tls)") { try WebhookTrust(tls) }
+            #expect(error?.message.contains(path) == true, "\(error?.message ?? "-")")
+            #expect(error?.message.contains("s3cret") == false)
         }
     }
 }

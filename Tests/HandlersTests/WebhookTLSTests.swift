@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import Dispatcher
 import Foundation
 import TLSWire
@@ -156,8 +157,8 @@ import Vocabulary
         let folder = try Folder()
         for (name, text) in [("empty.pem", ""), ("rubbish.pem", "not a certificate")] {
             let file = try folder.write(Array(text.utf8), as: name)
-            #expect(throws: WebhookTrustError.self) { try WebhookTrust(WebhookTLSFiles(ca: file)) }
+            #expect(throws: FileError.self) { try WebhookTrust(WebhookTLSFiles(ca: file)) }
         }
-        #expect(throws: WebhookTrustError.self) { try WebhookTrust(WebhookTLSFiles(ca: "/nowhere/ca.pem")) }
+        #expect(throws: FileError.self) { try WebhookTrust(WebhookTLSFiles(ca: "/nowhere/ca.pem")) }
     }
 }

@@ -1,5 +1,6 @@
 import Dispatcher
 import IntegrationSupport
+import Telemetry
 import Testing
 import UpstreamKit
 import Vocabulary

@@ -15,11 +15,8 @@ import Vocabulary
 /// (``PluginVerdict``). The timeout applies to each call, not to a message's wait for it.
 final class PluginHandler: ContainedHandler {
     struct Options: Sendable {
-        /// The program that loads the library.
         var host: String
-        /// The library's absolute path.
         var library: String
-        /// The text for `upstream_plugin_open`.
         var configuration = ""
         /// The most processes for messages that never failed; there are up to four more for those that did.
         var processes = 1
@@ -42,12 +39,10 @@ final class PluginHandler: ContainedHandler {
 
     private struct Waiter {
         var answer: Promise<Answer>
-        /// The call that has it, if any.
         var call: Int?
     }
 
     private struct Call {
-        /// The messages that are still waited for.
         var waiting: Int
         var session: ExecSession?
     }
@@ -115,9 +110,7 @@ final class PluginHandler: ContainedHandler {
         }
     }
 
-    /// Ends the hosts, which give the plugin time to close.
-    ///
-    /// Call it once no message is wanted any more: it cuts off a call under way and a library that is still opening.
+    /// Ends the hosts, which give the plugin time to close, once no message is wanted: it cuts off calls and openings.
     func shutdown() async {
         let callers = state.withLock { Array($0.callers.values) }
         for caller in callers { caller.cancel() }
@@ -125,7 +118,6 @@ final class PluginHandler: ContainedHandler {
         for caller in callers { await caller.value }
     }
 
-    /// The number of messages waiting for a call.
     var waiting: Int { state.withLock { $0.queue.count } }
 
     private func ask(_ bytes: [UInt8], _ track: PluginQueue.Track) async -> Answer {
@@ -145,9 +137,7 @@ final class PluginHandler: ContainedHandler {
         }
     }
 
-    /// Starts another caller.
-    ///
-    /// Not a child task: it serves several messages, and cancelling one must not cut the others off.
+    /// Starts another caller; no child task, as it serves several messages: cancelling one must not cut the others off.
     private func begin(_ track: PluginQueue.Track, _ state: inout State) {
         state.lastCaller += 1
         let caller = state.lastCaller
@@ -238,9 +228,7 @@ final class PluginHandler: ContainedHandler {
         }
     }
 
-    /// Starts a host that loads the library.
-    ///
-    /// - Throws: ``Pipeline/HandlerVerdictError`` if that fails.
+    /// Starts a host that loads the library; throws ``HandlerVerdictError`` if that fails.
     private func start() async throws -> ExecSession {
         let session: ExecSession
         do {
@@ -274,12 +262,7 @@ final class PluginHandler: ContainedHandler {
     }
 
     private func unavailable(_ detail: String) -> HandlerVerdictError {
-        HandlerVerdictError(
-            .unavailable(
-                after: pool.startFailed(),
-                HandlerFailure(group: "plugin can not be loaded", detail: detail)
-            )
-        )
+        .unavailable(after: pool.startFailed(), "plugin can not be loaded", detail)
     }
 
     private static let ended = HandlerFailure(

@@ -9,7 +9,6 @@ enum FunctionStatements {
         var receivedAt: Timestamp
     }
 
-    /// A delivery under its lease.
     struct Delivery: Sendable {
         var key: Digest128
         var handler: String

@@ -22,7 +22,6 @@ final class PinnedClients: Sendable {
         var loan: Loan
         /// Connects anew for each request; for those that had to be sent again.
         var unpooled: HTTPClient?
-        /// The generation of the TLS files it was made with.
         var generation: Int
         /// Whether a request may go out on a used connection.
         var reusesConnections = false

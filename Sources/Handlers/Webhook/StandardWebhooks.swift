@@ -3,14 +3,11 @@ import Vocabulary
 
 /// The signing side of the Standard Webhooks specification (symmetric, `v1`).
 struct WebhookSigner: Sendable {
-    /// Why a secret can't be used.
     enum SecretError: Error, Sendable, Hashable, CustomStringConvertible {
         case missing
-        /// More than ``WebhookSigner/secretLimit``.
         case tooMany
         /// A character that no secret has, such as a space or NUL.
         case character
-        /// Not `whsec_` and base64.
         case form
         /// Not 24 to 64 bytes, the range of the specification.
         case length

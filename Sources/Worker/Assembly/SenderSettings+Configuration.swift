@@ -96,10 +96,10 @@ extension StreamSettings {
         if sender.username == .jid { username = address }
         domainSpellings = [sender.domain, sender.domainInASCII, sender.domainInUnicode]
         allowsPlain = sender.allowPlain
-        resource = sender.stream.resource
-        priority = Int8(clamping: sender.stream.priority)
-        resume = sender.stream.resume
-        redirectHosts = sender.stream.redirectHosts
+        resource = sender.resource
+        priority = Int8(clamping: sender.priority)
+        resume = sender.resume
+        redirectHosts = sender.redirectHosts
         window = sender.window
         idScope = sender.idScope == .sender ? .sender : .device
         payload = sender.payload

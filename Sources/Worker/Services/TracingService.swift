@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import Logging
 import ServiceLifecycle
 import Synchronization
@@ -28,7 +29,7 @@ struct TracingService: Service {
         metrics: Metrics,
         logger: Logger
     ) throws(WorkerError) {
-        do throws(TracingHeadersError) {
+        do throws(FileError) {
             _ = try tracing.headers()
         } catch {
             throw .unusable(["tracing.headers_file: \(error.message)"])

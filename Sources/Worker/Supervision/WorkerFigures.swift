@@ -110,7 +110,7 @@ struct WorkerFigures {
                 index.map { counts.handlers[$0].failed }, index.map { before.handlers[$0].failed }
             )
             let failures = rate(failed ?? 0, hadFailed ?? 0)
-            var row = WorkerReport.Handler(handler: handler.handler, circuit: handler.circuit.rawValue)
+            var row = WorkerReport.Handler(handler: handler.handler, circuit: handler.circuit.text)
             row.nextProbe = handler.nextProbe?.inSeconds
             row.isPaused = handler.isPaused
             (row.running, row.waiting) = (handler.running, handler.waiting)
