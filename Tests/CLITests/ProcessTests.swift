@@ -258,7 +258,9 @@ struct ProcessTests {
             let end = try stage.run("messages", "tail", "-f", "--until", until, "--overlap", "1s")
             if seconds == 3, end.messages.contains("--until has passed") { continue }
             #expect(end.status == 0 && end.messages.isEmpty, "\(end.messages)")
-            let isOver = try await stage.fixture.text("SELECT (now() >= '\(until)'::timestamptz + interval '1 s')::text")
+            let isOver = try await stage.fixture.text(
+                "SELECT (now() >= '\(until)'::timestamptz + interval '1 s')::text"
+            )
             #expect(isOver == "true")
             return
         }
