@@ -60,7 +60,7 @@ struct DispatchFaultTests {
         for _ in 1...3 { _ = run(&machine, .down(after: nil, failure)) }
         #expect(machine.isAboutToProbe(now: start) == false)
         #expect(machine.isAboutToProbe(now: start + .seconds(2)) == true)
-        _ = machine.claimed([delivery(4, attempts: 1)], hasMore: false, now: start)
+        _ = machine.claimed([delivery(4, attempts: 1)], hasMore: false, now: start + .seconds(2))
         let (_, action) = try #require(run(&machine, .retry(after: nil, failure), at: .seconds(2)))
         #expect(action.transition == .closed)
     }
@@ -73,7 +73,7 @@ struct DispatchFaultTests {
         _ = machine.claimed(
             [delivery(4, attempts: 1), delivery(5, attempts: 2), delivery(6)],
             hasMore: false,
-            now: start
+            now: start + .seconds(2)
         )
         let (number, _) = try #require(run(&machine, .done, at: .seconds(2)))
         #expect(number == 6)
@@ -143,7 +143,7 @@ struct DispatchFaultTests {
         #expect(machine.reserve(1) == false)
         #expect(machine.claimLimit(now: start + .seconds(29)) == 0)
         #expect(machine.claimLimit(now: start + .seconds(30)) == 1)
-        _ = machine.claimed([delivery(4)], hasMore: false, now: start)
+        _ = machine.claimed([delivery(4)], hasMore: false, now: start + .seconds(30))
         #expect(try #require(run(&machine, .done, at: .seconds(30))).action.transition == .closed)
         #expect(machine.reserve(1) == true)
     }
@@ -170,14 +170,14 @@ struct DispatchFaultTests {
         func isCounted(_ number: UInt64) throws -> Bool {
             // Past every pause of the breaker.
             now += .seconds(120)
-            _ = machine.claimed([delivery(number)], hasMore: false, now: start)
+            _ = machine.claimed([delivery(number)], hasMore: false, now: start + now)
             return try #require(run(&machine, .unavailable(after: nil, failure), at: now)).action.ending == .retry
         }
         for _ in 1...30 { #expect(try isCounted(1) == false) }
         var counted: [Bool] = []
         for number in 10...14 as ClosedRange<UInt64> {
             now += .seconds(120)
-            _ = machine.claimed([delivery(number)], hasMore: false, now: start)
+            _ = machine.claimed([delivery(number)], hasMore: false, now: start + now)
             _ = run(&machine, .done, at: now)
             counted.append(try isCounted(1))
         }

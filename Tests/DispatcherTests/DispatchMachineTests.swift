@@ -388,7 +388,7 @@ struct DispatchMachineTests {
         #expect(machine.reserve(1) == false)
         let later = Duration.seconds(2)
         #expect(machine.claimLimit(now: start + later) == 1)
-        _ = machine.claimed([delivery(6), delivery(7)], hasMore: false, now: start)
+        _ = machine.claimed([delivery(6), delivery(7)], hasMore: false, now: start + later)
         let probe = try #require(run(&machine, at: later))
         #expect(run(&machine, at: later) == nil)
         let probed = machine.finished(probe, .verdict(.done), now: start + later, random: 1)
