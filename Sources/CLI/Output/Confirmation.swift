@@ -1,3 +1,4 @@
+import Foundation
 import Glibc
 import Vocabulary
 
@@ -19,10 +20,7 @@ extension Terminal {
     /// `standard` is the default for an empty answer.
     func ask(_ question: String, standard: String?) -> String? {
         write(TerminalText.escape(question) + (standard.map { " [\($0)]" } ?? "") + ": ", to: errors)
-        return readAnswer(atMost: 4_096).map { line in
-            let isSpace: (Character) -> Bool = { $0 == " " || $0 == "\t" || $0 == "\r" }
-            return String(line.drop(while: isSpace).reversed().drop(while: isSpace).reversed())
-        }
+        return readAnswer(atMost: 4_096)?.trimmingCharacters(in: CharacterSet(charactersIn: " \t\r"))
     }
 
     /// Reads one line byte by byte, leaving later input to the next reader; nil at the end of input.

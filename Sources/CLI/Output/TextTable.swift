@@ -7,12 +7,8 @@ package struct TextTable: Sendable {
     private let columns: [Column]
     private var rows: [[String]] = []
 
-    package init(_ columns: [Column]) {
-        self.columns = columns
-    }
-
     /// A table of these rows, with a cell for each column; cells may be untrusted.
-    package init(_ columns: [Column], _ rows: [[String]]) {
+    package init(_ columns: [Column], _ rows: [[String]] = []) {
         self.columns = columns
         for row in rows { append(row) }
     }
