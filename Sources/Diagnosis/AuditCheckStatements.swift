@@ -1,4 +1,4 @@
-import Postgres
+package import Postgres
 import Vocabulary
 
 /// The statements of `audit`; each examines one part of the store, in its own snapshot.
@@ -179,4 +179,9 @@ enum AuditCheckStatements: StatementCatalog {
             StatementSample("quarantined", quarantined(["1"], ["2"])), StatementSample("oldest", oldest),
         ]
     }
+}
+
+/// The statement catalogs of this module, for the test that prepares every statement.
+package enum DiagnosisCatalogs {
+    package static var all: [any StatementCatalog.Type] { [AuditCheckStatements.self, DoctorStatements.self] }
 }

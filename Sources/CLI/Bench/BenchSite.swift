@@ -28,7 +28,7 @@ package final class BenchSite: Sendable {
             cluster = try LocalCluster.start(in: folder.url.appending(path: "postgres"), options)
         } catch {
             try? FileManager.default.removeItem(at: folder.url)
-            throw CommandFailure(.unavailable, error.description)
+            throw error
         }
     }
 
