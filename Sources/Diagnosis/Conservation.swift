@@ -101,10 +101,16 @@ package struct Conservation: Sendable {
         var matched: [UTCDay: Int64] = [:]
         for chunk in 0..<chunks {
             let blocks = chunk * parts.blocks..<(chunk + 1) * parts.blocks
-            for day in try await ledger(blocks) {
-                if day.dropped > 0 { dropped.insert(day.day) }
-                matched[day.day, default: 0] += day.bodies
-                add(day, to: &report, &missing, extent.partitions)
+            for (number, rows, bodies, kept, gone, lost, keys) in try await ledger(blocks) {
+                let day = UTCDay(number: number)
+                if gone > 0 { dropped.insert(day) }
+                matched[day, default: 0] += bodies
+                report.ledger.add(rows: rows, bodies: bodies, kept: kept, dropped: gone)
+                guard lost > 0 else { continue }
+                // Nothing can have been erased from a partition created meanwhile.
+                let name = extent.partitions.first { $0.since <= day.start && day.start < $0.until }?.name ?? "?"
+                missing[name, default: (0, [])].count += lost
+                missing[name, default: (0, [])].keys += keys
             }
             advance()
         }
@@ -149,15 +155,8 @@ package struct Conservation: Sendable {
 
     // MARK: The ledger
 
-    private struct LedgerDay: Sendable {
-        var day: UTCDay
-        var rows: Int64
-        var bodies: Int64
-        var kept: Int64
-        var dropped: Int64
-        var missing: Int64
-        var keys: [String]
-    }
+    /// The columns of ``AuditCheckStatements/ledger(_:since:until:)``.
+    private typealias LedgerDay = (Int64, Int64, Int64, Int64, Int64, Int64, [String])
 
     private func ledger(_ blocks: Range<Int64>) async throws(PostgresError) -> [LedgerDay] {
         try await part { [since, until] connection throws(PostgresError) in
@@ -165,36 +164,9 @@ package struct Conservation: Sendable {
             let span = try connection.run(AuditCheckStatements.span(blocks)).rows(as: (Timestamp?, Timestamp?).self)
             guard case (let first?, let last?)? = span.first else { return [] }
             let (since, until) = (max(since, first), min(until, last + .microseconds(1)))
-            return try connection.run(AuditCheckStatements.ledger(blocks, since: since, until: until)).map {
-                row throws(PostgresError) in
-                LedgerDay(
-                    day: UTCDay(number: try row.next()),
-                    rows: try row.next(),
-                    bodies: try row.next(),
-                    kept: try row.next(),
-                    dropped: try row.next(),
-                    missing: try row.next(),
-                    keys: try row.next()
-                )
-            }
+            let sql = AuditCheckStatements.ledger(blocks, since: since, until: until)
+            return try connection.run(sql).rows(as: LedgerDay.self)
         }
-    }
-
-    private func add(
-        _ day: LedgerDay,
-        to report: inout ConservationReport,
-        _ missing: inout Missing,
-        _ partitions: [Day]
-    ) {
-        report.ledger.rows += day.rows
-        report.ledger.bodies += day.bodies
-        report.ledger.kept += day.kept
-        report.ledger.dropped += day.dropped
-        guard day.missing > 0 else { return }
-        // Nothing can have been erased from a partition created meanwhile.
-        let name = partitions.first { $0.since <= day.day.start && day.day.start < $0.until }?.name ?? "?"
-        let known = missing[name] ?? (0, [])
-        missing[name] = (known.count + day.missing, known.keys + day.keys)
     }
 
     /// What `forget` has recorded: bodies by partition, and rows that an earlier version recorded without their days.

@@ -28,7 +28,7 @@ package final class BenchSite: Sendable {
             cluster = try LocalCluster.start(in: folder.url.appending(path: "postgres"), options)
         } catch {
             try? FileManager.default.removeItem(at: folder.url)
-            throw CommandFailure(.unavailable, error.description)
+            throw error
         }
     }
 
@@ -36,7 +36,7 @@ package final class BenchSite: Sendable {
     package static func with<T: Sendable>(
         worker: URL,
         _ console: Terminal,
-        until interruption: @escaping @Sendable () async -> Void = { await TerminationSignal.wait() },
+        until interruption: @escaping @Sendable () async -> Void = { await Shutdown.signalled() },
         _ body: @escaping @Sendable (BenchSite) async throws -> T
     ) async throws -> T {
         let result = try await withThrowingTaskGroup(of: T?.self) { group in

@@ -46,14 +46,33 @@ struct ConfigInit: ProgramCommand {
     /// A URL by which the worker's own user, whose name is the role's, connects without a password.
     private static let usualURL = "postgresql:///upstream?host=/run/postgresql"
 
-    /// A value to ask for.
+    /// A value to ask for, unless a flag gives it.
     private struct Question {
-        var key: String
-        var flag: String
-        var text: String
-        var standard: String?
+        let key: String
+        let given: String?
+        let text: String
+        let standard: String?
         /// Whether the answer may be empty.
-        var isOptional = false
+        let isOptional: Bool
+
+        init(_ key: String, _ given: String?, _ text: String, standard: String? = nil, isOptional: Bool = false) {
+            (self.key, self.given, self.text) = (key, given, text)
+            (self.standard, self.isOptional) = (standard, isOptional)
+        }
+    }
+
+    private static let secretKey = "senders.N.secret_file"
+
+    private var questions: [Question] {
+        let secret = "File with the server key, or name of a systemd credential"
+        return [
+            Question("database.url", databaseURL, "Database (libpq URI)", standard: Self.usualURL),
+            Question("senders.N.dialect", dialect, "What the server speaks: ccs, xmpp or component", standard: "ccs"),
+            Question("senders.N.sender_id", senderID, "Sender id (the account's local part)"),
+            Question("senders.N.host", host, "Server to connect to"),
+            Question("senders.N.domain", domain, "XMPP domain (empty: the server's name)", isOptional: true),
+            Question(Self.secretKey, secretFile, secret, standard: "server-key"),
+        ]
     }
 
     func run(in context: CommandContext) async throws {
@@ -73,15 +92,11 @@ struct ConfigInit: ProgramCommand {
 
     private func template(_ context: CommandContext) throws -> ConfigurationTemplate {
         var values: [String: String] = [:]
-        let flags = [
-            ("database.url", databaseURL), ("senders.N.dialect", dialect), ("senders.N.sender_id", senderID),
-            ("senders.N.host", host), ("senders.N.port", port), ("senders.N.domain", domain),
-            ("senders.N.secret_file", secretFile),
-        ]
-        for (key, value) in flags { values[key] = value }
+        values["senders.N.port"] = port
+        for question in questions { values[question.key] = question.given }
         let isAsking = context.console.input.isTerminal && context.console.errors.isTerminal
         var missing: [String] = []
-        for question in Self.questions where values[question.key] == nil {
+        for question in questions where values[question.key] == nil {
             // Skipped if the default applies, or another answer makes it needless.
             if question.key == "senders.N.dialect", !isAsking { continue }
             let isFound = values["senders.N.dialect"] == "xmpp"
@@ -90,7 +105,9 @@ struct ConfigInit: ProgramCommand {
                 if let standard = question.standard {
                     values[question.key] = standard
                 } else if !question.isOptional {
-                    missing.append(question.flag)
+                    missing.append(
+                        "--" + question.key.split(separator: ".").suffix(1).joined().replacing("_", with: "-")
+                    )
                 }
                 continue
             }
@@ -103,30 +120,6 @@ struct ConfigInit: ProgramCommand {
         }
         return ConfigurationTemplate(values)
     }
-
-    private static let questions = [
-        Question(key: "database.url", flag: "--database-url", text: "Database (libpq URI)", standard: usualURL),
-        Question(
-            key: "senders.N.dialect",
-            flag: "--dialect",
-            text: "What the server speaks: ccs, xmpp or component",
-            standard: "ccs"
-        ),
-        Question(key: "senders.N.sender_id", flag: "--sender-id", text: "Sender id (the account's local part)"),
-        Question(key: "senders.N.host", flag: "--host", text: "Server to connect to"),
-        Question(
-            key: "senders.N.domain",
-            flag: "--domain",
-            text: "XMPP domain (empty: the server's name)",
-            isOptional: true
-        ),
-        Question(
-            key: "senders.N.secret_file",
-            flag: "--secret-file",
-            text: "File with the server key, or name of a systemd credential",
-            standard: "server-key"
-        ),
-    ]
 
     /// Asks until the answer is valid for the key.
     private func ask(
@@ -151,7 +144,7 @@ struct ConfigInit: ProgramCommand {
             let problems = Self.problems(ConfigurationTemplate(tried), "-", context).filter {
                 $0.key == question.key.replacing(".N.", with: ".0.") && $0.message != "is required"
             }
-            guard let problem = problems.first, question.key != "senders.N.secret_file" else { return answer }
+            guard let problem = problems.first, question.key != Self.secretKey else { return answer }
             console.message(problem.message)
         }
     }

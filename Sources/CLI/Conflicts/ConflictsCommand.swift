@@ -81,7 +81,7 @@ struct ConflictsShow: ProgramCommand {
         }
         guard !conflicts.isEmpty else { throw CommandFailure(.negative, "this message has no conflict") }
         let rows = conflicts.map { $0.shown(to: tokens.sight) }
-        if format.json { return try console.show(rows) { $0.json(isForTerminal: $1) } }
+        if format.json { return try console.show(json: rows) }
         if let stored = detail?.stored?.shown(to: tokens.sight) {
             show("stored", stored, [("fingerprint", stored.cell(.fingerprint))], console)
         } else {
@@ -100,8 +100,7 @@ struct ConflictsShow: ProgramCommand {
     }
 
     private func show(_ title: String, _ stored: StoredMessage, _ more: [(String, String)], _ console: Terminal) {
-        var facts = MessageText.facts()
-        facts.add(title, stored.message.messageKey.description)
+        var facts = FactList([(title, stored.message.messageKey.description)], nameWidth: MessageText.nameWidth)
         MessageText.add(stored, to: &facts)
         for (name, value) in more { facts.add(name, value) }
         console.facts(facts)

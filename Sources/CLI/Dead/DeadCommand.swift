@@ -75,9 +75,7 @@ struct DeadShow: ProgramCommand {
             return try await DeadLetters(connection).list(filter, limit: 1_000)
         }
         guard !letters.isEmpty else { throw CommandFailure(.negative, "this message has no dead letter") }
-        if format.json {
-            return try context.console.show(letters) { $0.json(isForTerminal: $1) }
-        }
+        if format.json { return try context.console.show(json: letters) }
         for letter in letters {
             context.console.facts(FactList(letter.facts))
             context.console.data("")

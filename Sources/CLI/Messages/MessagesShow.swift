@@ -35,7 +35,7 @@ struct MessagesShow: ProgramCommand {
         }
         let console = context.console
         let sight = tokens.sight
-        if format.json { return try console.show(Array(found)) { $0.content(to: sight).json(isForTerminal: $1) } }
+        if format.json { return try console.show(json: found.map { $0.content(to: sight) }) }
         for (index, detail) in found.enumerated() {
             if index > 0 { console.data("") }
             MessageText(detail.content(to: sight), console).show()
@@ -59,8 +59,7 @@ struct MessageText {
     }
 
     func show() {
-        var facts = Self.facts()
-        facts.add("message_key", detail.messageKey.description)
+        var facts = FactList([("message_key", detail.messageKey.description)], nameWidth: Self.nameWidth)
         let stored = detail.stored
         if let stored {
             Self.add(stored, to: &facts)
@@ -107,13 +106,11 @@ struct MessageText {
         )
     }
 
-    /// An empty list whose values align with those of other lists about messages.
-    static func facts() -> FactList { FactList(nameWidth: 14) }
+    /// The width by which the values of all lists about messages align.
+    static let nameWidth = 14
 
     static func show(_ name: String, _ value: String, _ console: Terminal) {
-        var facts = facts()
-        facts.add(name, value)
-        console.facts(facts)
+        console.facts(FactList([(name, value)], nameWidth: nameWidth))
     }
 
     /// Adds the columns of a stored message, but for its key and payload.

@@ -1,5 +1,6 @@
 import ArgumentParser
 import ConfigurationKeys
+import Foundation
 import MessageStore
 import Querying
 import Resources
@@ -195,12 +196,7 @@ typealias DeliveriesFilter = HandlingOptions<WaitingFilter>
 enum TokenFile {
     /// Reads the token; `-` is `stdin`.
     static func read(_ path: String, stdin: Int32) throws(CommandFailure) -> RegistrationToken {
-        let lines: [[UInt8]]
-        do {
-            lines = try SecretFile(path: path == "-" ? "/dev/fd/\(stdin)" : path).lines(isGuarded: false)
-        } catch {
-            throw CommandFailure(error.isMissing ? .noInput : .badData, error.message)
-        }
+        let lines = path == "-" ? try lines(of: stdin) : try lines(of: path)
         guard let bytes = lines.first, lines.count == 1 else {
             let what = lines.isEmpty ? "is empty" : "has more than one line"
             throw CommandFailure(.badData, "'\(path)' \(what): it must contain one registration token")
@@ -212,6 +208,24 @@ enum TokenFile {
             )
         }
         return RegistrationToken(token)
+    }
+
+    private static func lines(of path: String) throws(CommandFailure) -> [[UInt8]] {
+        do {
+            return try SecretFile(path: path).lines(isGuarded: false)
+        } catch {
+            throw CommandFailure(error.isMissing ? .noInput : .badData, error.message)
+        }
+    }
+
+    /// The lines of an open file, which may be a socket, as under ssh: it has no path to open.
+    private static func lines(of stdin: Int32) throws(CommandFailure) -> [[UInt8]] {
+        do {
+            let bytes = try FileHandle(fileDescriptor: stdin, closeOnDealloc: false).read(upToCount: 1 << 16)
+            return bytes?.split { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }.map(Array.init) ?? []
+        } catch {
+            throw CommandFailure(.noInput, "can't read the token from stdin: \(error)")
+        }
     }
 }
 

@@ -270,9 +270,12 @@ struct RowOutput {
     let isForTerminal: Bool
     private var lines: MessageLines
     private var hasRows = false
+    /// Whether messages are written in reverse, at the end.
+    private let isReversed: Bool
+    private var held: [[UInt8]] = []
 
-    init(_ format: OutputFormat, tokens: Bool, to console: Terminal) {
-        self.format = format
+    init(_ format: OutputFormat, tokens: Bool, isReversed: Bool = false, to console: Terminal) {
+        (self.format, self.isReversed) = (format, isReversed)
         file = console.outputFile
         isForTerminal = console.output.isTerminal
         lines = MessageLines(format == .csv ? .csv : .ndjson, tokens: tokens, isForTerminal: isForTerminal)
@@ -280,10 +283,14 @@ struct RowOutput {
     }
 
     mutating func append(_ page: MessagePage, _ row: Int) throws {
-        if format == .json { try begin() }
+        // The head.
+        if isReversed, held.isEmpty { try flush() }
         lines.append(page, row)
-        if format == .json { return try write(dropping: 1) }
-        if lines.count > 1 << 16 { try write(dropping: 0) }
+        if isReversed {
+            held.append(lines.take())
+        } else if format == .json || lines.count > 1 << 16 {
+            try flush()
+        }
     }
 
     /// Adds another JSON object.
@@ -297,11 +304,12 @@ struct RowOutput {
     }
 
     /// Writes the buffered rows.
-    mutating func flush() throws { try write(dropping: 0) }
+    mutating func flush() throws { try write(lines.take()) }
 
-    /// Writes the buffered rows and the array's end.
+    /// Writes what is left of the rows, and the array's end.
     mutating func finish() throws {
-        try write(dropping: 0)
+        try flush()
+        for row in held.reversed() { try write(row) }
         guard format == .json else { return }
         try file.write(Array((hasRows ? "\n]\n" : "[]\n").utf8))
     }
@@ -311,18 +319,19 @@ struct RowOutput {
         hasRows = true
     }
 
-    private mutating func write(dropping count: Int) throws {
-        let bytes = lines.take()
-        guard !bytes.isEmpty else { return }
-        try file.write(Array(bytes.dropLast(count)))
+    private mutating func write(_ lines: [UInt8]) throws {
+        guard !lines.isEmpty else { return }
+        if format == .json { try begin() }
+        // An array's rows have commas between them.
+        try file.write(format == .json ? lines.dropLast() : lines)
     }
 }
 
 extension Terminal {
-    /// Writes one JSON array of rows with their own JSON form.
-    func show<Row>(_ rows: [Row], json: (Row, Bool) throws -> [UInt8]) throws {
+    /// Writes one JSON array of rows.
+    func show(json rows: [some ShownResource]) throws {
         var output = RowOutput(.json, tokens: false, to: self)
-        for row in rows { try output.append(object: try json(row, output.isForTerminal)) }
+        for row in rows { try output.append(object: row.json(isForTerminal: output.isForTerminal)) }
         try output.finish()
     }
 }

@@ -37,6 +37,7 @@ struct CommandFailure: Error, CustomStringConvertible {
                 ExitStatus(error),
                 "database: \(error)" + (DatabaseAdvice.hint(error).map { "\n" + $0 } ?? "")
             )
+        case let error as LocalCluster.StartError: self.init(.unavailable, error.description)
         case let error as MigrationError: self.init(ExitStatus(error), "\(error)")
         case is WorkerError, is AdminError, is ConsoleError: self.init(.configuration, "\(error)")
         case let error as AckedFile.Failure: self.init(error.isMissing ? .noInput : .badData, error.description)

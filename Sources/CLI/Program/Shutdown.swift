@@ -43,7 +43,7 @@ enum Shutdown {
                     let name: LogValue = .string("\(signal)")
                     guard isFirst else {
                         logger.event(.warning, .secondSignal, "a second signal: ending at once", [.signal: name])
-                        endAtOnce(128 + signal.number)
+                        endAtOnce(128 + (signal == .sigterm ? SIGTERM : SIGINT))
                     }
                     isFirst = false
                     logger.event(.notice, .draining, "shutting down", [.signal: name])
@@ -69,6 +69,11 @@ enum Shutdown {
         }
     }
 
+    /// Returns with the next SIGINT or SIGTERM, or when the task is cancelled: for commands that only have to stop.
+    static func signalled() async {
+        for await _ in await UnixSignalsSequence(trapping: .sigterm, .sigint) { return }
+    }
+
     /// Exits without `exit`'s handlers, which could wait for locks of other threads.
     static func endAtOnce(_ status: Int32) -> Never {
         DescriptorLogOutput.flushStandardError()
@@ -88,24 +93,9 @@ enum Shutdown {
     }
 }
 
-extension UnixSignal {
-    fileprivate var number: Int32 {
-        self == .sigterm ? SIGTERM : SIGINT
-    }
-}
-
-/// Waits for SIGINT or SIGTERM, for commands that only have to stop.
-enum TerminationSignal {
-    /// Returns with the next of them, or when the task is cancelled.
-    static func wait() async {
-        for await _ in await UnixSignalsSequence(trapping: .sigterm, .sigint) { return }
-    }
-}
-
 /// The process's logger.
 enum ProgramLog {
-    /// Directs all logging to stderr, as configured; returns the program's logger, and the adjustable level of all
-    /// loggers.
+    /// Directs all logging to stderr; returns the program's logger, and the adjustable level of all loggers.
     static func start(_ configuration: WorkerConfiguration) -> (logger: Logger, threshold: LogThreshold) {
         let format: LogFormat =
             switch configuration.logStyle {

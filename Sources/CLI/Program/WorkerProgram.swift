@@ -125,7 +125,7 @@ package struct CommandContext: Sendable {
         environment: [String: String],
         programName: String = "upstream-worker",
         handlerSource: @escaping HandlerSource = { [] },
-        interruption: @escaping @Sendable () async -> Void = { await TerminationSignal.wait() }
+        interruption: @escaping @Sendable () async -> Void = { await Shutdown.signalled() }
     ) {
         self.console = console
         self.environment = environment

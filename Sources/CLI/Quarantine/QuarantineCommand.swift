@@ -94,11 +94,9 @@ struct QuarantineShow: ProgramCommand {
         }
         if json {
             let sight = Sight(tokens: reveal, payloads: true)
-            return try console.show(rows) { $0.shown(to: sight).json(isForTerminal: $1) }
+            return try console.show(json: rows.map { $0.shown(to: sight) })
         }
-        var facts = MessageText.facts()
-        for (name, text) in row.facts where !name.hasPrefix("stanza_") { facts.add(name, text) }
-        console.facts(facts)
+        console.facts(FactList(row.facts.filter { !$0.name.hasPrefix("stanza_") }, nameWidth: MessageText.nameWidth))
         console.data("  " + TerminalText.escape(bytes: reveal ? row.stanza : StanzaMask.mask(row.stanza)))
     }
 }

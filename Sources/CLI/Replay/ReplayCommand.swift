@@ -130,8 +130,7 @@ struct ReplayStatus: ProgramCommand {
 enum ReplayReport {
     static func show(_ detail: ReplayDetail, _ console: Terminal) {
         let replay = detail.replay
-        var facts = FactList()
-        facts.add("replay", "\(replay.name)  (\(replay.id))")
+        var facts = FactList([("replay", "\(replay.name)  (\(replay.id))")])
         facts.add("state", replay.stateInWords, Tone(state: replay.stateInWords))
         facts.add("to", replay.target.description)
         facts.add("selection", replay.selection)
