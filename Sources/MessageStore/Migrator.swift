@@ -184,21 +184,14 @@ package struct Migrator: Sendable {
         return isOurs ? .none : UnreleasedSchema.part(of: applied)
     }
 
-    private func nextUp(_ applied: [Applied]) throws(MigrationError) -> Migration? {
-        switch state(of: applied) {
-        case .current: return nil
-        case .missing: return migrations.first
-        case .older(let pending): return migrations.first { $0.version == pending.first }
-        case .newer, .edited, .unreleased: throw .schema(state(of: applied))
-        }
-    }
-
-    private func nextDown(_ applied: [Applied]) throws(MigrationError) -> Migration? {
+    private func next(_ direction: Direction, _ applied: [Applied]) throws(MigrationError) -> Migration? {
         let state = state(of: applied)
-        switch state {
-        case .newer, .edited, .unreleased: throw .schema(state)
-        case .missing: return nil
-        case .current, .older:
+        switch (state, direction) {
+        case (.newer, _), (.edited, _), (.unreleased, _): throw .schema(state)
+        case (.current, .up), (.missing, .down): return nil
+        case (.missing, .up): return migrations.first
+        case (.older(let pending), .up): return migrations.first { $0.version == pending.first }
+        case (.current, .down), (.older, .down):
             let last = migrations.last { migration in applied.contains { $0.version == migration.version } }
             guard let last else { throw .schema(state) }
             return last
@@ -229,8 +222,7 @@ package struct Migrator: Sendable {
                     if direction == .up, unreleasedPart(of: applied) == .all {
                         return try MigrationError.catching { () throws(PostgresError) in try adopt(connection) }
                     }
-                    let next = direction == .up ? try nextUp(applied) : try nextDown(applied)
-                    guard let next else { return [] }
+                    guard let next = try next(direction, applied) else { return [] }
                     running = next.version
                     try MigrationError.catching { () throws(PostgresError) in
                         try connection.script(direction == .up ? next.up : next.down)

@@ -1,20 +1,22 @@
 import Dispatcher
 import Postgres
+import UpstreamKit
 
-/// A worker's registration, as ``DeliveryStatements/register`` takes it.
-struct HandlerRequests: Sendable {
+/// A process's registration.
+struct Registration: Sendable {
     /// The process's previous token; 0 for none.
     var previous: Int64
-    /// The process's new token.
     var token: Int64
     /// Host and process id, shown to people.
     var worker: String
-    /// The handlers, and whether each is ordered (one delivery of a device at a time).
-    var handlers: [String]
-    var isByDevice: [Bool]
-    /// Pairs of a handler and a category.
-    var askers: [String]
-    var categories: [String]
+    var handlers: [HandlerRegistration]
+
+    var names: [String] { handlers.map(\.name) }
+    /// Whether each is ordered (one delivery of a device at a time).
+    var isByDevice: [Bool] { handlers.map { $0.ordering == .device } }
+    /// The handler of each pair of a handler and a category.
+    var askers: [String] { handlers.flatMap { handler in handler.categories.names.map { _ in handler.name } } }
+    var categories: [String] { handlers.flatMap(\.categories.names) }
 }
 
 /// The handlers whose deliveries ``DeliveryStatements/backlog`` counts.
@@ -32,9 +34,9 @@ enum DeliveryStatements {
     // MARK: Handlers
 
     /// Registers a process; the texts of this and the next two are in `migrations/`.
-    static let register: PreparedStatement<HandlerRequests> = """
+    static let register: PreparedStatement<Registration> = """
         SELECT upstream.register_handlers(
-            \(\.previous), \(\.token), \(\.worker), \(\.handlers), \(\.isByDevice), \(\.askers), \(\.categories)
+            \(\.previous), \(\.token), \(\.worker), \(\.names), \(\.isByDevice), \(\.askers), \(\.categories)
         )
         """
 

@@ -15,7 +15,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
     let recording: AttemptRecording
     /// Host and process id, for people who read the table.
     private let worker: String
-    private let registered = Mutex<Registered?>(nil)
+    private let registered = Mutex<Registration?>(nil)
 
     /// Opens the tables of a database; `worker`, host and process id, is shown to people.
     ///
@@ -55,35 +55,19 @@ package final class PostgresDeliveryStore: DeliveryStore {
 
     package func register(_ handlers: [HandlerRegistration]) async throws(StoreError) -> Int64 {
         let previous = registered.withLock { $0?.token } ?? 0
-        let token = try await run { connection throws(PostgresError) in
+        var own = Registration(previous: previous, token: 0, worker: worker, handlers: handlers)
+        own = try await run { [own] connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
-                let token = try connection.run(DeliveryStatements.nextToken).value(Int64.self)
-                let registered = Registered(token: token, handlers: handlers)
-                try connection.run(DeliveryStatements.register, registered.requests(worker, previous))
-                return token
+                var own = own
+                own.token = try connection.run(DeliveryStatements.nextToken).value()
+                try connection.run(DeliveryStatements.register, own)
+                return own
             }
         }
-        registered.withLock { $0 = Registered(token: token, handlers: handlers) }
-        return token
-    }
-
-    /// This process's registration.
-    private struct Registered: Sendable {
-        var token: Int64
-        var handlers: [HandlerRegistration]
-
-        func requests(_ worker: String, _ previous: Int64) -> HandlerRequests {
-            let pairs = handlers.flatMap { handler in handler.categories.names.map { (handler.name, $0) } }
-            return HandlerRequests(
-                previous: previous,
-                token: token,
-                worker: worker,
-                handlers: handlers.map(\.name),
-                isByDevice: handlers.map { $0.ordering == .device },
-                askers: pairs.map(\.0),
-                categories: pairs.map(\.1)
-            )
-        }
+        // Registered again, it is its own predecessor.
+        own.previous = own.token
+        registered.withLock { [own] in $0 = own }
+        return own.token
     }
 
     /// Sends the registration's heartbeat.
@@ -92,7 +76,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         let known = try connection.run(DeliveryStatements.keep, own.token).value(Int.self)
         guard known < own.handlers.count else { return }
         // Silent for so long that another worker has removed the registration.
-        try connection.run(DeliveryStatements.register, own.requests(worker, own.token))
+        try connection.run(DeliveryStatements.register, own)
     }
 
     /// Ends the registration; if the database is away, other workers notice the missing heartbeat.

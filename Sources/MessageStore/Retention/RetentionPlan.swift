@@ -63,11 +63,9 @@ package struct RetentionPlan: Sendable {
     package var ledgerRows: Int64?
     /// How many of them are too old, estimated from ANALYZE's histogram; nil if unknown.
     package var ledgerExpired: Int64?
-    /// Conflicts that are too old, counted.
+    /// What is too old, counted.
     package var conflicts: Int64
-    /// Quarantined stanzas that are too old, counted.
     package var quarantine: Int64
-    /// Dead letters that are too old, counted.
     package var deadLetters: Int64
 
     package func partitions(_ fate: PartitionPlan.Fate) -> [PartitionPlan] { partitions.filter { $0.fate == fate } }

@@ -10,11 +10,9 @@ package struct StoreStatistics: Sendable {
         package var rows: Int64?
         /// Bytes on disk, indexes included.
         package var bytes: Int64
-        /// Rows inserted since the counters were last reset.
+        /// Rows since the counters were last reset, as are the next two.
         package var inserted: Int64
-        /// Rows updated since the reset.
         package var updated: Int64
-        /// Rows deleted since the reset.
         package var deleted: Int64
     }
 

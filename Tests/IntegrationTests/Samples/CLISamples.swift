@@ -1,5 +1,3 @@
-import Postgres
-
 @testable import CLI
 
 extension BenchStatements: StatementCatalog {

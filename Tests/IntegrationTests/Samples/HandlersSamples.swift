@@ -1,4 +1,3 @@
-import Postgres
 import Vocabulary
 
 @testable import Handlers
