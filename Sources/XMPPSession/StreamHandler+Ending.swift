@@ -117,10 +117,8 @@ extension StreamHandler {
         closeChannel()
     }
 
-    /// A failed negotiation's meaning for the next attempt.
-    ///
-    /// A component is refused with `conflict` before it is bound, and must not take its domain from another in a loop
-    /// either.
+    /// A failed negotiation's meaning for the next attempt: a component, refused before it is bound, must not take its
+    /// domain from another in a loop either.
     private static func ending(of error: NegotiationError?) -> ReconnectPolicy.Ending {
         let isConflict = error?.condition == StreamErrorCondition.conflict.rawValue
         return isConflict ? .session(bound: .zero, error: .conflict) : .failed

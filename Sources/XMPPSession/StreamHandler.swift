@@ -227,9 +227,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         context?.close(promise: nil)
     }
 
-    /// Reads exactly while the session wants input and, if messages are taken, the peer accepts our writes.
-    ///
-    /// Else acks would pile up here. A dead peer is still detected, by pings and the limit of writes.
+    /// Reads exactly while the session wants input and, lest acks pile up here, the peer accepts our writes.
     func updateReading() {
         guard case .bound(let bound) = phase, let context else { return }
         let hasRoom = !Delegate.takesMessages || context.channel.isWritable
