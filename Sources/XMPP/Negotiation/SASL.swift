@@ -12,7 +12,6 @@ package struct Secret: Sendable, CustomStringConvertible, CustomDebugStringConve
 
     package var debugDescription: String { description }
 
-    /// Empty, for `dump` and other reflection.
     package var customMirror: Mirror { Mirror(self, children: []) }
 }
 
