@@ -21,21 +21,14 @@ struct ComponentDomain: Sendable {
     }
 
     /// Our address in an answer, escaped for XML: the `to` of the received stanza, or the domain if that is not ours.
-    func sender(answering addressed: ArraySlice<UInt8>?) -> [UInt8] {
-        guard let addressed else { return text }
+    func sender(answering addressed: ArraySlice<UInt8>?) -> String {
+        let domain = String(decoding: text, as: UTF8.self)
+        guard let addressed else { return domain }
         return addressed.withUnsafeBufferPointer { bytes in
-            guard let parts = parts(of: bytes) else { return text }
-            var sender: [UInt8] = []
-            if let local = parts.local {
-                sender.append(escaping: bytes[local])
-                sender.append(UInt8(ascii: "@"))
-            }
-            sender += text
-            if let resource = parts.resource {
-                sender.append(UInt8(ascii: "/"))
-                sender.append(escaping: bytes[resource])
-            }
-            return sender
+            guard let parts = parts(of: bytes) else { return domain }
+            func part(_ range: Range<Int>) -> String { String(decoding: bytes[range], as: UTF8.self).xmlEscaped }
+            let local = parts.local.map { part($0) + "@" } ?? ""
+            return local + domain + (parts.resource.map { "/" + part($0) } ?? "")
         }
     }
 }

@@ -3,7 +3,7 @@
 package struct JID: Sendable, Equatable, CustomStringConvertible {
     package let local: [UInt8]?
     package let domain: [UInt8]
-    package let resource: [UInt8]?
+    package private(set) var resource: [UInt8]?
 
     /// Reads an address; nil if a part is empty or longer than 1,023 bytes.
     package init?(_ text: String) {
@@ -20,13 +20,11 @@ package struct JID: Sendable, Equatable, CustomStringConvertible {
         resource = parts.resource.map { Array(bytes[$0]) }
     }
 
-    private init(local: [UInt8]?, domain: [UInt8], resource: [UInt8]?) {
-        self.local = local
-        self.domain = domain
-        self.resource = resource
+    package var bare: JID {
+        var bare = self
+        bare.resource = nil
+        return bare
     }
-
-    package var bare: JID { JID(local: local, domain: domain, resource: nil) }
 
     package var description: String {
         var text: [UInt8] = []

@@ -1,3 +1,24 @@
+import XMLWire
+
+/// The kind of server (configuration key `dialect`).
+package enum Dialect: String, Sendable, CaseIterable {
+    /// A CCS-compatible server: no presence, and acks carry no stanza `to`.
+    case ccs
+    /// A standard XMPP server: initial presence, and acks are addressed to the sender of the stanza.
+    case xmpp
+    /// A standard server to which we are an external component (XEP-0114): all localparts of a domain are ours, and
+    /// acks go from the address that a message was sent to, to the sender of its stanza.
+    case component
+}
+
+/// The scope within which a device's `message_id` is unique (configuration key `id_scope`).
+package enum IDScope: String, Sendable, CaseIterable {
+    /// The sender, as in the protocol.
+    case sender
+    /// The registration token: for apps whose ids repeat across devices.
+    case device
+}
+
 /// The settings of a sender's streams (configuration key `senders`): what negotiation, session and codec need.
 package struct StreamSettings: Sendable {
     /// The sender's index among the configured ones; goes into each message.
@@ -99,5 +120,32 @@ package struct StreamSettings: Sendable {
     package func resource(ofSlot slot: Int, among count: Int) -> String? {
         guard count > 1 else { return resource }
         return resource.map { "\($0)-\(slot + 1)" }
+    }
+}
+
+/// The limits that a server announces for a stream (XEP-0478).
+package struct ServerLimits: Sendable, Equatable {
+    /// The longest stanza that it accepts, in bytes; nil if it announces none.
+    package var stanza: Int?
+    /// The longest time without traffic; nil if it announces none that is usable.
+    package var idle: Duration?
+
+    package init() {}
+
+    /// The limits in the features of an authenticated stream.
+    init(features: Stanza) {
+        // RFC 6120 section 13.12: no server may refuse less.
+        stanza = ServerLimits.number("max-bytes", of: features).map { max($0, 10_000) }
+        idle = ServerLimits.number("idle-seconds", of: features)
+            .flatMap { (1...1 << 32).contains($0) ? .seconds($0) : nil }
+    }
+
+    private static func number(_ name: StaticString, of features: Stanza) -> Int? {
+        guard let limits = features.child("limits", in: XMLNamespace.streamLimits),
+            let element = features.child(name, in: XMLNamespace.streamLimits, of: limits)
+        else { return nil }
+        let text = features.bytes[features.elements[element].text]
+        guard (1...18).contains(text.count), text.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }) else { return nil }
+        return Int(String(decoding: text, as: UTF8.self))
     }
 }

@@ -1,12 +1,8 @@
-/// The XML namespaces of this worker.
-///
-/// Computed, so that each use is a constant and the hot path has no lazy global.
+/// The XML namespaces of this worker; computed, so that the hot path has no lazy global.
 package enum XMLNamespace {
     /// Stanzas of a client connection (RFC 6120 section 4.8.2).
     package static var client: StaticString { "jabber:client" }
-    /// Stanzas of an external component's connection (XEP-0114 section 3).
-    ///
-    /// The stream's handler reads them as stanzas of ``client``, so that only it knows both namespaces.
+    /// Stanzas of an external component (XEP-0114 section 3), which the stream's handler reads as those of ``client``.
     package static var component: StaticString { "jabber:component:accept" }
     /// The stream, its features and its errors (RFC 6120 section 4.8.1).
     package static var streams: StaticString { "http://etherx.jabber.org/streams" }

@@ -12,9 +12,7 @@ enum EndpointEvent: Sendable {
     case ended(SessionEnd)
 }
 
-/// The delegate of a stream to an endpoint: it reports acks.
-///
-/// Whoever receives the events sends messages over the channel. Confined to the connection's event loop.
+/// The delegate of a stream to an endpoint: it reports acks, and messages are sent over its channel.
 final class EndpointStream: StreamDelegate {
     /// Messages are not for us: left unacked, they go to the worker once we are gone.
     static var takesMessages: Bool { false }
@@ -47,7 +45,7 @@ final class EndpointStream: StreamDelegate {
     func noted(_ kind: DecodedStanza, in stanza: Stanza) -> String? {
         switch kind {
         case .ack:
-            if let ack = reader.read(stanza) { acks.append(.init(id: ack.messageID, token: ack.to)) }
+            if let ack = reader.read(stanza) { acks.append(.init(id: ack.messageID.utf8, token: ack.to.utf8)) }
             return nil
         case .error(let error):
             return "the server sent a message back (\(error.condition.rawValue)): no worker is there to take it"

@@ -5,10 +5,8 @@ import Synchronization
 package import Telemetry
 import XMPP
 
-/// A receiving XMPP connection, from TCP connect to its end, as seen by the rest of the worker.
-///
-/// All state is confined to the connection's event loop, in its ``StreamHandler`` and ``MessageReceiver``; this part
-/// may be called from any thread.
+/// A receiving XMPP connection as seen by the rest of the worker, from any thread; its state is confined to its event
+/// loop.
 package final class Connection: AckSink {
     package struct Environment: Sendable {
         package var ingest: IngestQueue
@@ -55,9 +53,7 @@ package final class Connection: AckSink {
         endPromise = eventLoop.makePromise()
     }
 
-    /// Starts to connect, once; ``whenTurning(_:)`` and ``ended`` report the result.
-    ///
-    /// The place is given back once the connection is bound or has ended.
+    /// Starts to connect, once; the place is given back once the connection is bound or has ended.
     func open(resuming suspended: SuspendedStream? = nil, place: OpeningGate.Place? = nil) {
         endPromise.futureResult.whenComplete { [self] _ in environment.open.remove(self) }
         eventLoop.execute { [self] in

@@ -5,15 +5,9 @@ package import XMPP
 
 /// Computes the keys of SASL off the event loops, and caches them; one for each sender.
 ///
-/// A server may ask for 1,000,000 rounds, a second of processor time. All senders share one thread, so that a hundred
-/// connections that reconnect at once never take more than one processor. A cached key is as sensitive as the secret,
-/// which is in memory, too.
+/// A server may ask for 1,000,000 rounds, a second of processor time: all senders share one thread, so that a hundred
+/// connections that reconnect at once never take more than one processor.
 package final class KeyDeriver: Sendable {
-    private struct Entry {
-        var derivation: KeyDerivation
-        var key: Secret
-    }
-
     /// The most keys cached: one for each hash function, and those before a change of the secret.
     static let capacity = 6
 
@@ -25,7 +19,7 @@ package final class KeyDeriver: Sendable {
     }()
 
     private let pool: NIOThreadPool
-    private let entries = Mutex<[Entry]>([])
+    private let entries = Mutex<[(derivation: KeyDerivation, key: Secret)]>([])
 
     /// A deriver with an empty cache; by default its pool is the process's one thread.
     package init(pool: NIOThreadPool? = nil) { self.pool = pool ?? KeyDeriver.thread }
@@ -39,7 +33,7 @@ package final class KeyDeriver: Sendable {
             let key = derivation.run()
             entries.withLock { entries in
                 if entries.count >= KeyDeriver.capacity { entries.removeFirst() }
-                entries.append(Entry(derivation: derivation, key: key))
+                entries.append((derivation, key))
             }
             return key
         }

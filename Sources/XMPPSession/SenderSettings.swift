@@ -83,9 +83,7 @@ extension SenderSettings {
     }
 }
 
-/// Settings shared by the parts of a connection, and by all of a sender's connections that bind the same resource.
-///
-/// They take some hundred bytes, and the parts live as long as the connection.
+/// Settings of some hundred bytes, shared by the parts of a connection, and by connections that bind the same resource.
 package final class SharedSettings: Sendable {
     package let value: SenderSettings
 

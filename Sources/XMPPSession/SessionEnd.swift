@@ -1,9 +1,7 @@
 package import Telemetry
 package import XMPP
 
-/// How a connection ended, for logs, metrics and the decision when to reconnect.
-///
-/// A class, because a connection's futures reserve room for it from the start.
+/// How a connection ended; a class, because a connection's futures reserve room for it from the start.
 package final class SessionEnd: Sendable {
     /// The value of `upstream_reconnects_total{reason}`.
     package let reason: ReconnectReason

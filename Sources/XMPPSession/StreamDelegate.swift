@@ -3,14 +3,9 @@ package import Vocabulary
 package import XMLWire
 package import XMPP
 
-/// The user of a stream: the part of a connection that its ``StreamHandler`` leaves to others.
-///
-/// All calls come on the channel's event loop. Messages come once for each read of the socket, so that the dispatch
-/// costs nothing per message.
+/// The user of a stream, called on its event loop; messages come once for each read of the socket.
 package protocol StreamDelegate: AnyObject, SendableMetatype {
-    /// Whether messages are taken.
-    ///
-    /// If not, they are passed over, so that the server keeps them for another client, and reading never pauses.
+    /// Whether messages are taken; if not, the server keeps them for another client, and reading never pauses.
     static var takesMessages: Bool { get }
 
     /// Handles the bind; returns whether to use the stream (greet, take stanzas) or to close it properly.

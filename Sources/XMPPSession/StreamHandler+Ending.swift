@@ -102,14 +102,10 @@ extension StreamHandler {
         case .streamError(let error): end(.streamError, "stream error \(error.summary)", outcome)
         case .violation(let error, isAnswered: false): end(.policyViolation, error.message, outcome)
         case .violation(let error, isAnswered: true):
-            end(
-                .policyViolation,
-                error.message + "; counted as handled, so that the server does not send it again",
-                outcome
-            )
+            let message = error.message + "; counted as handled, so that the server does not send it again"
+            end(.policyViolation, message, outcome)
         case .silent: end(.pingTimeout, "the peer answered no ping: the connection is dead", outcome)
-        case .miscounted:
-            end(.policyViolation, "the server acknowledges stanzas that we have not sent", outcome)
+        case .miscounted: end(.policyViolation, "the server acknowledges stanzas that we have not sent", outcome)
         case .unmanaged:
             let message = "the server offers stream management but does not answer the request for it"
             end(.policyViolation, message, outcome)
@@ -117,10 +113,8 @@ extension StreamHandler {
         closeChannel()
     }
 
-    /// A failed negotiation's meaning for the next attempt.
-    ///
-    /// A component is refused with `conflict` before it is bound, and must not take its domain from another in a loop
-    /// either.
+    /// A failed negotiation's meaning for the next attempt: a component, refused before it is bound, must not take its
+    /// domain from another in a loop either.
     private static func ending(of error: NegotiationError?) -> ReconnectPolicy.Ending {
         let isConflict = error?.condition == StreamErrorCondition.conflict.rawValue
         return isConflict ? .session(bound: .zero, error: .conflict) : .failed

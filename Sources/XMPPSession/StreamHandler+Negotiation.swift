@@ -21,15 +21,14 @@ extension StreamHandler {
     func connect(on eventLoop: any EventLoop) {
         guard begin(on: eventLoop) else { return }
         let handler = NIOLoopBound(self, eventLoop: eventLoop)
-        let stream = StreamConnector.Stream(
-            isWanted: { if case .connecting = handler.value.phase { true } else { false } },
-            handlers: { server in
-                handler.value.reached(server)
-                return (handler.value.stream, handler.value)
-            }
-        )
-        StreamConnector.connect(settings, on: eventLoop, stream)
-            .whenFailure { error in handler.value.connectFailed(error) }
+        StreamConnector(settings: settings, eventLoop: eventLoop) {
+            if case .connecting = handler.value.phase { true } else { false }
+        }
+        .connect { server in
+            handler.value.reached(server)
+            return [handler.value.stream, handler.value]
+        }
+        .whenFailure { error in handler.value.connectFailed(error) }
     }
 
     /// Handles the TCP connection to this server; the handlers are not in its channel yet.
@@ -40,9 +39,7 @@ extension StreamHandler {
         if case .connecting = phase { delegate.noticed(.reached(server)) }
     }
 
-    /// Prepares to connect; false if that is impossible.
-    ///
-    /// The secret is read for each connection, so that a rotated file takes effect by itself.
+    /// Prepares to connect, with the secret read anew so that a rotated file takes effect; false if that is impossible.
     func begin(on eventLoop: any EventLoop) -> Bool {
         guard case .idle = phase else { return false }
         delegate.noticed(.connecting)
@@ -74,14 +71,12 @@ extension StreamHandler {
             if let error = error as? ServerNotFound {
                 "\(settings.stream.domain): \(error.message)"
             } else {
-                "cannot connect to \(settings.host) port \(settings.port): \(ConnectFailure.reason(error))"
+                "cannot connect to \(settings.host) port \(settings.port): \(StreamConnector.reason(error))"
             }
         end(.connectFailed, message)
     }
 
-    /// Handles the TCP connection: with STARTTLS the stream begins now, with direct TLS after the handshake.
-    ///
-    /// May be called twice: a handler added while the channel becomes active can't know whether it will be told.
+    /// Handles the TCP connection, perhaps twice: a handler added meanwhile can't know whether it will be told.
     func connected() {
         guard case .connecting(let opening) = phase else { return }
         phase = .negotiating(opening)
@@ -94,9 +89,8 @@ extension StreamHandler {
         }
     }
 
-    /// Why nothing may be sent unencrypted over this connection; nil if it may.
-    ///
-    /// It judges the address that the kernel is connected to, since a name's addresses may change between look-ups.
+    /// Why nothing may be sent unencrypted to the connected address, since a name's may change between look-ups; else
+    /// nil.
     private func refusal(ofClearTextOutside networks: ClearNetworks) -> NegotiationError? {
         let address = context?.channel.remoteAddress?.ipAddress.flatMap { NetworkAddress($0) }
         if let address, networks.contains(address) { return nil }

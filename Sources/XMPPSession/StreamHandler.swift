@@ -32,10 +32,8 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         init(_ negotiation: consuming Negotiation) { self.negotiation = negotiation }
     }
 
-    /// A stream that is bound, or was.
     final class BoundSession {
         var session: Session
-        /// What the server has of stream management.
         let management: StreamManagement.Offer
 
         init(_ session: consuming Session, _ management: StreamManagement.Offer) {
@@ -61,7 +59,6 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     var timer: Scheduled<Void>?
     /// Ends a stream that drains for too long.
     var drainTimer: Scheduled<Void>?
-    /// Ends a connection whose peer accepts no writes.
     private var writeTimer: Scheduled<Void>?
     private var unsent: WriteWatch
     var received: [IncomingMessage] = []
@@ -227,9 +224,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         context?.close(promise: nil)
     }
 
-    /// Reads exactly while the session wants input and, if messages are taken, the peer accepts our writes.
-    ///
-    /// Else acks would pile up here. A dead peer is still detected, by pings and the limit of writes.
+    /// Reads exactly while the session wants input and, lest acks pile up here, the peer accepts our writes.
     func updateReading() {
         guard case .bound(let bound) = phase, let context else { return }
         let hasRoom = !Delegate.takesMessages || context.channel.isWritable

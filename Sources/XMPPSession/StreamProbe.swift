@@ -48,15 +48,9 @@ package final class StreamProbe: StreamDelegate {
     }
 
     package func ended(_ end: SessionEnd) {
-        promise.succeed(
-            ProbeReport(
-                end: end,
-                tlsVersion: tlsVersion,
-                certificateEnd: certificateEnd,
-                signIn: signIn,
-                stream: stream
-            )
-        )
+        var report = ProbeReport(end: end, tlsVersion: tlsVersion, certificateEnd: certificateEnd)
+        (report.signIn, report.stream) = (signIn, stream)
+        promise.succeed(report)
     }
 }
 

@@ -75,9 +75,7 @@ struct UnconfirmedAcks: Sendable {
     var uncounted: Int { pieces.reduce(0) { $0 + ($1.isCounted ? 0 : $1.count) } }
 }
 
-/// The stream of a lost connection, resumed over the next one if the server still holds its session.
-///
-/// A class, because every connection reserves room for one.
+/// The stream of a lost connection, resumed over the next one; a class, because every connection reserves room for it.
 final class SuspendedStream: Sendable {
     let session: SuspendedSession
     /// The acks that the server may lack, including those of messages committed after the loss.

@@ -37,9 +37,7 @@ struct WriteWatch {
         while marks.count > 1, marks[1].number <= number + 1 { marks.removeFirst() }
     }
 
-    /// When the oldest write has waited too long; nil if none waits.
-    ///
-    /// Up to a sixteenth later than the limit, never earlier.
+    /// When the oldest write has waited too long, up to a sixteenth later than the limit; nil if none waits.
     var due: UInt64? {
         marks.first.map { $0.at &+ limit &+ grain }
     }

@@ -7,7 +7,6 @@ import TLSWire
 import Telemetry
 import Testing
 import Vocabulary
-import XMLWire
 import XMPP
 
 @testable import XMPPSession

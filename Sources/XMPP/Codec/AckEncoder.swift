@@ -116,36 +116,26 @@ package struct AckEncoder: Sendable {
     private static var addressStart: StaticString { " to=\"" }
     private static var senderStart: StaticString { "\" from=\"" }
 
+    /// Writes the ack's addresses, if it has any; a component's is the one that the message was sent to, or its domain.
     private func writeAddresses(of source: Source, to output: inout Output) {
         guard isAddressed, let from = source.from else { return }
         output.write(AckEncoder.addressStart)
         output.write(attribute: source.bytes, from.range)
         if let component {
             output.write(AckEncoder.senderStart)
-            write(component, source.to, of: source.bytes, to: &output)
+            let address = source.to.map { UnsafeBufferPointer(rebasing: source.bytes[$0.range]) }
+            let parts = address.flatMap { component.parts(of: $0) }
+            if let address, let local = parts?.local {
+                output.write(attribute: address, local)
+                output.write("@")
+            }
+            component.text.withUnsafeBufferPointer { output.write($0) }
+            if let address, let resource = parts?.resource {
+                output.write("/")
+                output.write(attribute: address, resource)
+            }
         }
         output.write("\"")
-    }
-
-    /// Writes the address at our domain that a message was sent to; without one, the domain itself.
-    private func write(
-        _ component: ComponentDomain,
-        _ addressed: ByteSpan?,
-        of bytes: UnsafeBufferPointer<UInt8>,
-        to output: inout Output
-    ) {
-        func writeDomain() { component.text.withUnsafeBufferPointer { output.write($0) } }
-        guard let addressed else { return writeDomain() }
-        let address = UnsafeBufferPointer(rebasing: bytes[addressed.range])
-        guard let parts = component.parts(of: address) else { return writeDomain() }
-        if let local = parts.local {
-            output.write(attribute: address, local)
-            output.write("@")
-        }
-        writeDomain()
-        guard let resource = parts.resource else { return }
-        output.write("/")
-        output.write(attribute: address, resource)
     }
 
     /// The caller's buffer, filled from the front; without a buffer, bytes are only counted.

@@ -73,22 +73,23 @@ package struct UpstreamCodec: Sendable {
             json == nil
             ? stanza.child("gcm", in: XMLNamespace.payload) : stanza.child("json", in: XMLNamespace.json)
         guard let payload = child else { return .other }
-        var addresses = Addresses(from: stanza.attribute("from", of: 0))
-        if let from = addresses.from, !isTrusted(from, in: stanza) { return .untrusted }
-        if component != nil, !isForComponent(stanza, &addresses) { return .untrusted }
-        var arrival = Arrival(receivedAt: receivedAt, parsedAt: parsedAt, following: following)
+        var arrival = Arrival(
+            from: stanza.attribute("from", of: 0),
+            receivedAt: receivedAt,
+            parsedAt: parsedAt,
+            following: following
+        )
+        if let from = arrival.from, !isTrusted(from, in: stanza) { return .untrusted }
+        if component != nil, !isForComponent(stanza, &arrival) { return .untrusted }
         // A message and its payload are two elements: only a third one can be the server's delay.
         if stanza.elementCount > 2 { arrival.delay = delay(in: stanza) }
-        return read(payload, addresses, of: stanza, arrival)
+        return read(payload, of: stanza, arrival)
     }
 
-    struct Addresses {
+    /// A stanza's addresses that a message keeps, its arrival on both clocks, and the size of the rest of the read.
+    struct Arrival {
         var from: Range<Int>?
         var to: Range<Int>?
-    }
-
-    /// A stanza's arrival on both clocks, and the size of the rest of the read.
-    struct Arrival {
         var receivedAt: Int64
         var parsedAt: UInt64
         /// The bytes of the same read after it.
@@ -107,13 +108,12 @@ package struct UpstreamCodec: Sendable {
         stanza.bytes.withUnsafeBufferPointer { trusted.contains(UnsafeBufferPointer(rebasing: $0[from])) }
     }
 
-    /// Whether there is somebody to ack to and the stanza is addressed to our domain; keeps the `to`.
-    ///
-    /// Without a `to` it is for the domain itself (RFC 6120 section 8.1.1.1).
-    private func isForComponent(_ stanza: Stanza, _ addresses: inout Addresses) -> Bool {
-        guard addresses.from != nil else { return false }
+    /// Whether there is somebody to ack to and the stanza is for our domain, as without a `to` (RFC 6120 section
+    /// 8.1.1.1).
+    private func isForComponent(_ stanza: Stanza, _ arrival: inout Arrival) -> Bool {
+        guard arrival.from != nil else { return false }
         guard let to = stanza.attribute("to", of: 0) else { return true }
-        addresses.to = to
+        arrival.to = to
         return stanza.bytes.withUnsafeBufferPointer {
             component?.parts(of: UnsafeBufferPointer(rebasing: $0[to])) != nil
         }
@@ -125,28 +125,13 @@ package struct UpstreamCodec: Sendable {
         return trusted.isOwn(UnsafeBufferPointer(rebasing: bytes[from]))
     }
 
-    private mutating func read(
-        _ payload: Int,
-        _ addresses: Addresses,
-        of stanza: Stanza,
-        _ arrival: Arrival
-    ) -> DecodedStanza {
+    private mutating func read(_ payload: Int, of stanza: Stanza, _ arrival: Arrival) -> DecodedStanza {
         let element = stanza.element(at: payload)
-        func unreadable(_ reason: QuarantineReason, _ detail: StaticString) -> DecodedStanza {
-            let isOneText = reason != .payloadMisplaced
-            let content = isOneText ? Array(stanza.bytes[element.text]) : UpstreamCodec.outline(of: stanza)
-            var message = IncomingMessage.unreadable(
-                reason,
-                detail,
-                from: addresses.from,
-                content: content,
-                of: stanza
-            )
-            note(arrival, in: &message)
-            return .message(message)
-        }
         if let detail = misplacement(of: element, at: payload, in: stanza) {
-            return unreadable(.payloadMisplaced, detail)
+            return quarantined(.payloadMisplaced, detail, UpstreamCodec.outline(of: stanza), of: stanza, arrival)
+        }
+        func unreadable(_ detail: StaticString) -> DecodedStanza {
+            quarantined(.payloadNotJSON, detail, Array(stanza.bytes[element.text]), of: stanza, arrival)
         }
         return stanza.bytes.withUnsafeBufferPointer { bytes -> DecodedStanza in
             let text = UnsafeBufferPointer(rebasing: bytes[element.text])
@@ -154,16 +139,35 @@ package struct UpstreamCodec: Sendable {
             do throws(JSONSyntaxError) {
                 envelope = try reader.read(text)
             } catch {
-                return unreadable(.payloadNotJSON, error.detail)
+                return unreadable(error.detail)
             }
-            guard let envelope else { return unreadable(.payloadNotJSON, "not an object") }
+            guard let envelope else { return unreadable("not an object") }
             if envelope.isSignal {
-                return isEcho(addresses.from, in: bytes) ? .untrusted : signal(envelope.type, in: text)
+                return isEcho(arrival.from, in: bytes) ? .untrusted : signal(envelope.type, in: text)
             }
-            let attributes = AddressBytes(from: addresses.from.map { bytes[$0] }, to: addresses.to.map { bytes[$0] })
-            if let json { return read(envelope, text, json, attributes, from: addresses.from, of: stanza, arrival) }
-            return .message(assemble(envelope, text, attributes, raw: stanza.raw, arrival))
+            if let json { return read(envelope, text, json, of: stanza, arrival) }
+            return .message(assemble(envelope, text, of: stanza, arrival))
         }
+    }
+
+    /// A copy for quarantine of a stanza whose payload can't be read.
+    func quarantined(
+        _ reason: QuarantineReason,
+        _ detail: StaticString,
+        _ content: [UInt8],
+        of stanza: Stanza,
+        _ arrival: Arrival
+    ) -> DecodedStanza {
+        let from = arrival.from.map { stanza.bytes[$0] } ?? []
+        let raw = ByteSpan(start: 0, count: stanza.raw.count)
+        var message = IncomingMessage(kind: .malformed, bytes: stanza.raw + from + content, stanza: raw)
+        if arrival.from != nil { message.stanzaFrom = ByteSpan(start: stanza.raw.count, count: from.count) }
+        let start = stanza.raw.count + from.count
+        message.payload = content.isEmpty ? nil : ByteSpan(start: start, count: content.count)
+        message.quarantine = reason
+        message.quarantineDetail = detail
+        note(arrival, in: &message)
+        return .message(message)
     }
 
     /// The payload's children and their contents, without anything that a server may write differently when it sends
@@ -201,15 +205,22 @@ package struct UpstreamCodec: Sendable {
 
     /// Why the payload can't be read from this element; nil if it can.
     private func misplacement(of element: Stanza.Element, at payload: Int, in stanza: Stanza) -> StaticString? {
-        if json != nil { return UpstreamCodec.misplacement(ofContainer: payload, in: stanza) }
-        if element.end > payload + 1 { return "an element inside gcm" }
-        var next = element.end
+        let isContainer = json != nil
+        if element.end > payload + 1 { return isContainer ? "an element inside json" : "an element inside gcm" }
+        // The payload is the first of its kind; a `gcm` may also stand before a container.
+        var next = isContainer ? 1 : element.end
         let end = stanza.element(at: 0).end
         while next < end {
-            if stanza.element(next, is: "gcm", in: XMLNamespace.payload) { return "more than one gcm" }
+            if next != payload, stanza.element(next, is: "gcm", in: XMLNamespace.payload) {
+                return isContainer ? "both gcm and json" : "more than one gcm"
+            }
+            if isContainer, next != payload, stanza.element(next, is: "json", in: XMLNamespace.json) {
+                return "more than one json"
+            }
             next = max(stanza.element(at: next).end, next + 1)
         }
-        return element.text.isEmpty ? "an empty gcm" : nil
+        guard element.text.isEmpty else { return nil }
+        return isContainer ? "an empty json" : "an empty gcm"
     }
 
     private mutating func signal(_ type: Envelope.MessageType, in text: UnsafeBufferPointer<UInt8>) -> DecodedStanza {

@@ -21,7 +21,6 @@ package struct ChannelBinding: Sendable, Equatable, CustomStringConvertible, Cus
 
     package var description: String { kind.rawValue }
 
-    /// The type alone, for `dump` and other reflection.
     package var customMirror: Mirror { Mirror(self, children: ["kind": kind.rawValue]) }
 }
 

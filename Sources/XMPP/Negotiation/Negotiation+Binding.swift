@@ -90,9 +90,8 @@ extension Negotiation {
             let id = "\(idPrefix)-session".xmlEscaped
             bytes += "<iq type=\"set\" id=\"\(id)\"><session xmlns=\"\(XMLNamespace.session)\"/></iq>".utf8
         }
-        // Presence makes the server send stored messages. It takes stanzas in order, so it already counts what it
-        // sends for the presence; and since both go in one write, nothing is stored in between that the presence would
-        // miss.
+        // It takes stanzas in order, so it counts what it sends for the presence; and since both go in one write,
+        // nothing is stored in between that the presence would miss.
         if management == .offered { bytes += StreamManagement.request(resume: settings.resume) }
         if management != .unused { bytes += Presence.available(settings.priority) }
         return bytes

@@ -23,9 +23,8 @@ extension Negotiation {
         return .send(Array("<handshake>\(Hex.encode(digest))</handshake>".utf8))
     }
 
-    /// Handles the answer to our handshake.
-    ///
-    /// Stanzas that come too early are ignored: they are not acked, so whoever sent them sends them again.
+    /// Handles the answer to our handshake; earlier stanzas are ignored and not acked, so their senders send them
+    /// again.
     mutating func handshake(_ stanza: Stanza) -> StanzaAction {
         guard stanza.element(0, is: "handshake", in: XMLNamespace.component) else { return .none }
         guard let address = JID(settings.domain) else {

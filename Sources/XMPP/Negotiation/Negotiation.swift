@@ -28,18 +28,8 @@ package struct BoundStream: Sendable, Equatable {
     package var resumed: StreamManagement?
 }
 
-/// The negotiation from a connected transport to a bound stream, as a pure value: each event returns the next step.
+/// The negotiation from a connected transport to a bound stream, as a pure value (drawn in docs/state-machines.md).
 ///
-/// ```
-/// idle ──▶ awaitingHeader ──▶ awaitingFeatures ─┬─ plain ──▶ awaitingProceed ──▶ startingTLS ──▶ awaitingHeader
-///                 ▲    │                        ├─ secured ──▶ authenticating ──▶ awaitingHeader
-///                 └────┼────────────────────────┴─ authenticated ─┬─▶ binding ──▶ finished
-///                      │                                          └─▶ resuming ──▶ binding, finished
-///                      └─ a component ─┬─ id ──▶ shakingHands ──<handshake/>──▶ finished
-///                                      └─ no id ──▶ unidentified ──what comes next──▶ finished
-///
-/// authenticating ──a key is needed──▶ deriving ──the key──▶ authenticating
-/// ```
 /// Any state goes to `finished` with a ``NegotiationError``; after that nothing has an effect. Anything outside the
 /// exchange is ignored, so that a notice from the server can't stop us; the caller's timeout bounds how long. The
 /// session request of old servers (RFC 3921) is part of ``BoundStream/greeting`` and its answer is not awaited:
@@ -103,16 +93,10 @@ package struct Negotiation: ~Copyable {
     /// The chosen way to sign in; nil before that is decided, and for a component.
     package internal(set) var signIn: SignIn?
 
-    /// A negotiation that waits for its transport.
+    /// A negotiation that waits for its transport, with a session to resume, if any.
     ///
-    /// - Parameters:
-    ///   - settings: The sender's settings.
-    ///   - secret: The secret shared with the server.
-    ///   - mode: How TLS begins.
-    ///   - suspended: The session to resume; nil if there is none.
-    ///   - idPrefix: The prefix of the ids of our IQs, random for each connection: whoever can guess an id could answer in
-    ///     the server's place.
-    ///   - nonce: Makes each SASL exchange unique: at least 16 random bytes, new for each connection.
+    /// New and random for each connection are the prefix of our IQs' ids, since whoever can guess an id could answer in
+    /// the server's place, and the nonce of SASL, at least 16 bytes.
     package init(
         _ settings: StreamSettings,
         secret: Secret,
@@ -194,9 +178,7 @@ package struct Negotiation: ~Copyable {
         case fail(NegotiationError)
     }
 
-    /// Handles a top-level element, lent for the call, after which so many bytes have been received.
-    ///
-    /// None may follow `<proceed/>`: they would be unencrypted and taken for encrypted ones.
+    /// Handles a top-level element; no bytes may follow `<proceed/>`, since they would be taken for encrypted ones.
     package mutating func stanza(_ stanza: Stanza, trailingBytes: Int) -> StanzaAction {
         guard !stanza.elements.isEmpty else { return .none }
         if case .finished = state { return .none }

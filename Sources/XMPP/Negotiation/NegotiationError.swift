@@ -41,9 +41,7 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
     package var message: String
     /// The defined condition that the server named; nil if it named none.
     package var condition: String?
-    /// Whether only a change of configuration, here or there, will help.
-    ///
-    /// The worker still backs off and never gives up; `check --connect` exits at once.
+    /// Whether only a change of configuration, here or there, will help: the worker backs off, `check --connect` exits.
     package var isPermanent: Bool
     /// The other host named by a stream error, made safe for a log; otherwise nil.
     package var otherHost: String?
@@ -66,30 +64,24 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
 extension NegotiationError {
     /// The meaning of a stream error during negotiation.
     static func stream(_ error: StreamError) -> NegotiationError {
-        let fix: String
-        var permanent = false
-        switch error.condition {
-        case .hostUnknown, .hostGone:
-            fix = "the server does not serve this domain: set the sender's `domain` to the one it serves"
-            permanent = true
-        case .seeOtherHost:
-            fix = "the server sends us to another host: put it into `redirect_hosts` if it is to be trusted"
-            permanent = true
-        case .policyViolation:
-            fix = "the server's policy refuses this connection, for example one without TLS: see the server's log"
-        case .conflict:
-            fix =
+        let fix =
+            switch error.condition {
+            case .hostUnknown, .hostGone:
+                "the server does not serve this domain: set the sender's `domain` to the one it serves"
+            case .seeOtherHost:
+                "the server sends us to another host: put it into `redirect_hosts` if it is to be trusted"
+            case .policyViolation:
+                "the server's policy refuses this connection, for example one without TLS: see the server's log"
+            case .conflict:
                 "another connection uses the same resource: give each worker an account of its own, or another `resource`"
-        case .notAuthorized:
-            fix = "the server ended the stream before authentication was complete"
-        default:
-            fix = "see the server's log"
-        }
+            case .notAuthorized: "the server ended the stream before authentication was complete"
+            default: "see the server's log"
+            }
         var failure = NegotiationError(
             .streamError,
             "stream error \(error.summary): \(fix)",
             condition: error.condition.rawValue,
-            isPermanent: permanent
+            isPermanent: [.hostUnknown, .hostGone, .seeOtherHost].contains(error.condition)
         )
         failure.otherHost = error.otherHost
         return failure
@@ -138,35 +130,28 @@ extension NegotiationError {
 
     /// The meaning of a mechanism's SASL failure (RFC 6120 section 6.5).
     static func sasl(_ condition: SASLFailureCondition, _ choice: SASLChoice? = nil) -> NegotiationError {
-        let fix: String
-        var code = Code.authenticationRefused
-        switch condition {
-        case .notAuthorized where choice == .external, .invalidAuthzid where choice == .external:
-            fix =
+        let fix =
+            switch condition {
+            case .notAuthorized where choice == .external, .invalidAuthzid where choice == .external:
                 "the server does not take our client certificate for this account: its authority must be one that the server "
-                + "trusts for clients, and it must name the account's address as XmppAddr"
-        case .notAuthorized:
-            fix =
+                    + "trusts for clients, and it must name the account's address as XmppAddr"
+            case .notAuthorized:
                 "the server refuses the sender id and secret: check `sender_id`, `username` and the file of `secret_file`"
-        case .malformedRequest, .invalidAuthzid, .incorrectEncoding:
-            fix = "the server refuses the form of the user name: try the other value of `username` (jid or localpart)"
-        case .accountDisabled:
-            fix = "the server has disabled this account"
-        case .credentialsExpired:
-            fix = "the secret has expired: put the new one into the file of `secret_file`"
-        case .encryptionRequired, .mechanismTooWeak, .invalidMechanism:
-            fix = "the server offered this SASL mechanism and does not accept it: see its list of mechanisms"
-        case .temporaryAuthFailure:
-            fix = "the server can't authenticate anybody at the moment"
-            code = .authenticationUnavailable
-        case .aborted, .undefinedCondition:
-            fix = "see the server's log"
-        }
+            case .malformedRequest, .invalidAuthzid, .incorrectEncoding:
+                "the server refuses the form of the user name: try the other value of `username` (jid or localpart)"
+            case .accountDisabled: "the server has disabled this account"
+            case .credentialsExpired: "the secret has expired: put the new one into the file of `secret_file`"
+            case .encryptionRequired, .mechanismTooWeak, .invalidMechanism:
+                "the server offered this SASL mechanism and does not accept it: see its list of mechanisms"
+            case .temporaryAuthFailure: "the server can't authenticate anybody at the moment"
+            case .aborted, .undefinedCondition: "see the server's log"
+            }
+        let isPermanent = condition != .temporaryAuthFailure
         return NegotiationError(
-            code,
+            isPermanent ? .authenticationRefused : .authenticationUnavailable,
             "SASL failure \(condition.rawValue): \(fix)\(NegotiationError.suspicion(condition, choice))",
             condition: condition.rawValue,
-            isPermanent: code == .authenticationRefused
+            isPermanent: isPermanent
         )
     }
 

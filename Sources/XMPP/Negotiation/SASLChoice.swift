@@ -48,15 +48,11 @@ struct SASLPolicy: Sendable {
     /// SCRAM's hash functions, best first.
     private static var hashes: [HashFunction] { [.sha512, .sha256, .sha1] }
 
-    /// Why no mechanism is used.
+    /// Why no mechanism is used; see ``NegotiationError/refusal(_:_:_:)``.
     enum Refusal: Error, Equatable {
-        /// The server offers none that may be used.
         case nothingUsable
-        /// It offers channel binding only by types that TLS does not provide here.
         case unknownBindings
-        /// It offers channel binding in the extensible profile without listing the types, as it must.
         case unlistedBindings
-        /// It lists types of channel binding, but no mechanism that could use them.
         case bindingWithoutMechanism
     }
 

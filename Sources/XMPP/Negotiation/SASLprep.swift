@@ -6,11 +6,8 @@ enum SASLprep {
     /// Why a text has no prepared form; contains no part of the text.
     enum Failure: Error, Equatable {
         case notUTF8
-        /// It has a prohibited character: a control character, one for private use, or one that changes the display.
         case prohibited
-        /// It has a character newer than Unicode 3.2.
         case unassigned
-        /// It mixes directions of writing, or right-to-left text does not begin and end as such.
         case mixedDirections
         case empty
 

@@ -2,11 +2,8 @@ import Digests
 import Vocabulary
 
 /// SCRAM (RFC 5802) as a pure value: proves that we know the secret without sending it, and makes the server prove the
-/// same.
+/// same (drawn in docs/state-machines.md).
 ///
-/// ```
-/// begun ──▶ awaitingChallenge ──▶ deriving ──▶ awaitingSignature ──▶ verified
-/// ```
 /// The salted password takes up to 1,000,000 rounds of HMAC and is computed outside of the machine. With channel binding
 /// the proof is worthless on any other TLS connection.
 struct SCRAM: Sendable {
@@ -26,9 +23,8 @@ struct SCRAM: Sendable {
         case verified
     }
 
-    /// The iterations that a server may ask for.
-    ///
-    /// Fewer than RFC 7677 recommends let an eavesdropper search for the secret; more let a server waste our time.
+    /// The iterations that a server may ask for: fewer let an eavesdropper search for the secret (RFC 7677), more waste
+    /// time.
     static let iterations = 4_096...1_000_000
     /// The longest message that a server may send.
     static let messageLimit = 4_096
@@ -99,9 +95,8 @@ struct SCRAM: Sendable {
         }
     }
 
-    /// Compares the server's hash of its offer with the received offer (XEP-0474).
-    ///
-    /// Nobody in between can change the hash as well: the proofs of both sides cover it.
+    /// Compares the server's hash of its offer (XEP-0474), which the proofs of both sides cover, with the received
+    /// offer.
     private func compare(_ digests: [ArraySlice<UInt8>]) throws(SASLMechanismError) {
         let ours = Base64.encode(hash.digest(of: offer.downgradeText))
         guard digests.allSatisfy({ $0.elementsEqual(ours) }) else {

@@ -1,12 +1,6 @@
 /// Counts what one connection has delivered and is not settled yet, and decides when to stop reading: a little above
 /// the peer's own window, so that only a peer that ignores it makes us pause.
 package struct InFlightWindow: Sendable {
-    package enum Action: Sendable, Equatable {
-        case none
-        case pause
-        case resume
-    }
-
     package let messageLimit: Int
     package let byteLimit: Int
     package private(set) var messages = 0
@@ -21,21 +15,22 @@ package struct InFlightWindow: Sendable {
         self.byteLimit = max(byteLimit, 1)
     }
 
-    package mutating func took(bytes count: Int) -> Action {
+    /// Counts a delivered message; returns whether reading pauses now.
+    package mutating func took(bytes count: Int) -> Bool {
         messages += 1
         bytes += count
-        guard !isPaused, messages >= messageLimit || bytes >= byteLimit else { return .none }
+        guard !isPaused, messages >= messageLimit || bytes >= byteLimit else { return false }
         isPaused = true
-        return .pause
+        return true
     }
 
-    /// Counts settled messages, acked or not; reading resumes once half of both limits is free.
-    package mutating func settled(messages count: Int, bytes settledBytes: Int) -> Action {
+    /// Counts settled messages, acked or not; returns whether reading resumes, as half of both limits is free.
+    package mutating func settled(messages count: Int, bytes settledBytes: Int) -> Bool {
         messages = max(messages - count, 0)
         bytes = max(bytes - settledBytes, 0)
-        guard isPaused, messages <= messageLimit / 2, bytes <= byteLimit / 2 else { return .none }
+        guard isPaused, messages <= messageLimit / 2, bytes <= byteLimit / 2 else { return false }
         isPaused = false
-        return .resume
+        return true
     }
 
     package var isEmpty: Bool { messages == 0 }

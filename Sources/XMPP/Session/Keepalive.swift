@@ -7,12 +7,8 @@ package struct SessionTimer: Sendable, Equatable {
     package var delay: Duration
 }
 
-/// Checks with XEP-0199 pings that the peer receives what we send, as a pure value.
+/// Checks with XEP-0199 pings that the peer receives what we send, as a pure value (drawn in docs/state-machines.md).
 ///
-/// ```
-/// proven ──interval──▶ asked ──answer──▶ proven
-///                        └──timeout──▶ dead
-/// ```
 /// Only the answer to our own ping is proof: a peer may send for hours while nothing of ours reaches it. While we pause
 /// reading no answer can be read, so the clock stops, and later continues.
 struct Keepalive: Sendable {

@@ -1,9 +1,5 @@
 /// Our presence at a standard server, which decides whether it sends us the account's messages or stores them.
 ///
-/// ```
-/// unused
-/// available ──reading paused for long──▶ unavailable ──reading again──▶ available
-/// ```
 /// The first presence follows the request for stream management in the greeting, so what the server has stored follows
 /// its `<enabled/>` and is counted. While nobody reads, a server would queue in memory and drop messages beyond a limit;
 /// while we are unavailable it stores them, and sends them with our next presence.

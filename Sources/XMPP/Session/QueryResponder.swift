@@ -68,14 +68,16 @@ struct QueryResponder: Sendable {
         if let type, stanza.equals(type, "result") || stanza.equals(type, "error") { return nil }
         if component != nil, stanza.attribute("from", of: 0) == nil { return nil }
         guard mayAnswer(asker, now: now) else { return nil }
-        switch body(of: stanza, type: type, isKnown: asker != .stranger) {
-        case .result(let content):
-            let bytes = start("result", of: stanza, id: id)
-            return bytes + (content.isEmpty ? Array("/>".utf8) : Array(">".utf8) + content + Array("</iq>".utf8))
-        case .error(let kind, let condition):
-            let element = "<\(condition) xmlns=\"\(XMLNamespace.stanzaErrors)\"/>"
-            return start("error", of: stanza, id: id) + "><error type=\"\(kind)\">\(element)</error></iq>".utf8
+        let answer = answer(stanza, type: type, isKnown: asker != .stranger)
+        var start = "<iq type=\"\(answer.type)\" id=\"\(stanza.string(id).xmlEscaped)\""
+        if let from = stanza.attribute("from", of: 0), from.count <= 3 * QueryResponder.idLimit {
+            start += " to=\"\(stanza.string(from).xmlEscaped)\""
         }
+        if let component {
+            let to = stanza.attribute("to", of: 0).map { stanza.bytes[$0] }
+            start += " from=\"\(component.sender(answering: to))\""
+        }
+        return Array((answer.content.isEmpty ? start + "/>" : "\(start)>\(answer.content)</iq>").utf8)
     }
 
     private mutating func mayAnswer(_ asker: Asker, now: UInt64) -> Bool {
@@ -88,28 +90,29 @@ struct QueryResponder: Sendable {
 
     // MARK: The answers
 
-    private enum Body {
-        case result([UInt8])
-        case error(StaticString, StaticString)
-    }
+    private typealias Answer = (type: String, content: String)
 
-    private func body(of stanza: Stanza, type: Range<Int>?, isKnown: Bool) -> Body {
+    private func answer(_ stanza: Stanza, type: Range<Int>?, isKnown: Bool) -> Answer {
+        func refusal(_ kind: String, _ condition: String) -> Answer {
+            let element = "<\(condition) xmlns=\"\(XMLNamespace.stanzaErrors)\"/>"
+            return ("error", "<error type=\"\(kind)\">\(element)</error>")
+        }
         let isGet = type.map { stanza.equals($0, "get") } ?? false
         let isSet = type.map { stanza.equals($0, "set") } ?? false
-        var children = stanza.children().makeIterator()
-        guard isGet || isSet, let child = children.next(), children.next() == nil else {
-            return .error("modify", "bad-request")
+        let children = stanza.children()
+        guard isGet || isSet, let child = children.first, children.count == 1 else {
+            return refusal("modify", "bad-request")
         }
-        if isGet, stanza.element(child, is: "ping", in: XMLNamespace.ping) { return .result([]) }
-        guard isGet, isKnown else { return .error("cancel", "service-unavailable") }
-        if stanza.element(child, is: "query", in: XMLNamespace.version) { return .result(softwareVersion) }
+        if isGet, stanza.element(child, is: "ping", in: XMLNamespace.ping) { return ("result", "") }
+        guard isGet, isKnown else { return refusal("cancel", "service-unavailable") }
+        if stanza.element(child, is: "query", in: XMLNamespace.version) { return ("result", softwareVersion) }
         let isInfo = stanza.element(child, is: "query", in: XMLNamespace.discoveryInfo)
         guard isInfo || stanza.element(child, is: "query", in: XMLNamespace.discoveryItems) else {
-            return .error("cancel", "service-unavailable")
+            return refusal("cancel", "service-unavailable")
         }
         // XEP-0030 section 3.2: we have no nodes.
-        guard stanza.attribute("node", of: child) == nil else { return .error("cancel", "item-not-found") }
-        return .result(Array((isInfo ? information : QueryResponder.items).utf8))
+        guard stanza.attribute("node", of: child) == nil else { return refusal("cancel", "item-not-found") }
+        return ("result", isInfo ? information : "<query xmlns=\"\(XMLNamespace.discoveryItems)\"/>")
     }
 
     /// Our description (XEP-0030; the identity is one of the registry's, `client/bot` or `component/generic`).
@@ -122,28 +125,8 @@ struct QueryResponder: Sendable {
             + "<identity \(kind) name=\"upstream-worker\"/>\(features)</query>"
     }
 
-    private static var items: String { "<query xmlns=\"\(XMLNamespace.discoveryItems)\"/>" }
-
-    private var softwareVersion: [UInt8] {
+    private var softwareVersion: String {
         let version = "<version>\(version.xmlEscaped)</version>"
-        return Array("<query xmlns=\"\(XMLNamespace.version)\"><name>upstream-worker</name>\(version)</query>".utf8)
-    }
-
-    private func start(_ type: StaticString, of stanza: Stanza, id: Range<Int>) -> [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.append(xml: "<iq type=\"")
-        bytes.append(xml: type)
-        bytes.append(xml: "\" id=\"")
-        bytes.append(escaping: stanza.bytes[id])
-        if let from = stanza.attribute("from", of: 0), from.count <= 3 * QueryResponder.idLimit {
-            bytes.append(xml: "\" to=\"")
-            bytes.append(escaping: stanza.bytes[from])
-        }
-        if let component {
-            bytes.append(xml: "\" from=\"")
-            bytes += component.sender(answering: stanza.attribute("to", of: 0).map { stanza.bytes[$0] })
-        }
-        bytes.append(xml: "\"")
-        return bytes
+        return "<query xmlns=\"\(XMLNamespace.version)\"><name>upstream-worker</name>\(version)</query>"
     }
 }

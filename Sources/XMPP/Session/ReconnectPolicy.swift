@@ -35,8 +35,6 @@ package struct ReconnectPolicy: Sendable {
     /// it was. One that we ended for bad XML counts as the first failure each time if stanzas came before it: anyone
     /// who may write to the account may be the cause, and must not delay the others' messages for long. A draining
     /// connection is replaced at once; the second in a row that drained before it worked backs off.
-    ///
-    /// - Returns: The time from now.
     package mutating func delay(after ending: Ending, random: Double) -> Duration {
         switch ending {
         case .draining(let bound) where bound >= ReconnectPolicy.workingSession:

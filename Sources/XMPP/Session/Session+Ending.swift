@@ -6,9 +6,7 @@ package enum SessionOutcome: Sendable, Equatable {
     case closedByUs
     case closedByPeer
     case streamError(StreamError)
-    /// The peer sent unreadable XML.
-    ///
-    /// `isAnswered` under stream management, where the server counts the stanza as handled and does not send it again.
+    /// Unreadable XML; answered where the server counts the stanza as handled, and so does not send it again.
     case violation(XMLStreamError, isAnswered: Bool)
     case silent
     /// The server never answered our request for stream management.
@@ -48,9 +46,7 @@ extension Session {
         }
     }
 
-    /// Handles the peer's `</stream:stream>`.
-    ///
-    /// Acks for what is in flight are still sent for a while.
+    /// Handles the peer's `</stream:stream>`; acks for what is in flight are still sent for a while.
     package mutating func peerClosed() -> EndStep {
         switch state {
         case .open, .finishing(.ours): return leave(.peers)
@@ -61,25 +57,18 @@ extension Session {
         }
     }
 
-    /// The next step after the peer broke the stream's rules.
-    package struct ViolationAction: Sendable, Equatable {
-        /// Whether to count a stanza as `other`.
-        package var isCounted = false
-        package var step: EndStep
-    }
-
-    /// Ends the stream because the peer sent unreadable XML, in a stanza or between two.
-    package mutating func violated(_ error: XMLStreamError, inStanza: Bool) -> ViolationAction {
+    /// Ends the stream because the peer sent unreadable XML; returns also whether to count a stanza as `other`.
+    package mutating func violated(_ error: XMLStreamError, inStanza: Bool) -> (isCounted: Bool, step: EndStep) {
         switch state {
         case .open where inStanza && management.isActive:
             // The server would send an unanswered stanza again at the next login, which would end in the same way: so it
             // is answered for, after what came before it.
             management.noted()
-            return ViolationAction(isCounted: true, step: leave(.refusal(error)))
+            return (true, leave(.refusal(error)))
         case .open, .finishing(.ours), .finishing(.peers), .closing:
-            return ViolationAction(step: .end(farewell(error), .violation(error, isAnswered: false)))
+            return (false, .end(farewell(error), .violation(error, isAnswered: false)))
         case .finishing(.refusal), .ended:
-            return ViolationAction(step: .none)
+            return (false, .none)
         }
     }
 
@@ -90,6 +79,7 @@ extension Session {
         state = .ended
     }
 
+    /// The next step after a commit, or after reading was paused or resumed.
     package struct Settlement: Sendable, Equatable {
         package var bytes: [UInt8] = []
         package var timer: SessionTimer?
@@ -104,18 +94,16 @@ extension Session {
         now: UInt64,
         messages: () -> [IncomingMessage]
     ) -> Settlement {
-        let action = window.settled(messages: count, bytes: size)
+        let resumes = window.settled(messages: count, bytes: size)
         if management.isActive { management.settled(messages()) }
         var settlement = Settlement()
         switch state {
         case .open:
             settlement.bytes = management.progress() ?? []
-            guard action == .resume else { break }
-            switch readingPaused(false, now: now) {
-            case .none: break
-            case .wait(let timer): settlement.timer = timer
-            case .send(let bytes): settlement.bytes += bytes
-            }
+            guard resumes else { break }
+            let next = readingPaused(false, now: now)
+            settlement.timer = next.timer
+            settlement.bytes += next.bytes
         // The final `<a/>` says how far we answer.
         case .finishing(let cause) where window.isEmpty: settlement.step = finish(cause)
         case .finishing, .closing, .ended: break

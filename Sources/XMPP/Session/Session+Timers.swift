@@ -32,33 +32,25 @@ extension Session {
 
     // MARK: Pauses
 
-    /// The next step after reading was paused or resumed.
-    enum PauseAction: Equatable {
-        case none
-        case wait(SessionTimer)
-        case send([UInt8])
-    }
-
     /// Notes that reading was paused or resumed, and tells a standard server when the pause becomes long.
-    mutating func readingPaused(_ paused: Bool, now: UInt64) -> PauseAction {
+    mutating func readingPaused(_ paused: Bool, now: UInt64) -> Settlement {
         let isNew = paused != (keepalive.pause(now: now) != nil)
         keepalive.paused(paused, now: now)
-        guard isNew, case .open = state, !management.isRequested else { return .none }
+        guard isNew, case .open = state, !management.isRequested else { return Settlement() }
         guard paused else {
-            if let bytes = presence.becomeAvailable() {
-                management.wrote()
-                return .send(bytes)
-            }
-            return timer(notAfter: keepalive.due, now: now)
+            guard let bytes = presence.becomeAvailable() else { return timer(notAfter: keepalive.due, now: now) }
+            management.wrote()
+            return Settlement(bytes: bytes)
         }
-        guard presence.isAvailable else { return .none }
+        guard presence.isAvailable else { return Settlement() }
         return timer(notAfter: now.addingReportingOverflow(Presence.longestPause.nanoseconds).partialValue, now: now)
     }
 
     /// Sets the timer if it would fire later than this: a stream that keeps pausing must not put it off forever.
-    private mutating func timer(notAfter due: UInt64, now: UInt64) -> PauseAction {
-        guard timerDue > due else { return .none }
-        return .wait(timer(after: .nanoseconds(Int64(clamping: due > now ? due - now : 0)), from: now))
+    private mutating func timer(notAfter due: UInt64, now: UInt64) -> Settlement {
+        guard timerDue > due else { return Settlement() }
+        let delay = Duration.nanoseconds(Int64(clamping: due > now ? due - now : 0))
+        return Settlement(timer: timer(after: delay, from: now))
     }
 
     // MARK: Firing

@@ -1,15 +1,8 @@
 package import Vocabulary
 package import XMLWire
 
-/// A bound stream until its end, as a pure value: each event returns the next step.
+/// A bound stream until its end, as a pure value (drawn in docs/state-machines.md).
 ///
-/// ```
-/// open ──our close──▶ finishing(ours) ──settled, or close now──▶ closing ──the peer's tag, or 2 s──▶ ended
-///   │                        └──the peer's tag──▶ finishing(peers)                                    ▲
-///   ├──the peer's tag──▶ finishing(peers) ──settled, 2 s, or close now────────────────────────────────┤
-///   ├──unreadable stanza, counted by the server──▶ finishing(refusal) ──settled, or close now─────────┤
-///   └──stream error, bad XML, silence, transport gone─────────────────────────────────────────────────┘
-/// ```
 /// *Settled* means that every delivered message has been reported to ``committed(_:size:now:)``; with nothing in flight
 /// `finishing` ends at once. The caller writes acks as long as ``canSend`` is true and before it reports the commit.
 /// With a standard server stanzas are counted for stream management, in `open` only: what is not taken must not be
@@ -171,9 +164,7 @@ package struct Session: ~Copyable {
     private mutating func deliver(_ message: consuming IncomingMessage, now: UInt64) -> StanzaAction {
         hasTakenStanza = true
         guard takesMessages else { return .none }
-        let action = window.took(bytes: message.bytes.count)
-        var timer: SessionTimer?
-        if action == .pause, case .wait(let next) = readingPaused(true, now: now) { timer = next }
+        let timer = window.took(bytes: message.bytes.count) ? readingPaused(true, now: now).timer : nil
         if management.isActive { management.number(&message) }
         return .deliver(message, timer)
     }

@@ -30,16 +30,6 @@ package enum StreamErrorCondition: String, Sendable, CaseIterable {
     case unsupportedFeature = "unsupported-feature"
     case unsupportedStanzaType = "unsupported-stanza-type"
     case unsupportedVersion = "unsupported-version"
-
-    init?(element: String) {
-        if element == "xml-not-well-formed" {
-            self = .notWellFormed
-        } else if let known = StreamErrorCondition(rawValue: element) {
-            self = known
-        } else {
-            return nil
-        }
-    }
 }
 
 /// A `{http://etherx.jabber.org/streams}error`; its free text is not read.
@@ -54,9 +44,9 @@ package struct StreamError: Sendable, Equatable {
         condition = .undefinedCondition
         for child in stanza.children()
         where stanza.equals(stanza.elements[child].namespace, XMLNamespace.streamErrors) {
-            guard let known = StreamErrorCondition(element: stanza.string(stanza.elements[child].name)) else {
-                continue
-            }
+            let name = stanza.string(stanza.elements[child].name)
+            let isOld = name == "xml-not-well-formed"
+            guard let known = isOld ? .notWellFormed : StreamErrorCondition(rawValue: name) else { continue }
             condition = known
             if known == .seeOtherHost { otherHost = PeerText.host(stanza.bytes[stanza.elements[child].text]) }
         }

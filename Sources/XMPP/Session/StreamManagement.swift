@@ -2,13 +2,8 @@ import Vocabulary
 package import XMLWire
 
 /// Stream management (XEP-0198) on one stream, as a pure value: how far we answer for received stanzas, and how many of
-/// ours the server has; all counts are modulo 2^32.
+/// ours the server has (drawn in docs/state-machines.md); all counts are modulo 2^32.
 ///
-/// ```
-/// off
-/// requested ──enabled──▶ active ──lost, and resumed──▶ active
-///     └──────failed────▶ off
-/// ```
 /// The server keeps every stanza until `h` covers it, and stores the rest when the session ends. So `h` counts only the
 /// stanzas before the first uncommitted message: whatever kills this process, the server has what the database has not.
 ///
@@ -160,11 +155,9 @@ package struct StreamManagement: Sendable, Equatable {
 
     /// Counts stanzas of ours, in the order they are written.
     mutating func wrote(_ count: Int = 1) {
-        guard !isOff else { return }
+        guard state != .off else { return }
         sent &+= UInt32(truncatingIfNeeded: count)
     }
-
-    private var isOff: Bool { if case .off = state { true } else { false } }
 
     /// Handles the server's count of our stanzas.
     private mutating func confirm(_ element: Stanza) -> ElementAction {
