@@ -27,9 +27,6 @@ package final class Emulator: Sendable {
     }
 
     /// Starts an emulator; the caller must ``stop()`` it.
-    ///
-    /// Throws ``EmulatorError`` for an invalid configuration, TLSWire's error for an unusable certificate, and the
-    /// system's error if it can't listen.
     package static func start(_ configuration: EmulatorConfiguration) async throws -> Emulator {
         let problems = configuration.load.problems + (configuration.window < 1 ? ["window must be 1 or more"] : [])
         guard problems.isEmpty else { throw EmulatorError(message: problems.joined(separator: "; ")) }
@@ -65,9 +62,7 @@ package final class Emulator: Sendable {
         }
     }
 
-    /// Closes the listener and every connection; counts stay readable.
-    ///
-    /// The tally is taken before the connections close. A second call returns the same one.
+    /// Closes the listener and every connection; returns the counts from before that, also at a second call.
     @discardableResult
     package func stop() async -> Tally {
         if let last = final.withLock({ $0 }) { return last }

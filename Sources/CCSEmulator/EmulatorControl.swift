@@ -30,9 +30,7 @@ extension Emulator {
         }
     }
 
-    /// Injects a fault into a bound connection now, by default the one bound first.
-    ///
-    /// Faults of a single message do nothing here.
+    /// Injects a fault into a bound connection, by default the one bound first; those of a single message do nothing.
     package func inject(_ fault: Fault, on connection: Int? = nil) async throws {
         try await onLoop { core in
             let (connection, pool) = try core.boundConnection(connection)
@@ -85,16 +83,12 @@ extension Emulator {
         }
     }
 
-    /// The ack latencies since the last call in seconds, from a message's delivery to its first ack.
-    ///
-    /// Empty without ``EmulatorConfiguration/latencySampling``.
+    /// The latencies in seconds from delivery to first ack, measured since the last call.
     package func takeLatencies() async throws -> [Double] {
         try await onLoop { $0.latency?.take() ?? [] }
     }
 
     /// The acks accepted since the last call, one for each copy, in order.
-    ///
-    /// Empty without ``EmulatorConfiguration/recordsAcks``.
     package func takeAcks() async throws -> [AckRecord] {
         try await onLoop { core in
             defer { core.acks = [] }

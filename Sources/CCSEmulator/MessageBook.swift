@@ -76,9 +76,7 @@ struct MessageBook {
 
     var hasMore: Bool { !pending.isEmpty || generated < limit }
 
-    /// Opens a connection's ledger and queues what closed ones left.
-    ///
-    /// - Returns: The connection's slot.
+    /// Opens a connection's ledger, returns its slot, and queues what closed ones left.
     mutating func open() -> Int {
         pending.append(contentsOf: waiting.sorted { Self.age($0) < Self.age($1) })
         waiting.removeAll()
@@ -145,9 +143,7 @@ struct MessageBook {
         return known
     }
 
-    /// Records a copy written to a connection.
-    ///
-    /// If a fault of this delivery has closed the connection, the message waits for the next one.
+    /// Records a copy; if a fault of this delivery has closed the connection, it waits for the next one.
     mutating func delivered(_ sequence: Int, on slot: Int, isFirst: Bool) {
         deliveries += 1
         if isFirst { distinct += 1 }

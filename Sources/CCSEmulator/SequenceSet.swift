@@ -14,9 +14,7 @@ struct SequenceSet {
         return word < words.count && words[word] & (1 << UInt64(number & 63)) != 0
     }
 
-    /// Inserts a number.
-    ///
-    /// - Returns: Whether it is new.
+    /// Inserts a number, and returns whether it is new.
     mutating func insert(_ number: Int) -> Bool {
         let word = (number >> 6) - dropped
         let bit: UInt64 = 1 << UInt64(number & 63)

@@ -1,7 +1,4 @@
-/// The SplitMix64 finaliser: a cheap, well-mixed function of a number.
-///
-/// All randomness in the emulator is a pure function of the seed and a number, so that a run can be repeated and a
-/// redelivered message is made again instead of being kept.
+/// The SplitMix64 finaliser: all randomness in the emulator is a function of the seed and a number, to be repeatable.
 package enum SplitMix {
     package static func mix(_ value: UInt64) -> UInt64 {
         var z = value &+ 0x9E37_79B9_7F4A_7C15

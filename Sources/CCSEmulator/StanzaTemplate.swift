@@ -2,10 +2,7 @@ import NIOCore
 
 /// A stanza encoded once, with fixed-width holes for the parts that vary.
 struct StanzaTemplate {
-    /// The content of a hole.
-    ///
-    /// A raw value marks the hole in the template's JSON text, where control characters cannot occur; no wrapping changes
-    /// these.
+    /// The content of a hole; a raw value marks it in the JSON text, where control characters cannot occur.
     enum Field: UInt8 {
         /// The message's number.
         case sequence = 1

@@ -60,9 +60,7 @@ package final class TLSHandler: ChannelDuplexHandler {
         self.connection = try TLSConnection(context)
     }
 
-    /// The connection's channel bindings for SASL, the strongest first.
-    ///
-    /// None before ``TLSEvent/established(version:cipher:)``.
+    /// The connection's channel bindings for SASL, the strongest first; none before it is established.
     package var channelBindings: [TLSChannelBinding] {
         self.machine.state == .established ? self.connection.channelBindings : []
     }

@@ -24,13 +24,8 @@ package final class CollectorClient: Sendable {
 
     /// A client that does not connect yet; `/v1/traces` is appended to the collector's base URL, as in OTLP.
     ///
-    /// - Parameters:
-    ///   - endpoint: The collector's base URL.
-    ///   - caFile: Certificates to trust instead of the system's, PEM.
-    ///   - version: For `user-agent`.
-    ///   - timeout: The longest wait for the answer's start, and then for each part of it.
-    ///   - headers: More headers, such as `authorization`; read for each request, so that a rotation needs no restart.
-    /// - Throws: ``Unusable`` if the certificates can't be used.
+    /// `caFile` replaces the system's authorities. `timeout` bounds the wait for the answer's start and for each part.
+    /// `headers` are read for each request, so that a rotation needs no restart.
     package init(
         endpoint: String,
         caFile: String?,
@@ -74,10 +69,7 @@ package final class CollectorClient: Sendable {
         return configuration
     }
 
-    /// Posts a body.
-    ///
-    /// - Returns: The answer, whatever its status.
-    /// - Throws: ``CollectorFailure`` if there is no answer; `CancellationError`.
+    /// Posts a body, and returns the answer whatever its status; throws ``CollectorFailure`` if there is none.
     package func post(_ body: [UInt8]) async throws -> CollectorAnswer {
         var request = HTTPClientRequest(url: url)
         request.method = .POST

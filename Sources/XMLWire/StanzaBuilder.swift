@@ -82,9 +82,7 @@ struct StanzaBuilder {
         open.append(index)
     }
 
-    /// The limit that the stanza exceeds so far, if any.
-    ///
-    /// Not a getter: reading the builder behind its pointer would copy it.
+    /// The limit that the stanza exceeds so far; not a getter, which would copy the builder behind its pointer.
     mutating func excess(over limits: StreamLimits) -> SkippedStanza.Reason? {
         if openNamespaces > limits.openNamespaces { return .namespaces }
         // About the size of the parsed form, with the parser's own record of the names.
@@ -122,9 +120,7 @@ struct StanzaBuilder {
         declarations.removeLast()
     }
 
-    /// Makes the direct text of every element contiguous.
-    ///
-    /// One pass over the pieces, in time and space linear in the stanza: a peer may send `x<a/>x<a/>…`.
+    /// Makes the direct text of every element contiguous, in time and space linear in the stanza.
     mutating func joinTexts() {
         guard !laterTexts.isEmpty else { return }
         laterTexts.sort { ($0.element, $0.range.lowerBound) < ($1.element, $1.range.lowerBound) }
@@ -192,9 +188,7 @@ struct StanzaBuilder {
         var declarations: [PlainStanzaReader.Declaration] = []
     }
 
-    /// Reads the stanza at the start of these bytes if it is complete and plain; else changes nothing.
-    ///
-    /// - Returns: The index after its end.
+    /// Reads the stanza at the start of these bytes, and returns the index after its end; changes nothing if it throws.
     mutating func readPlain(
         _ input: UnsafeRawBufferPointer,
         limits: StreamLimits,
@@ -205,10 +199,7 @@ struct StanzaBuilder {
         return end
     }
 
-    /// The same for the bytes in ``raw`` and those that follow; if it is not read, ``raw`` stays unchanged.
-    ///
-    /// - Returns: The index after its end in the bytes that follow.
-    /// - Throws: Why it is not read.
+    /// The same for the bytes in ``raw`` and those that follow, with an index in the latter.
     mutating func readPlain(
         followedBy more: UnsafeRawBufferPointer,
         limits: StreamLimits,

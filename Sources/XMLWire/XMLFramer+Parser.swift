@@ -44,9 +44,7 @@ extension XMLFramer {
         plainNamespace = nil
     }
 
-    /// Whether the slice's bytes can wait.
-    ///
-    /// If not, the parser has been given those that waited, unless the stanza is to be skipped.
+    /// Whether the slice's bytes can wait; if not, the parser has been given those that waited.
     func holdsBackSlice(from parser: PushParser) -> Bool {
         let bytes = window.slice
         let pendingBytes = window.base - parser.position

@@ -16,9 +16,7 @@ extension XMLFramer {
         return StanzaName(startTag: start)
     }
 
-    /// Skips the stanza that the parser was reading, from its first byte on.
-    ///
-    /// - Returns: What remains of `rest`, the buffer from the start of the slice on.
+    /// Skips the stanza that the parser was reading, from its first byte on; returns what remains of the buffer.
     func beginSkipping(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         giveUpParser()
         var begun = Skipping()

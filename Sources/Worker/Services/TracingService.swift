@@ -44,7 +44,7 @@ struct TracingService: Service {
             throw .unusable(["tracing.ca_file: \(error.description)"])
         }
         let sampler = TraceSampler(ratio: tracing.sampleRatio)
-        let resource = TraceRequest.Resource(
+        let request = TraceRequest(
             service: tracing.serviceName,
             version: metrics.version,
             instance: DispatchRunner.workerName
@@ -60,7 +60,7 @@ struct TracingService: Service {
         )
         exporter = SpanExporter(
             queue: queue,
-            request: TraceRequest(resource),
+            request: request,
             counts: metrics.spans,
             logger: logger,
             send: { [client] in try await client.post($0) }
