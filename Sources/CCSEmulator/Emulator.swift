@@ -30,8 +30,7 @@ package final class Emulator: Sendable {
     package static func start(_ configuration: EmulatorConfiguration) async throws -> Emulator {
         let problems = configuration.load.problems + (configuration.window < 1 ? ["window must be 1 or more"] : [])
         guard problems.isEmpty else { throw EmulatorError(message: problems.joined(separator: "; ")) }
-        let identity = try ServerIdentity(configuration)
-        let (context, authorityPEM) = (identity.context, identity.authorityPEM)
+        let (context, authorityPEM) = try configuration.makeIdentity()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let eventLoop = group.next()
         do {

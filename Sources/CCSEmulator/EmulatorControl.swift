@@ -1,9 +1,7 @@
 package import NIOCore
 
 extension Emulator {
-    package func snapshot() async throws -> EmulatorSnapshot {
-        try await onLoop { $0.snapshot }
-    }
+    package func snapshot() async throws -> EmulatorSnapshot { try await onLoop { $0.snapshot } }
 
     /// Waits until a condition holds, checking after every change; `what` describes it for the error.
     package func wait(
@@ -84,9 +82,7 @@ extension Emulator {
     }
 
     /// The latencies in seconds from delivery to first ack, measured since the last call.
-    package func takeLatencies() async throws -> [Double] {
-        try await onLoop { $0.latency?.take() ?? [] }
-    }
+    package func takeLatencies() async throws -> [Double] { try await onLoop { $0.latency?.take() ?? [] } }
 
     /// The acks accepted since the last call, one for each copy, in order.
     package func takeAcks() async throws -> [AckRecord] {
@@ -96,9 +92,7 @@ extension Emulator {
         }
     }
 
-    package func add(_ rule: FaultRule) async throws {
-        try await onLoop { $0.schedule.add(rule) }
-    }
+    package func add(_ rule: FaultRule) async throws { try await onLoop { $0.schedule.add(rule) } }
 
     /// Cuts a connection, bound or not, by a TCP reset or by closing the socket without TLS's close_notify.
     package func kill(_ connection: Int, reset: Bool) async throws {

@@ -9,9 +9,7 @@
 package struct FaultScript: Sendable, Equatable {
     package var rules: [FaultRule]
 
-    package init(rules: [FaultRule] = []) {
-        self.rules = rules
-    }
+    package init(rules: [FaultRule] = []) { self.rules = rules }
 
     package struct Problem: Error, Sendable, Equatable, CustomStringConvertible {
         package var line: Int

@@ -35,9 +35,7 @@ package struct LoadProfile: Sendable {
     package var idsAreScattered = false
 
     /// A profile that generates nothing until ``count`` is set.
-    package init(count: Int? = 0) {
-        self.count = count
-    }
+    package init(count: Int? = 0) { self.count = count }
 
     /// The profile's errors, one sentence each; empty for a valid one.
     package var problems: [String] {

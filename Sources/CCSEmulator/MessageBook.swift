@@ -61,9 +61,7 @@ struct MessageBook {
     private(set) var ackedSpecials = 0
 
     /// A book for a load of this many messages, nil for unlimited.
-    init(count: Int?) {
-        limit = count ?? .max
-    }
+    init(count: Int?) { limit = count ?? .max }
 
     var ackedDistinct: Int { acked.count + ackedSpecials }
 
@@ -209,9 +207,7 @@ struct MessageBook {
 
     func isOutstanding(_ sequence: Int, on slot: Int) -> Bool { ledgers[slot].copies[sequence] != nil }
 
-    private func isOutstanding(_ sequence: Int) -> Bool {
-        ledgers.contains { $0.copies[sequence] != nil }
-    }
+    private func isOutstanding(_ sequence: Int) -> Bool { ledgers.contains { $0.copies[sequence] != nil } }
 
     /// Sorts generated messages by age, then special ones.
     private static func age(_ sequence: Int) -> Int { sequence < 0 ? Int.max / 2 - sequence : sequence }

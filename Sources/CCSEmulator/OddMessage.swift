@@ -38,9 +38,7 @@ package struct OddMessage: Sendable {
         return MessageBook.Special(id: wholeID, to: to, stanza: stanza, expectsAck: isAcked)
     }
 
-    package static func named(_ name: String) -> OddMessage? {
-        all.first { $0.name == name }
-    }
+    package static func named(_ name: String) -> OddMessage? { all.first { $0.name == name } }
 
     package static let all: [OddMessage] = unackable + ackedQuarantine + dataForms + strangers + excessive
 

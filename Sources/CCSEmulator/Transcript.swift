@@ -7,9 +7,7 @@ import NIOCore
 final class Transcript {
     let file: LineFile
 
-    init(path: String) throws {
-        file = try LineFile(path: path, name: "the transcript file")
-    }
+    init(path: String) throws { file = try LineFile(path: path, name: "the transcript file") }
 
     /// Adds bytes that went `in` or `out`, seen from the emulator.
     func record(_ bytes: ByteBuffer, _ direction: String, of connection: Int, isShown: Bool) {

@@ -8,10 +8,6 @@ import Vocabulary
 
 /// Posts bodies to a collector over HTTP/1.1.
 package final class CollectorClient: Sendable {
-    package struct Unusable: Error, Sendable, CustomStringConvertible {
-        package let description: String
-    }
-
     private static let answerLimit = 64 * 1024
 
     private let url: String
@@ -32,7 +28,7 @@ package final class CollectorClient: Sendable {
         version: String,
         timeout: Duration = .seconds(10),
         headers: @escaping @Sendable () throws -> [(name: String, value: String)]
-    ) throws(Unusable) {
+    ) throws(CollectorFailure) {
         url = (endpoint.hasSuffix("/") ? String(endpoint.dropLast()) : endpoint) + "/v1/traces"
         agent = "OTel-OTLP-Exporter-Swift/\(version) upstream-worker"
         self.timeout = TimeAmount(timeout)
@@ -58,12 +54,12 @@ package final class CollectorClient: Sendable {
         }
     }
 
-    private static func trust(_ caFile: String?) throws(Unusable) -> TLSConfiguration {
+    private static func trust(_ caFile: String?) throws(CollectorFailure) -> TLSConfiguration {
         var configuration = TLSConfiguration.makeClientConfiguration()
         configuration.minimumTLSVersion = .tlsv12
         guard let caFile else { return configuration }
         guard let certificates = try? NIOSSLCertificate.fromPEMFile(caFile), !certificates.isEmpty else {
-            throw Unusable(description: "'\(caFile)' holds no certificates in PEM form")
+            throw CollectorFailure("'\(caFile)' holds no certificates in PEM form")
         }
         configuration.trustRoots = .certificates(certificates)
         return configuration

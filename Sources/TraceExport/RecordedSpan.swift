@@ -34,9 +34,7 @@ package final class RecordedSpan: Tracing.Span {
         set { change { $0.attributes = newValue } }
     }
 
-    package func setStatus(_ status: SpanStatus) {
-        change { $0.status = status }
-    }
+    package func setStatus(_ status: SpanStatus) { change { $0.status = status } }
 
     package func addEvent(_ event: SpanEvent) {
         change { span in

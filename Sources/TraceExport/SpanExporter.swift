@@ -10,7 +10,7 @@ package struct CollectorAnswer: Sendable {
     package var body: [UInt8] = []
 }
 
-/// Why a request got no answer; its text names no header.
+/// Why a request got no answer, or can't be made; the text names no header.
 package struct CollectorFailure: Error, Sendable {
     package var text: String
 

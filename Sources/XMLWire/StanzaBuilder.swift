@@ -138,9 +138,7 @@ struct StanzaBuilder {
         laterTexts.removeAll(keepingCapacity: laterTexts.count < 64)
     }
 
-    mutating func keepRaw(_ bytes: UnsafeRawBufferPointer) {
-        raw.append(contentsOf: bytes)
-    }
+    mutating func keepRaw(_ bytes: UnsafeRawBufferPointer) { raw.append(contentsOf: bytes) }
 
     /// The size of the unfinished stanza, a reference counted as one byte; exact from `limit` on.
     mutating func size(knownBelow limit: Int) -> Int {

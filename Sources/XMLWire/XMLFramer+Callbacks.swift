@@ -95,9 +95,7 @@ extension XMLFramer {
 
     private static let lineFeed: [UInt8] = [0x0A]
 
-    func fail(_ code: XMLStreamError.Code) {
-        obey(machine.pointee.fail(XMLStreamError(code)))
-    }
+    func fail(_ code: XMLStreamError.Code) { obey(machine.pointee.fail(XMLStreamError(code))) }
 
     func parserFailed(_ error: XMLStreamError) { machine.pointee.fail(error) }
 

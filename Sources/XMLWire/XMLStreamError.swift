@@ -86,7 +86,5 @@ package struct XMLStreamError: Error, Sendable, Hashable {
 }
 
 extension XMLStreamError: CustomStringConvertible {
-    package var description: String {
-        parserCode == 0 ? message : "\(message) (libxml2 error \(parserCode))"
-    }
+    package var description: String { parserCode == 0 ? message : "\(message) (libxml2 error \(parserCode))" }
 }

@@ -152,7 +152,7 @@ struct CollectorTests {
         for client in [trusting, system, address] { await client.shutdown() }
         #expect(try receiver.spans().count == 1)
         let empty = try folder.write("rubbish".utf8, as: "empty.pem")
-        #expect(throws: CollectorClient.Unusable.self) {
+        #expect(throws: CollectorFailure.self) {
             try client(receiver, scheme: "https", host: "localhost", caFile: empty)
         }
     }

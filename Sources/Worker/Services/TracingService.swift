@@ -33,7 +33,7 @@ struct TracingService: Service {
         } catch {
             throw .unusable(["tracing.headers_file: \(error.message)"])
         }
-        do throws(CollectorClient.Unusable) {
+        do throws(CollectorFailure) {
             client = try CollectorClient(
                 endpoint: tracing.endpoint,
                 caFile: tracing.caFile,
@@ -41,7 +41,7 @@ struct TracingService: Service {
                 headers: { try tracing.headers() }
             )
         } catch {
-            throw .unusable(["tracing.ca_file: \(error.description)"])
+            throw .unusable(["tracing.ca_file: \(error.text)"])
         }
         let sampler = TraceSampler(ratio: tracing.sampleRatio)
         let request = TraceRequest(
