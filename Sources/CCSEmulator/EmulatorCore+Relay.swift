@@ -1,4 +1,3 @@
-import NIOCore
 import XMLWire
 
 // A bound client that sends an upstream message to its own bare address acts as the service, as it would at a standard

@@ -56,23 +56,9 @@ struct PlainStanzaReader {
     var open: [Open] = []
     var declarations: [Declaration] = []
     /// The number of declarations in scope outside the element whose start tag is being read.
-    private var outerDeclarations = 0
+    var outerDeclarations = 0
     /// Where the inherited namespace was stored.
-    private var inheritedName: Range<Int>?
-
-    init(
-        input: UnsafePointer<UInt8>,
-        end: Int,
-        output: UnsafeMutablePointer<UInt8>,
-        limits: StreamLimits,
-        inherited: UnsafeBufferPointer<UInt8>
-    ) {
-        self.input = input
-        self.end = end
-        self.output = output
-        self.limits = limits
-        self.inherited = inherited
-    }
+    var inheritedName: Range<Int>?
 
     /// Reads the stanza.
     ///

@@ -6,12 +6,6 @@ import CLibXML2
 /// access to a class's property costs an exclusivity check, which at a callback per quotation mark was half the time of
 /// a stanza. For the same reason the framer holds its builder behind a pointer.
 struct StanzaBuilder {
-    /// A piece of an element's direct text, separated from the earlier text by a child.
-    private struct LaterText {
-        var element: Int
-        var range: Range<Int>
-    }
-
     /// Larger storage is released after each stanza, so that one large stanza does not keep its memory.
     private static let keptBytes = 16 * 1024
     /// The parser's average memory for a name that it may not have met before.
@@ -27,7 +21,8 @@ struct StanzaBuilder {
     private var attributes: [Stanza.Attribute] = []
     /// Indices of the open elements, the innermost last.
     private var open: [Int] = []
-    private var laterTexts: [LaterText] = []
+    /// Pieces of elements' direct text, separated from the earlier text by a child.
+    private var laterTexts: [(element: Int, range: Range<Int>)] = []
     /// The stored namespaces, each once: thousands of elements and attributes may share a name.
     ///
     /// libxml2 interns names, so within one context, which lives for the whole stanza, an equal pointer is an equal
@@ -89,7 +84,7 @@ struct StanzaBuilder {
         let parsedBytes =
             bytes.count + elements.count * (MemoryLayout<Stanza.Element>.stride + Self.nameBytes)
             + attributes.count * (MemoryLayout<Stanza.Attribute>.stride + Self.nameBytes)
-            + laterTexts.count * MemoryLayout<LaterText>.stride
+            + laterTexts.count * MemoryLayout<(Int, Range<Int>)>.stride
         return parsedBytes > limits.parsedBytes ? .memory : nil
     }
 
@@ -107,7 +102,7 @@ struct StanzaBuilder {
         } else if let last = laterTexts.last, last.element == element, last.range.upperBound == start {
             laterTexts[laterTexts.count - 1].range = last.range.lowerBound..<end
         } else {
-            laterTexts.append(LaterText(element: element, range: start..<end))
+            laterTexts.append((element, start..<end))
         }
     }
 
@@ -171,12 +166,8 @@ struct StanzaBuilder {
         let limit = keepingStorage ? Self.keptBytes : 0
         bytes.removeAll(keepingCapacity: bytes.capacity <= limit)
         raw.removeAll(keepingCapacity: raw.capacity <= limit)
-        elements.removeAll(
-            keepingCapacity: elements.capacity * MemoryLayout<Stanza.Element>.stride <= limit
-        )
-        attributes.removeAll(
-            keepingCapacity: attributes.capacity * MemoryLayout<Stanza.Attribute>.stride <= limit
-        )
+        elements.removeAll(keepingCapacity: elements.capacity * MemoryLayout<Stanza.Element>.stride <= limit)
+        attributes.removeAll(keepingCapacity: attributes.capacity * MemoryLayout<Stanza.Attribute>.stride <= limit)
     }
 
     /// Storage of a ``PlainStanzaReader``, kept from stanza to stanza.

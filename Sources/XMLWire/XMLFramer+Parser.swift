@@ -30,9 +30,7 @@ extension XMLFramer {
     /// Frees the parser and drops the bytes that waited for it.
     func giveUpParser() {
         parser = nil
-        held.token = nil
-        held.count = 0
-        held.waitsForRest = false
+        held = HeldBytes(bytesLookedAt: held.bytesLookedAt)
         window.slice = UnsafeRawBufferPointer(start: nil, count: 0)
     }
 
