@@ -60,9 +60,7 @@ struct PlainStanzaReader {
     /// Where the inherited namespace was stored.
     var inheritedName: Range<Int>?
 
-    /// Reads the stanza.
-    ///
-    /// - Returns: The index after its end.
+    /// Reads the stanza, and returns the index after its end.
     mutating func read() throws(Refusal) -> Int {
         repeat {
             // Here is a `<`.
@@ -120,9 +118,7 @@ struct PlainStanzaReader {
         }
     }
 
-    /// Reads attributes to the end of the tag.
-    ///
-    /// - Returns: Whether the element is empty.
+    /// Reads attributes to the end of the tag, and returns whether the element is empty.
     private mutating func readAttributes(after first: Int) throws(Refusal) -> Bool {
         while true {
             let start = at
