@@ -23,13 +23,8 @@ struct StanzaTemplate {
         }
     }
 
-    private struct Hole {
-        var offset: Int
-        var field: Field
-    }
-
     private var bytes: [UInt8]
-    private var holes: [Hole] = []
+    private var holes: [(offset: Int, field: Field)] = []
 
     /// Takes a whole stanza in which each hole is filled with its field's marker.
     init(_ stanza: [UInt8]) {
@@ -37,7 +32,7 @@ struct StanzaTemplate {
         var offset = 0
         while offset < bytes.count {
             if let field = Field(rawValue: bytes[offset]) {
-                holes.append(Hole(offset: offset, field: field))
+                holes.append((offset, field))
                 offset += field.width
             } else {
                 offset += 1

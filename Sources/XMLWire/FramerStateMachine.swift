@@ -156,7 +156,6 @@ struct FramerStateMachine: ~Copyable {
     enum ParserAction {
         /// Let it read the stream's header, then call ``headerReplayed()``.
         case replayHeader
-        /// It starts with the document.
         case none
     }
 
