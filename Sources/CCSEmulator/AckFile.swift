@@ -2,14 +2,12 @@ import Digests
 import Foundation
 import Vocabulary
 
-/// Writes accepted acks to a file for `upstream-worker audit --against`: one JSON object a line, with time, sender and
-/// id.
+/// Writes accepted acks to a file for `upstream-worker audit --against`: one JSON object a line.
 ///
-/// A worker's message key depends on its `id_scope`, which a peer doesn't know: with `sender` it follows from sender
-/// and id, with `device` from the registration token too, so each line has that key as well (`docs/protocol.md`, "What
-/// identifies a message"). The token itself is not written.
+/// A worker's message key depends on its `id_scope`, which a peer doesn't know: each line has the sender and id, and
+/// the key that follows from the registration token too (`docs/protocol.md`, "What identifies a message").
 final class AckFile {
-    private let file: LineFile
+    let file: LineFile
     private let encoder = JSONEncoder()
 
     private struct Line: Encodable {
@@ -31,9 +29,7 @@ final class AckFile {
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
     }
 
-    /// Adds an ack by the unescaped id and `from` of its message and the sender id.
-    ///
-    /// An id that is not UTF-8 is left out, since no database could hold it.
+    /// Adds an ack; an id that is not UTF-8 is left out, since no database could hold it.
     func record(_ id: [UInt8], from token: [UInt8], for sender: String) {
         let key = Self.key(ofDevice: token, id, for: sender)
         guard let id = String(validating: id, as: UTF8.self) else { return }
@@ -45,6 +41,4 @@ final class AckFile {
         let parts = Array(sender.utf8) + [0] + token + [0] + id
         return "\(parts.withUnsafeBytes { Digest128(hashing: $0) })"
     }
-
-    func flush() { file.flush() }
 }

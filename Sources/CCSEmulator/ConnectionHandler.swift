@@ -74,7 +74,7 @@ final class ConnectionHandler: ChannelInboundHandler {
             perform(negotiation.opened(to: domain, streamID: core.streamID(number)))
         case .stanza(let stanza):
             if stanza.element(0, is: "error", in: Namespace.stream) {
-                core.peerSentStreamError(self)
+                core.count(\.streamErrors, expectsBreak ? nil : "the peer sent a stream error", on: self)
                 end()
             } else if pool != nil {
                 core.received(stanza, on: self)
@@ -91,7 +91,7 @@ final class ConnectionHandler: ChannelInboundHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if event as? TLSEvent == .closedCleanly, hasPeerEnded { core.count(\.orderlyEnds) }
+        if event as? TLSEvent == .closedCleanly, hasPeerEnded { core.count(\.orderlyEnds, on: self) }
         context.fireUserInboundEventTriggered(event)
     }
 
@@ -110,7 +110,7 @@ final class ConnectionHandler: ChannelInboundHandler {
     }
 
     private func broken(by what: String, condition: String) {
-        if !expectsBreak, phase != .closed { core.peerBrokeStream(self, why: what) }
+        if !expectsBreak, phase != .closed { core.count(\.brokenStreams, what, on: self) }
         write(ServerStanzas.streamError(condition) + ServerStanzas.streamEnd)
         close()
     }
@@ -124,13 +124,13 @@ final class ConnectionHandler: ChannelInboundHandler {
             case .signedIn:
                 isShownInTranscript = true
                 if negotiationFaults.contains(.closeAfterAuth) { return close() }
-            case .refused: core.count(\.refusals)
+            case .refused: core.count(\.refusals, on: self)
             case .bound(let sender):
                 if negotiationFaults.contains(.closeAfterBind) { return close() }
                 phase = .bound
                 core.bind(self, sender: sender)
             case .violation(let condition):
-                core.peerBrokeStream(self, why: "the set-up of the stream ended with \(condition)")
+                core.count(\.brokenStreams, "the set-up of the stream ended with \(condition)", on: self)
                 end(error: condition)
             }
         }
@@ -138,7 +138,7 @@ final class ConnectionHandler: ChannelInboundHandler {
 
     private func startTLS() {
         guard let context, stream.unreadBytes == 0 else {
-            core.peerBrokeStream(self, why: "bytes before the TLS handshake")
+            core.count(\.brokenStreams, "bytes before the TLS handshake", on: self)
             return close()
         }
         stream.reset()
@@ -151,6 +151,8 @@ final class ConnectionHandler: ChannelInboundHandler {
     }
 
     func write(_ text: String) { write(ByteBuffer(string: text)) }
+
+    func write(_ bytes: [UInt8]) { write(ByteBuffer(bytes: bytes)) }
 
     /// Writes and flushes, or queues behind a stanza that is being written in pieces.
     func write(_ bytes: ByteBuffer) {
@@ -176,10 +178,6 @@ final class ConnectionHandler: ChannelInboundHandler {
             self.write(held)
             self.core.pump(self)
         }
-    }
-
-    func writeBytewise(_ bytes: ByteBuffer) {
-        for byte in bytes.readableBytesView { write(ByteBuffer(bytes: [byte])) }
     }
 
     func pause(reading: Bool, writing: Bool, for time: TimeAmount) {
@@ -257,17 +255,12 @@ final class TranscriptTap: ChannelDuplexHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        transcript.record(
-            unwrapInboundIn(data),
-            connection: connection.number,
-            direction: .received,
-            isShown: connection.isShownInTranscript
-        )
+        transcript.record(unwrapInboundIn(data), "in", of: connection.number, isShown: connection.isShownInTranscript)
         context.fireChannelRead(data)
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        transcript.record(unwrapOutboundIn(data), connection: connection.number, direction: .sent, isShown: true)
+        transcript.record(unwrapOutboundIn(data), "out", of: connection.number, isShown: true)
         context.write(data, promise: promise)
     }
 }

@@ -59,3 +59,24 @@ package struct EmulatorConfiguration: Sendable {
 
     package init() {}
 }
+
+extension EmulatorConfiguration {
+    /// Makes the server's context, nil without TLS, and the authority that a client must trust, nil unless generated.
+    func makeIdentity() throws -> (context: TLSContext?, authorityPEM: [UInt8]?) {
+        if security == .none { return (nil, nil) }
+        switch identity {
+        case .server(let server): return (try TLSContext.server(server), nil)
+        case .files(let certificate, let key):
+            let identity = TLSIdentity(certificateChain: .file(certificate), privateKey: .file(key))
+            do {
+                return (try TLSContext.server(TLSServerConfiguration(identity)), nil)
+            } catch {
+                throw EmulatorError(message: error.description)
+            }
+        case .generated(let names, let addresses):
+            let authority = try CertificateAuthority()
+            let certificate = try authority.issue(CertificateRequest(dnsNames: names, addresses: addresses))
+            return (try TLSContext.server(TLSServerConfiguration(certificate)), authority.certificatePEM)
+        }
+    }
+}

@@ -1,9 +1,7 @@
 package import NIOCore
 
 extension Emulator {
-    package func snapshot() async throws -> EmulatorSnapshot {
-        try await onLoop { $0.snapshot }
-    }
+    package func snapshot() async throws -> EmulatorSnapshot { try await onLoop { $0.snapshot } }
 
     /// Waits until a condition holds, checking after every change; `what` describes it for the error.
     package func wait(
@@ -30,9 +28,7 @@ extension Emulator {
         }
     }
 
-    /// Injects a fault into a bound connection now, by default the one bound first.
-    ///
-    /// Faults of a single message do nothing here.
+    /// Injects a fault into a bound connection, by default the one bound first; those of a single message do nothing.
     package func inject(_ fault: Fault, on connection: Int? = nil) async throws {
         try await onLoop { core in
             let (connection, pool) = try core.boundConnection(connection)
@@ -85,16 +81,10 @@ extension Emulator {
         }
     }
 
-    /// The ack latencies since the last call in seconds, from a message's delivery to its first ack.
-    ///
-    /// Empty without ``EmulatorConfiguration/latencySampling``.
-    package func takeLatencies() async throws -> [Double] {
-        try await onLoop { $0.latency?.take() ?? [] }
-    }
+    /// The latencies in seconds from delivery to first ack, measured since the last call.
+    package func takeLatencies() async throws -> [Double] { try await onLoop { $0.latency?.take() ?? [] } }
 
     /// The acks accepted since the last call, one for each copy, in order.
-    ///
-    /// Empty without ``EmulatorConfiguration/recordsAcks``.
     package func takeAcks() async throws -> [AckRecord] {
         try await onLoop { core in
             defer { core.acks = [] }
@@ -102,9 +92,7 @@ extension Emulator {
         }
     }
 
-    package func add(_ rule: FaultRule) async throws {
-        try await onLoop { $0.schedule.add(rule) }
-    }
+    package func add(_ rule: FaultRule) async throws { try await onLoop { $0.schedule.add(rule) } }
 
     /// Cuts a connection, bound or not, by a TCP reset or by closing the socket without TLS's close_notify.
     package func kill(_ connection: Int, reset: Bool) async throws {

@@ -123,24 +123,12 @@ final class EmulatorCore {
         connection.end()
     }
 
-    func count(_ counter: WritableKeyPath<Tally, Int>) {
+    /// Counts something; a violation by a connection's peer is kept in words too.
+    func count(_ counter: WritableKeyPath<Tally, Int>, _ violation: String? = nil, on connection: ConnectionHandler) {
         counts[keyPath: counter] += 1
-        changed()
-    }
-
-    func peerSentStreamError(_ connection: ConnectionHandler) {
-        counts.streamErrors += 1
-        if !connection.expectsBreak { violation("connection \(connection.number): the peer sent a stream error") }
-        changed()
-    }
-
-    func peerBrokeStream(_ connection: ConnectionHandler, why: String) {
-        counts.brokenStreams += 1
-        violation("connection \(connection.number): \(why)")
-    }
-
-    func violation(_ text: String) {
-        if counts.violations.count < Self.violationsKept { counts.violations.append(text) }
+        if let violation, counts.violations.count < Self.violationsKept {
+            counts.violations.append("connection \(connection.number): \(violation)")
+        }
         changed()
     }
 
@@ -246,8 +234,8 @@ final class EmulatorCore {
     }
 
     private func flushFiles() {
-        transcript?.flush()
-        ackFile?.flush()
+        transcript?.file.flush()
+        ackFile?.file.flush()
     }
 
     var tally: Tally {

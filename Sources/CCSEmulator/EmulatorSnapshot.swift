@@ -16,3 +16,10 @@ package struct EmulatorSnapshot: Sendable {
 
     package var bound: [Connection] { connections.filter { $0.sender != nil } }
 }
+
+/// An accepted ack of one copy.
+package struct AckRecord: Sendable {
+    /// The message's id, unescaped.
+    package var id: [UInt8]
+    package var at = ContinuousClock.now
+}

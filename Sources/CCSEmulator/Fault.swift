@@ -19,9 +19,7 @@ package enum Fault: Sendable, Equatable {
     case refuse, closeAfterAuth, closeAfterBind, mute
 
     /// Whether the fault needs a `connection` trigger.
-    package var isForNegotiation: Bool {
-        [.refuse, .closeAfterAuth, .closeAfterBind, .mute].contains(self)
-    }
+    package var isForNegotiation: Bool { [.refuse, .closeAfterAuth, .closeAfterBind, .mute].contains(self) }
 }
 
 package enum FaultTrigger: Sendable, Equatable {

@@ -9,9 +9,7 @@
 package struct FaultScript: Sendable, Equatable {
     package var rules: [FaultRule]
 
-    package init(rules: [FaultRule] = []) {
-        self.rules = rules
-    }
+    package init(rules: [FaultRule] = []) { self.rules = rules }
 
     package struct Problem: Error, Sendable, Equatable, CustomStringConvertible {
         package var line: Int
@@ -26,8 +24,7 @@ package struct FaultScript: Sendable, Equatable {
         let lines = text.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline)
         for (index, line) in lines.enumerated() {
             let code = line.prefix { $0 != "#" }
-            for statement in code.split(separator: ";") {
-                guard !Self.words(statement).isEmpty else { continue }
+            for statement in code.split(separator: ";") where !Self.words(statement).isEmpty {
                 rules.append(try Self.rule(String(statement), line: index + 1))
             }
         }

@@ -4,9 +4,7 @@
 package enum HostileXML {
     package static let names = makers.map(\.name)
 
-    package static func named(_ name: String) -> [UInt8]? {
-        makers.first { $0.name == name }?.bytes()
-    }
+    package static func named(_ name: String) -> [UInt8]? { makers.first { $0.name == name }?.bytes() }
 
     /// Made on demand: some are large, and the help shows only the names.
     private static let makers: [(name: String, bytes: @Sendable () -> [UInt8])] = [

@@ -21,9 +21,7 @@ package struct JSONCursor {
         return true
     }
 
-    /// Unescapes the string literal at the cursor.
-    ///
-    /// - Returns: The range of its bytes in `output`; nil unless it is a valid RFC 8259 literal.
+    /// Unescapes the string literal at the cursor; nil unless it is a valid RFC 8259 literal.
     package mutating func string(into output: inout [UInt8]) -> Range<Int>? {
         guard peek == UInt8(ascii: "\"") else { return nil }
         position += 1
@@ -52,9 +50,7 @@ package struct JSONCursor {
         return nil
     }
 
-    /// Skips the value at the cursor and the white space behind it without validating its content.
-    ///
-    /// - Returns: False if the text ends inside it.
+    /// Skips the value at the cursor without validating its content; false if the text ends inside it.
     package mutating func skipValue() -> Bool {
         var depth = 0
         var isInString = false

@@ -6,9 +6,7 @@ struct LatencyBook {
     private var delivered: [Int: NIODeadline] = [:]
     private var seconds: [Double] = []
 
-    init(every: Int) {
-        self.every = max(1, every)
-    }
+    init(every: Int) { self.every = max(1, every) }
 
     /// Notes a delivery; a redelivery restarts the measurement.
     mutating func delivered(_ sequence: Int) {

@@ -61,9 +61,7 @@ struct MessageBook {
     private(set) var ackedSpecials = 0
 
     /// A book for a load of this many messages, nil for unlimited.
-    init(count: Int?) {
-        limit = count ?? .max
-    }
+    init(count: Int?) { limit = count ?? .max }
 
     var ackedDistinct: Int { acked.count + ackedSpecials }
 
@@ -76,9 +74,7 @@ struct MessageBook {
 
     var hasMore: Bool { !pending.isEmpty || generated < limit }
 
-    /// Opens a connection's ledger and queues what closed ones left.
-    ///
-    /// - Returns: The connection's slot.
+    /// Opens a connection's ledger, returns its slot, and queues what closed ones left.
     mutating func open() -> Int {
         pending.append(contentsOf: waiting.sorted { Self.age($0) < Self.age($1) })
         waiting.removeAll()
@@ -145,9 +141,7 @@ struct MessageBook {
         return known
     }
 
-    /// Records a copy written to a connection.
-    ///
-    /// If a fault of this delivery has closed the connection, the message waits for the next one.
+    /// Records a copy; if a fault of this delivery has closed the connection, it waits for the next one.
     mutating func delivered(_ sequence: Int, on slot: Int, isFirst: Bool) {
         deliveries += 1
         if isFirst { distinct += 1 }
@@ -213,9 +207,7 @@ struct MessageBook {
 
     func isOutstanding(_ sequence: Int, on slot: Int) -> Bool { ledgers[slot].copies[sequence] != nil }
 
-    private func isOutstanding(_ sequence: Int) -> Bool {
-        ledgers.contains { $0.copies[sequence] != nil }
-    }
+    private func isOutstanding(_ sequence: Int) -> Bool { ledgers.contains { $0.copies[sequence] != nil } }
 
     /// Sorts generated messages by age, then special ones.
     private static func age(_ sequence: Int) -> Int { sequence < 0 ? Int.max / 2 - sequence : sequence }

@@ -26,6 +26,16 @@ final class SenderPool {
         if generator.profile.rate == nil { permits = .infinity }
     }
 
+    /// The message with this id; nil for an id that was never sent.
+    func sequence(ofID id: UnsafeBufferPointer<UInt8>) -> Int? {
+        generator.sequence(ofID: id).flatMap { book.isKnown($0) ? $0 : nil } ?? book.special(withID: id)
+    }
+
+    /// Whether this is the `to` that an ack of the message must give.
+    func isSender(_ to: UnsafeBufferPointer<UInt8>, of sequence: Int) -> Bool {
+        sequence < 0 ? book.special(sequence).to.elementsEqual(to) : generator.isSender(to, of: sequence)
+    }
+
     func id(of sequence: Int) -> [UInt8] {
         sequence >= 0 ? Array(generator.id(sequence).utf8) : book.special(sequence).id
     }

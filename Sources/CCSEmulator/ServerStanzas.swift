@@ -9,9 +9,7 @@ enum ServerStanzas {
         stanza.attribute("id", of: 0).map { " id=\"\(XMLEscape.string(stanza.string($0)))\"" } ?? ""
     }
 
-    static func result(for stanza: Stanza) -> String {
-        "<iq type=\"result\"\(id(of: stanza))/>"
-    }
+    static func result(for stanza: Stanza) -> String { "<iq type=\"result\"\(id(of: stanza))/>" }
 
     static func notSupported(_ stanza: Stanza) -> String {
         "<iq type=\"error\"\(id(of: stanza))><error code=\"501\" type=\"cancel\"><feature-not-implemented "

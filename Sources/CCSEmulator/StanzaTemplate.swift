@@ -2,10 +2,7 @@ import NIOCore
 
 /// A stanza encoded once, with fixed-width holes for the parts that vary.
 struct StanzaTemplate {
-    /// The content of a hole.
-    ///
-    /// A raw value marks the hole in the template's JSON text, where control characters cannot occur; no wrapping changes
-    /// these.
+    /// The content of a hole; a raw value marks it in the JSON text, where control characters cannot occur.
     enum Field: UInt8 {
         /// The message's number.
         case sequence = 1
@@ -26,13 +23,8 @@ struct StanzaTemplate {
         }
     }
 
-    private struct Hole {
-        var offset: Int
-        var field: Field
-    }
-
     private var bytes: [UInt8]
-    private var holes: [Hole] = []
+    private var holes: [(offset: Int, field: Field)] = []
 
     /// Takes a whole stanza in which each hole is filled with its field's marker.
     init(_ stanza: [UInt8]) {
@@ -40,7 +32,7 @@ struct StanzaTemplate {
         var offset = 0
         while offset < bytes.count {
             if let field = Field(rawValue: bytes[offset]) {
-                holes.append(Hole(offset: offset, field: field))
+                holes.append((offset, field))
                 offset += field.width
             } else {
                 offset += 1

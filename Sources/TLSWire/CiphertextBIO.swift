@@ -23,9 +23,7 @@ final class CiphertextBIO {
         return bio
     }
 
-    /// Lends ciphertext to OpenSSL during `body`.
-    ///
-    /// OpenSSL reads all of it, unless the connection has failed or ended and the rest is useless.
+    /// Lends ciphertext to OpenSSL, which reads all of it unless the connection has failed or ended.
     func lend<Result>(_ ciphertext: ByteBuffer, _ body: () -> Result) -> Result {
         ciphertext.withUnsafeReadableBytes { bytes in
             self.input = bytes

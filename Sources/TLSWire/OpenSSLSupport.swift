@@ -1,10 +1,9 @@
 import COpenSSL
 import Glibc
 
-/// The oldest error of this thread's OpenSSL queue.
+/// The oldest error of this thread's OpenSSL queue, which all connections of an event loop share.
 ///
-/// All connections of an event loop share their thread's queue: it is emptied before each call whose result is asked
-/// about, and here when a failure is read.
+/// The queue is emptied before each call whose result is asked about, and here when a failure is read.
 struct OpenSSLFailure {
     /// The library that reported it (`ERR_LIB_*`).
     var library: Int32
@@ -53,9 +52,7 @@ func collectingBIO(_ body: (OpaquePointer) -> Void) -> [UInt8] {
     return Array(UnsafeRawBufferPointer(start: data, count: length))
 }
 
-/// The text written to a BIO, cut to 200 characters; unprintable ones become dots.
-///
-/// For names in a peer's certificate, which may hold anything.
+/// Text of a peer's certificate, which may hold anything: cut to 200 characters; unprintable ones become dots.
 func printableText(_ body: (OpaquePointer) -> Void) -> String {
     let bytes = collectingBIO(body).prefix(200)
     return String(decoding: bytes.map { (0x20..<0x7F).contains($0) ? $0 : UInt8(ascii: ".") }, as: UTF8.self)
@@ -93,10 +90,7 @@ extension PEMSource {
         if case .file(let path) = self { "\(what) \"\(path)\"" } else { what }
     }
 
-    /// Lends each certificate of the PEM text in turn, at least one.
-    ///
-    /// Throws ``TLSError/Code/misconfigured`` for an unreadable file, for text without a certificate and for a broken
-    /// one.
+    /// Lends each certificate of the PEM text in turn; throws unless there is at least one.
     func forEachCertificate(
         _ what: String,
         _ body: (_ index: Int, _ certificate: OpaquePointer) throws(TLSError) -> Void
@@ -135,8 +129,6 @@ extension PEMSource {
 /// When certificates expire.
 package enum CertificateEnd {
     /// The seconds until the first certificate of a PEM text expires; negative if it has.
-    ///
-    /// - Throws: ``TLSError`` if there is none, or it can't be read.
     package static func remaining(_ source: PEMSource) throws(TLSError) -> Int {
         var first: Int?
         try source.forEachCertificate("the certificate") { index, certificate throws(TLSError) in

@@ -26,7 +26,7 @@ struct PendingWrites {
 
     /// Encrypts until nothing waits, or until the connection holds `limit` bytes of ciphertext.
     ///
-    /// The promises of completely taken writes are appended to `done`; the fate of the output decides them.
+    /// The promises of completely taken writes are appended to `done`.
     mutating func encrypt(
         with connection: TLSConnection,
         limit: Int,

@@ -59,9 +59,7 @@ package struct TLSClientConfiguration: Sendable {
     package var identity: TLSIdentity?
     /// The only authorities trusted; nil for the system's trust store.
     package var trust: PEMSource?
-    /// The protocol to name by ALPN (RFC 7301), such as `xmpp-client` (XEP-0368 section 4).
-    ///
-    /// A server without ALPN is accepted too.
+    /// The protocol to name by ALPN (RFC 7301, XEP-0368 section 4); a server without ALPN is accepted too.
     package var applicationProtocol: String?
     package var handshakeTimeout: TimeAmount
     /// How long to wait for the peer's close_notify after ours.

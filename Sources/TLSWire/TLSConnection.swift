@@ -1,9 +1,7 @@
 import COpenSSL
 import NIOCore
 
-/// A connection's SSL object: ciphertext in, plaintext out, and the reverse.
-///
-/// Decides nothing. Confined to its event loop.
+/// A connection's SSL object: ciphertext in, plaintext out, and the reverse; confined to its event loop.
 final class TLSConnection {
     struct Received {
         var completedHandshake = false

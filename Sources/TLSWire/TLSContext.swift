@@ -36,10 +36,7 @@ package final class TLSContext: @unchecked Sendable {
 
     deinit { SSL_CTX_free(handle) }
 
-    /// A context for connections to one server name.
-    ///
-    /// Throws ``TLSError/Code/misconfigured`` for an unusable name or authority file, and for a certificate or key of
-    /// ours that is unusable or doesn't match.
+    /// A context for connections to one server name; throws ``TLSError/Code/misconfigured``.
     package static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
         let name = try ReferenceIdentity(configuration.serverName)
         let context = try TLSContext(
@@ -65,9 +62,7 @@ package final class TLSContext: @unchecked Sendable {
         SSL_CTX_get0_certificate(handle).flatMap(CertificateEnd.remaining)
     }
 
-    /// A context for a listener.
-    ///
-    /// Throws ``TLSError/Code/misconfigured`` for a certificate or key that is unusable or doesn't match.
+    /// A context for a listener; throws ``TLSError/Code/misconfigured``.
     package static func server(_ configuration: TLSServerConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
             expecting: nil,

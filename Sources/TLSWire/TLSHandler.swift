@@ -56,13 +56,9 @@ package final class TLSHandler: ChannelDuplexHandler {
     var peerHasSpoken = false
 
     /// A handler for one connection; the context decides its side.
-    package init(context: TLSContext) throws(TLSError) {
-        self.connection = try TLSConnection(context)
-    }
+    package init(context: TLSContext) throws(TLSError) { self.connection = try TLSConnection(context) }
 
-    /// The connection's channel bindings for SASL, the strongest first.
-    ///
-    /// None before ``TLSEvent/established(version:cipher:)``.
+    /// The connection's channel bindings for SASL, the strongest first; none before it is established.
     package var channelBindings: [TLSChannelBinding] {
         self.machine.state == .established ? self.connection.channelBindings : []
     }

@@ -81,9 +81,7 @@ struct ProtobufWriter {
     }
 }
 
-/// Reads the fields of one message in wire format, skipping unknown types.
-///
-/// The bytes are the collector's, so nothing traps; reading ends at the first invalid byte.
+/// Reads the fields of one message; never traps, and ends at the first invalid byte: they are the collector's.
 struct ProtobufReader {
     private var rest: ArraySlice<UInt8>
 

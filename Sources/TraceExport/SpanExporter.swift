@@ -10,7 +10,7 @@ package struct CollectorAnswer: Sendable {
     package var body: [UInt8] = []
 }
 
-/// Why a request got no answer; its text names no header.
+/// Why a request got no answer, or can't be made; the text names no header.
 package struct CollectorFailure: Error, Sendable {
     package var text: String
 
@@ -62,9 +62,7 @@ package struct SpanExporter: Sendable {
         self.send = send
     }
 
-    /// Runs until the queue is closed and empty, or until cancelled.
-    ///
-    /// Once it is closed, each remaining batch is sent once; the first failure ends it.
+    /// Runs until cancelled, or until the queue is closed and each batch left was sent once, up to the first failure.
     package func run() async {
         var memory = Memory()
         while !Task.isCancelled {

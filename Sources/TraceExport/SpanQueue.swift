@@ -2,9 +2,7 @@ import Synchronization
 package import Telemetry
 import Vocabulary
 
-/// Ended spans that wait to be exported: at most ``limit``, so that a missing collector costs no memory.
-///
-/// When it is full, spans are dropped and counted. Adding never blocks.
+/// Ended spans that wait to be exported: at most ``limit``; further ones are dropped and counted.
 package final class SpanQueue: Sendable {
     package static let limit = 4096
     /// The most spans of one request.

@@ -3,7 +3,6 @@ extension FramerStateMachine {
     enum DeliverAction {
         /// Hand the event over, then call ``eventHandled(replacesParser:)``.
         case deliver
-        /// The stream has failed: stop the parser.
         case stopParser
     }
 

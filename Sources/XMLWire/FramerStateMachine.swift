@@ -70,8 +70,6 @@ struct FramerStateMachine: ~Copyable {
     /// Set by the machine's own events only.
     var state = State.beforeHeader(isRestart: false)
 
-    init(limits: StreamLimits) { self.limits = limits }
-
     // MARK: - State
 
     var position: XMLStreamPosition {
@@ -158,7 +156,6 @@ struct FramerStateMachine: ~Copyable {
     enum ParserAction {
         /// Let it read the stream's header, then call ``headerReplayed()``.
         case replayHeader
-        /// It starts with the document.
         case none
     }
 

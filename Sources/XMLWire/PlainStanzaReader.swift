@@ -56,27 +56,11 @@ struct PlainStanzaReader {
     var open: [Open] = []
     var declarations: [Declaration] = []
     /// The number of declarations in scope outside the element whose start tag is being read.
-    private var outerDeclarations = 0
+    var outerDeclarations = 0
     /// Where the inherited namespace was stored.
-    private var inheritedName: Range<Int>?
+    var inheritedName: Range<Int>?
 
-    init(
-        input: UnsafePointer<UInt8>,
-        end: Int,
-        output: UnsafeMutablePointer<UInt8>,
-        limits: StreamLimits,
-        inherited: UnsafeBufferPointer<UInt8>
-    ) {
-        self.input = input
-        self.end = end
-        self.output = output
-        self.limits = limits
-        self.inherited = inherited
-    }
-
-    /// Reads the stanza.
-    ///
-    /// - Returns: The index after its end.
+    /// Reads the stanza, and returns the index after its end.
     mutating func read() throws(Refusal) -> Int {
         repeat {
             // Here is a `<`.
@@ -134,9 +118,7 @@ struct PlainStanzaReader {
         }
     }
 
-    /// Reads attributes to the end of the tag.
-    ///
-    /// - Returns: Whether the element is empty.
+    /// Reads attributes to the end of the tag, and returns whether the element is empty.
     private mutating func readAttributes(after first: Int) throws(Refusal) -> Bool {
         while true {
             let start = at

@@ -167,7 +167,5 @@ package final class Stanza {
     }
 
     /// The stored bytes as a `String`, for negotiation and errors, not for the hot path.
-    package func string(_ range: Range<Int>) -> String {
-        String(decoding: bytes[range], as: UTF8.self)
-    }
+    package func string(_ range: Range<Int>) -> String { String(decoding: bytes[range], as: UTF8.self) }
 }

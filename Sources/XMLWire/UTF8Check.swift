@@ -1,6 +1,4 @@
-/// A byte-by-byte check for UTF-8 (RFC 3629) of characters that XML 1.0 allows.
-///
-/// It checks non-ASCII characters; control characters are the caller's.
+/// A byte-by-byte check of non-ASCII characters: UTF-8 (RFC 3629) that XML 1.0 allows.
 struct UTF8Check {
     private var missing = 0
     private var lower: UInt8 = 0x80

@@ -1,7 +1,7 @@
 /// A long unfinished tag, reference, section, comment or instruction.
 ///
-/// libxml2 rescans such a token at every call: 256 KB of one, sent byte by byte, would cost 30 s of processor time. While
-/// the token cannot end, its bytes are therefore held back up to a quarter of its length, so that reading it stays
+/// libxml2 rescans such a token at every call: 256 KB of one, sent byte by byte, would cost 30 s of processor time.
+/// While the token cannot end, its bytes are therefore held back up to a quarter of its length, so that reading it stays
 /// linear. No stanza is delayed: a well-formed one cannot end before its token does. A token that seems to have ended
 /// here while the parser still waits is not well-formed, and held back likewise until libxml2 reports it.
 struct UnfinishedToken {
@@ -20,9 +20,7 @@ struct UnfinishedToken {
     /// The attribute values so far in a start tag, including namespace names.
     private(set) var values = 0
 
-    /// Examines the bytes that the parser was given and has not consumed.
-    ///
-    /// Nil for a short token, or one of a kind that is read once.
+    /// Examines the bytes that the parser has not consumed; nil for a short token, or one of a kind that is read once.
     init?(_ pending: UnsafeRawBufferPointer, isSection: Bool = false) {
         guard pending.count >= Self.shortBytes else { return nil }
         let skipped: Int

@@ -95,9 +95,7 @@ extension XMLFramer {
 
     private static let lineFeed: [UInt8] = [0x0A]
 
-    func fail(_ code: XMLStreamError.Code) {
-        obey(machine.pointee.fail(XMLStreamError(code)))
-    }
+    func fail(_ code: XMLStreamError.Code) { obey(machine.pointee.fail(XMLStreamError(code))) }
 
     func parserFailed(_ error: XMLStreamError) { machine.pointee.fail(error) }
 
@@ -193,9 +191,7 @@ extension XMLFramer {
 
     // MARK: - The XML declaration
 
-    /// Whether the XML declaration, if any, gives no encoding or UTF-8.
-    ///
-    /// libxml2 is told to ignore the encoding; it has checked the syntax.
+    /// Whether the XML declaration, if any, gives no encoding or UTF-8; libxml2 is told to ignore it.
     private func isDeclaredUTF8(_ document: [UInt8]) -> Bool {
         let declaration = document[..<endOfDeclaration(in: document)]
         guard let name = declaration.firstRange(of: Array("encoding".utf8)) else { return true }

@@ -37,9 +37,7 @@ package final class XMLFramer {
     /// Whitespace bytes between stanzas (RFC 6120 §4.6.1).
     package private(set) var keepaliveBytes: UInt64 = 0
 
-    /// All decisions about the stream; freed in `deinit`.
-    ///
-    /// Behind a pointer, like the builder, so that callbacks pay for no exclusivity checks.
+    /// All decisions about the stream, behind a pointer to avoid exclusivity checks; freed in `deinit`.
     let machine: UnsafeMutablePointer<FramerStateMachine>
     /// The stanza being read, freed in `deinit`; never accessed inside its own methods, which don't call out.
     let builder: UnsafeMutablePointer<StanzaBuilder>
@@ -111,10 +109,9 @@ package final class XMLFramer {
         if let failure { throw failure }
     }
 
-    /// Begins a new stream document directly after the current event.
+    /// Begins a new stream document after the current event, of which the rest of the buffer is part.
     ///
-    /// Bytes that follow the event in the same buffer belong to the new document; after STARTTLS there must be none
-    /// (``unreadBytes``). Outside an event, the unfinished part is dropped.
+    /// After STARTTLS there must be no rest (``unreadBytes``). Outside an event, the unfinished part is dropped.
     package func reset() {
         if machine.pointee.restart() == .forget { forgetDocument() }
     }
@@ -124,8 +121,6 @@ package final class XMLFramer {
     }
 
     /// Releases the memory that only a busy stream needs, unless a stanza is unfinished.
-    ///
-    /// The next stanza makes a new parser, which takes about a microsecond.
     package func releaseMemory() {
         guard machine.pointee.canReleaseMemory else { return }
         giveUpParser()

@@ -3,32 +3,21 @@
 /// Final: the framer refuses everything after it, since a parser that continues after an error sees other stanzas than
 /// its peer does. Holds no byte of the peer's input.
 package struct XMLStreamError: Error, Sendable, Hashable {
-    /// The limits of ``StreamLimits`` that end a stream.
-    package enum Limit: Sendable, Hashable, CaseIterable {
-        case stanzaBytes
-        /// ``StreamLimits/attributes``, in the stream's own start tag
-        case attributes
-        /// ``StreamLimits/namespaces``, in the stream's own start tag
-        case namespaces
-        case headerBytes
+    /// The limits of ``StreamLimits`` that end a stream; two count in the stream's own start tag only.
+    package enum Limit: Sendable, CaseIterable {
+        case stanzaBytes, attributes, namespaces, headerBytes
     }
 
     package enum Code: Sendable, Hashable {
         /// A violation of XML 1.0 or Namespaces in XML, not UTF-8, or bytes after the stream's end tag.
         case notWellFormed
-        case dtd
-        case entity
-        case comment
-        case processingInstruction
+        case dtd, entity, comment, processingInstruction
         /// An encoding other than UTF-8, declared or recognised by the first bytes.
         case badEncoding
         case limit(Limit)
         /// The root is not `stream` in `http://etherx.jabber.org/streams`.
         case invalidNamespace
-        /// Something other than whitespace and elements between stanzas.
-        case textAtStreamLevel
-        case tlsRecord
-        case parserUnavailable
+        case textAtStreamLevel, tlsRecord, parserUnavailable
     }
 
     package let code: Code
@@ -86,7 +75,5 @@ package struct XMLStreamError: Error, Sendable, Hashable {
 }
 
 extension XMLStreamError: CustomStringConvertible {
-    package var description: String {
-        parserCode == 0 ? message : "\(message) (libxml2 error \(parserCode))"
-    }
+    package var description: String { parserCode == 0 ? message : "\(message) (libxml2 error \(parserCode))" }
 }

@@ -41,7 +41,6 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
     package var bytesReceived: UInt64 { framer.bytesReceived }
     package var keepaliveBytes: UInt64 { framer.keepaliveBytes }
 
-    /// Whether memory for parsing is held, for tests.
     var holdsParser: Bool { framer.holdsParser }
 
     /// The bytes received after the current event.

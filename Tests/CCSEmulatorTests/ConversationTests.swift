@@ -1,7 +1,8 @@
-import CCSEmulator
 import Foundation
 import NIOCore
 import Testing
+
+@testable import CCSEmulator
 
 @Suite("Emulator: set-up of connections", .timeLimit(.minutes(5)))
 struct SetUpTests {

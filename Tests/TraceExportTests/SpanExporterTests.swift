@@ -7,7 +7,7 @@ import Testing
 
 @Suite("The exporter: bounded, patient, and never in the way", .timeLimit(.minutes(5)))
 struct SpanExporterTests {
-    private static let request = TraceRequest(TraceRequest.Resource(service: "s", version: "v", instance: "i"))
+    private static let request = TraceRequest(service: "s", version: "v", instance: "i")
 
     /// Runs an exporter over what is in the queue, which is closed first or not at all.
     private func run(

@@ -34,7 +34,7 @@ struct TracingService: Service {
         } catch {
             throw .unusable(["tracing.headers_file: \(error.message)"])
         }
-        do throws(CollectorClient.Unusable) {
+        do throws(CollectorFailure) {
             client = try CollectorClient(
                 endpoint: tracing.endpoint,
                 caFile: tracing.caFile,
@@ -42,10 +42,10 @@ struct TracingService: Service {
                 headers: { try tracing.headers() }
             )
         } catch {
-            throw .unusable(["tracing.ca_file: \(error.description)"])
+            throw .unusable(["tracing.ca_file: \(error.text)"])
         }
         let sampler = TraceSampler(ratio: tracing.sampleRatio)
-        let resource = TraceRequest.Resource(
+        let request = TraceRequest(
             service: tracing.serviceName,
             version: metrics.version,
             instance: DispatchRunner.workerName
@@ -61,7 +61,7 @@ struct TracingService: Service {
         )
         exporter = SpanExporter(
             queue: queue,
-            request: TraceRequest(resource),
+            request: request,
             counts: metrics.spans,
             logger: logger,
             send: { [client] in try await client.post($0) }
