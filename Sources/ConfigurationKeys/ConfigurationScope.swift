@@ -171,15 +171,7 @@ package struct ConfigurationScope {
         }
         return (0..<count).map { index in
             let element = ConfigurationScope(reading, path: "\(key).\(index)", pattern: pattern)
-            if reading.take(element.path)?.content != .map {
-                reading.problems.append(
-                    .init(
-                        origin: reading.tree.nodes[element.path]?.origin ?? .absent,
-                        key: element.path,
-                        message: "must be a mapping of keys"
-                    )
-                )
-            }
+            if reading.take(element.path)?.content != .map { element.problem("", "must be a mapping of keys") }
             return element
         }
     }

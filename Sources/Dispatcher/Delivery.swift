@@ -108,6 +108,8 @@ extension Delivery {
         Settlement(messageKey: messageKey, token: lease.token, outcome: outcome, block: lease.block)
     }
 
+    var reference: LeaseReference { LeaseReference(messageKey: messageKey, token: lease.token) }
+
     /// The message's `received_at`, in microseconds since 1970-01-01 UTC; 0 if the message is gone.
     var receivedAt: Int64 {
         switch content {

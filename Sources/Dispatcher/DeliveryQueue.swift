@@ -57,10 +57,7 @@ struct DeliveryQueue: Sendable {
 
     /// The claims of the entries that satisfy a condition.
     func references(where condition: (Delivery) -> Bool) -> [LeaseReference] {
-        (untried.all + tried.all).compactMap { entry in
-            guard condition(entry.delivery) else { return nil }
-            return LeaseReference(messageKey: entry.delivery.messageKey, token: entry.delivery.lease.token)
-        }
+        (untried.all + tried.all).map(\.delivery).filter(condition).map(\.reference)
     }
 
     /// Extends leases, and drops the entries whose lease was lost.
@@ -70,7 +67,7 @@ struct DeliveryQueue: Sendable {
         self = DeliveryQueue()
         self.isTriedNext = isTriedNext
         for var entry in all {
-            let reference = LeaseReference(messageKey: entry.delivery.messageKey, token: entry.delivery.lease.token)
+            let reference = entry.delivery.reference
             if lost.contains(reference) { continue }
             if held.contains(reference) { entry.delivery.lease.deadline = end }
             append(entry.delivery, isFresh: entry.isFresh)

@@ -209,7 +209,7 @@ package struct DispatchStateMachine: Sendable {
         nextRun += 1
         let deadline = now + settings.registration.timeout
         running[id] = Run(
-            reference: LeaseReference(messageKey: delivery.messageKey, token: delivery.lease.token),
+            reference: delivery.reference,
             block: delivery.lease.block,
             deadline: deadline,
             leaseEnd: delivery.lease.deadline,

@@ -33,6 +33,21 @@ final class BatchTrace: Sendable {
         fileprivate let batch: BatchTrace
         fileprivate let range: Range<Int>
         fileprivate let outcomes: [StoreOutcome]
+
+        /// Begins the span of the acks that one connection is about to write, and those of their messages.
+        func acks(_ ranges: [Range<Int>], count: Int) -> AckTrace {
+            let span = batch.tracing.begin(.ack, batch.destination, in: batch.span.context) {
+                $0[.messageCount] = .int64(Int64(count))
+            }
+            let own = batch.members.filter { member in
+                range.contains(member.index) && ranges.contains { $0.contains(member.index) }
+            }
+            let spans = own.compactMap { member in
+                let place = member.index - range.lowerBound
+                return outcomes.indices.contains(place) ? batch.begin(member, outcomes[place]) : nil
+            }
+            return AckTrace(batch: batch, span: span, members: spans)
+        }
     }
 
     private let tracing: MessageTracing
@@ -113,24 +128,6 @@ final class BatchTrace: Sendable {
         }
         transaction.end()
     }
-
-    /// Begins the span of the acks that one connection is about to write, and those of their messages.
-    fileprivate func acks(_ ranges: [Range<Int>], count: Int, _ part: Part) -> AckTrace {
-        let span = tracing.begin(.ack, destination, in: span.context) { $0[.messageCount] = .int64(Int64(count)) }
-        let own = members.filter { member in
-            part.range.contains(member.index) && ranges.contains { $0.contains(member.index) }
-        }
-        let spans = own.compactMap { member in
-            let place = member.index - part.range.lowerBound
-            return part.outcomes.indices.contains(place) ? begin(member, part.outcomes[place]) : nil
-        }
-        return AckTrace(batch: self, span: span, members: spans)
-    }
-}
-
-extension BatchTrace.Part {
-    /// Begins the span of the acks that one connection is about to write; end it once they are written.
-    func acks(_ ranges: [Range<Int>], count: Int) -> AckTrace { batch.acks(ranges, count: count, self) }
 }
 
 /// The span of a connection's acks, and those of their recorded messages.

@@ -26,8 +26,8 @@ package final class IngestQueue: Sendable {
         /// The messages in its current batch; 0 without one.
         var count = 0
         /// When it took the batch, and when the batch's first message was submitted.
-        var taken: ContinuousClock.Instant
-        var since: ContinuousClock.Instant
+        var taken = ContinuousClock.now
+        var since = ContinuousClock.now
         /// Whether its batch takes so long that other writers no longer wait for it.
         var isOverdue = false
         var pins = DevicePins()
@@ -58,15 +58,13 @@ package final class IngestQueue: Sendable {
     package init(writers: Int = 1, batchLimit: Int = 500, byteLimit: Int = 4 << 20) {
         self.batchLimit = max(1, batchLimit)
         self.byteLimit = max(1, byteLimit)
-        let now = ContinuousClock.now
-        state = Mutex(State(writers: (0..<max(1, writers)).map { _ in Writer(taken: now, since: now) }))
+        state = Mutex(State(writers: (0..<max(1, writers)).map { _ in Writer() }))
     }
 
     /// Makes room for this many writers, before they begin.
     func prepare(writers: Int) {
-        let now = ContinuousClock.now
         state.withLock { state in
-            while state.writers.count < writers { state.writers.append(Writer(taken: now, since: now)) }
+            while state.writers.count < writers { state.writers.append(Writer()) }
         }
     }
 

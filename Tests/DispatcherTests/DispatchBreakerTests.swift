@@ -131,7 +131,7 @@ struct DispatchRetryTests {
 
     @Test("delays double up to the maximum, and jitter takes any part of them")
     func delays() {
-        let longest = (1...4).map { policy.delay(failures: $0, requested: nil, random: 1) }
+        let longest = (1...4).compactMap { policy.delay(failures: $0, requested: nil, random: 1) }
         #expect(longest == [1, 2, 4, 6].map { .seconds($0) })
         #expect(policy.delay(failures: 3, requested: nil, random: 0) == .zero)
         #expect(policy.delay(failures: 3, requested: nil, random: 0.25) == .seconds(1))

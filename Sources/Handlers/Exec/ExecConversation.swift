@@ -36,11 +36,6 @@ struct ExecConversation {
         self.shape = shape
     }
 
-    /// A conversation with lines of at most this many bytes.
-    init(limit: Int) {
-        self.init(.line(limit: limit))
-    }
-
     enum SendAction: Hashable {
         case write
         /// Refuse the message: the conversation has ended, and the process has not seen it.

@@ -40,16 +40,11 @@ final class ExecHandler: ContainedHandler {
     ) {
         // A write to an ended process must fail, not kill us with SIGPIPE.
         signal(SIGPIPE, SIG_IGN)
-        self.program = ChildProgram(command: command, environment: Self.environment(environment))
+        self.program = ChildProgram(passingFew: command, environment)
         self.mode = mode
         self.output = ExecOutputLog(handler: name, logger: logger)
         self.group = group
         pool = ExecSessionPool(subject: "exec program", output: output)
-    }
-
-    /// Those of these variables that are set, as `NAME=value`.
-    static func environment(_ names: [String]) -> [String] {
-        names.compactMap { name in getenv(name).map { "\(name)=\(String(cString: $0))" } }
     }
 
     /// Gives the message to a process and reads its answer.
@@ -156,5 +151,13 @@ final class ExecHandler: ContainedHandler {
         let failure = HandlerFailure(group: text, detail: text)
         // A hang may be the program's fault; every other end is this message's.
         return HandlerVerdictError(end == .timedOut ? .down(after: nil, failure) : .retry(after: nil, failure))
+    }
+}
+
+extension ChildProgram {
+    /// A program with those of these environment variables that are set.
+    init(passingFew command: [String], _ names: [String] = ExecHandler.passedEnvironment) {
+        let environment = names.compactMap { name in getenv(name).map { "\(name)=\(String(cString: $0))" } }
+        self.init(command: command, environment: environment)
     }
 }

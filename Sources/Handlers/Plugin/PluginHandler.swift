@@ -31,14 +31,9 @@ final class PluginHandler: ContainedHandler {
     /// The dispatcher's limit for an attempt: calls have their own limits, and a message may wait for many of them.
     static let attemptTimeout = Duration.seconds(86_400)
 
-    /// The result of ``ask(_:_:)``.
-    private enum Answer: Sendable {
-        case verdict(PluginVerdict)
-        case cancelled
-    }
-
     private struct Waiter {
-        var answer: Promise<Answer>
+        /// Nil once the message is cancelled.
+        var answer: Promise<PluginVerdict?>
         var call: Int?
     }
 
@@ -75,25 +70,14 @@ final class PluginHandler: ContainedHandler {
         self.options = options
         self.output = ExecOutputLog(handler: name, logger: logger)
         self.group = group
-        program = ChildProgram(
-            command: [options.host, options.library],
-            environment: ExecHandler.environment(ExecHandler.passedEnvironment)
-        )
+        program = ChildProgram(passingFew: [options.host, options.library])
         let alone = min(4, max(1, options.messages))
         // As many as there can be calls: a process closed here would have to be replaced by one that loads the library
         // anew.
         pool = ExecSessionPool(subject: "plugin host", output: output, mostIdle: options.processes + alone)
         let batch = min(max(1, options.messages / options.processes), PluginFrame.messageLimit)
-        state = Mutex(
-            State(
-                queue: PluginQueue(
-                    batch: batch,
-                    bytes: PluginFrame.byteLimit,
-                    together: options.processes,
-                    alone: alone
-                )
-            )
-        )
+        let (bytes, together) = (PluginFrame.byteLimit, options.processes)
+        state = Mutex(State(queue: PluginQueue(batch: batch, bytes: bytes, together: together, alone: alone)))
     }
 
     /// Gives the message to the plugin: alone if it failed before, or after a call with it went wrong.
@@ -102,10 +86,10 @@ final class PluginHandler: ContainedHandler {
         var track: PluginQueue.Track = context.attempt > 1 ? .alone : .together
         while true {
             switch await ask(bytes, track) {
-            case .verdict(.settled(.done)): return .done
-            case .verdict(.settled(let verdict)): throw HandlerVerdictError(verdict)
-            case .verdict(.again): track = .alone
-            case .cancelled: throw CancellationError()
+            case .settled(.done): return .done
+            case .settled(let verdict): throw HandlerVerdictError(verdict)
+            case .again: track = .alone
+            case nil: throw CancellationError()
             }
         }
     }
@@ -120,8 +104,8 @@ final class PluginHandler: ContainedHandler {
 
     var waiting: Int { state.withLock { $0.queue.count } }
 
-    private func ask(_ bytes: [UInt8], _ track: PluginQueue.Track) async -> Answer {
-        let answer = Promise<Answer>()
+    private func ask(_ bytes: [UInt8], _ track: PluginQueue.Track) async -> PluginVerdict? {
+        let answer = Promise<PluginVerdict?>()
         let id = state.withLock { state -> PluginQueue.ID? in
             guard !Task.isCancelled else { return nil }
             state.last += 1
@@ -129,7 +113,7 @@ final class PluginHandler: ContainedHandler {
             if state.queue.append(.init(id: state.last, bytes: bytes), to: track) { begin(track, &state) }
             return state.last
         }
-        guard let id else { return .cancelled }
+        guard let id else { return nil }
         return await withTaskCancellationHandler {
             await answer.value
         } onCancel: {
@@ -146,7 +130,7 @@ final class PluginHandler: ContainedHandler {
 
     /// Cancels a message; ends its call if no other message of it is wanted.
     private func cancelled(_ id: PluginQueue.ID) {
-        let answer = state.withLock { state -> Promise<Answer>? in
+        let answer = state.withLock { state -> Promise<PluginVerdict?>? in
             guard let waiter = state.waiters.removeValue(forKey: id) else { return nil }
             guard let call = waiter.call else {
                 state.queue.remove(id)
@@ -157,7 +141,7 @@ final class PluginHandler: ContainedHandler {
             if state.calls[call]?.waiting == 0 { state.calls[call]?.session?.stop() }
             return waiter.answer
         }
-        answer?.fulfil(.cancelled)
+        answer?.fulfil(nil)
     }
 
     /// Makes calls as long as messages wait.
@@ -181,7 +165,7 @@ final class PluginHandler: ContainedHandler {
                     state.waiters.removeValue(forKey: entry.id).map { ($0.answer, verdict) }
                 }
             }
-            for (answer, verdict) in answers { answer.fulfil(.verdict(verdict)) }
+            for (answer, verdict) in answers { answer.fulfil(verdict) }
         }
     }
 
