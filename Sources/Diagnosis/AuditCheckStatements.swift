@@ -1,4 +1,4 @@
-package import Postgres
+import Postgres
 import Vocabulary
 
 /// The statements of `audit`; each examines one part of the store, in its own snapshot.
@@ -163,9 +163,4 @@ enum AuditCheckStatements {
 
     /// The time before which rows of the ledger or the quarantine may have been deleted.
     static let oldest: SQL = "SELECT now() - least(messages, dedupe_window) FROM upstream.retention_policy"
-}
-
-/// The statement catalogs of this module, for the test that prepares every statement.
-package enum DiagnosisCatalogs {
-    package static var all: [any StatementCatalog.Type] { [AuditCheckStatements.self, DoctorStatements.self] }
 }

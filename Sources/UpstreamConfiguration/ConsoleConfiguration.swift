@@ -9,12 +9,13 @@ package struct ConsoleConfiguration: Sendable, Equatable {
         case hidden
     }
 
-    /// A role with its rights; the console's own type has the same words.
+    /// A role with its rights.
     package enum Role: String, CaseIterable, Sendable {
+        /// Sees messages as configured: tokens masked, payloads shown or not.
         case viewer
-        /// Reads and acts.
+        /// Sees that and the audit trail, and acts.
         case operator_ = "operator"
-        /// Reads, also the audit trail.
+        /// Sees that and the audit trail, and does not act.
         case auditor
     }
 

@@ -85,10 +85,9 @@ package struct ConsoleHarness: Sendable {
         configure(&settings)
         let quiet = Logger.quiet
         let services = ConsoleServices(
-            reader: ReadPool(sessions, size: 4),
-            probe: ReadPool(sessions, size: 1),
-            writer: ReadPool(sessions, size: 2, isReadOnly: false),
-            planner: ReadPool(sessions, size: 1, isReadOnly: false),
+            reading: sessions,
+            sessions: 4,
+            writing: sessions,
             settings: settings,
             logger: quiet
         )
@@ -103,10 +102,7 @@ package struct ConsoleHarness: Sendable {
         try await serve(services, access, certificate, limits, quiet) { port in
             try await body(ConsoleHarness(port: port, database: database, access: access))
         }
-        await services.reader.close()
-        await services.probe.close()
-        await services.writer.close()
-        await services.planner.close()
+        await services.close()
     }
 
     private static func serve(

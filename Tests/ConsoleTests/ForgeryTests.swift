@@ -1,5 +1,6 @@
 import ConsoleSupport
 import Testing
+import UpstreamConfiguration
 import Vocabulary
 
 @testable import Console

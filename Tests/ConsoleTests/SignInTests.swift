@@ -3,6 +3,7 @@ import Postgres
 import QuerySupport
 import Synchronization
 import Testing
+import UpstreamConfiguration
 import Vocabulary
 
 @testable import Console

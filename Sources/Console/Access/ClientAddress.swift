@@ -2,11 +2,6 @@ import Hummingbird
 import NIOCore
 import Vocabulary
 
-/// Whether a text is an IP address.
-enum NetworkAddressText {
-    static func isAddress(_ text: String) -> Bool { NetworkAddress(text) != nil }
-}
-
 /// A host and an optional port, as in `Host` (RFC 9110 section 7.2) and proxies' headers; an IPv6 address is in
 /// brackets.
 struct HostAndPort {

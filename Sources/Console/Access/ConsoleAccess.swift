@@ -91,7 +91,8 @@ package final class ConsoleAccess: Sendable {
             user = try proxy.user(of: request)
             // The audit trail and idempotency keys tell people apart by name.
             if let name = user?.name, settings.tokens.contains(where: { $0.principal.name == name }) {
-                throw .forbiddenName
+                let fix = "the proxy's user is named as one of console.tokens is: give the token another name"
+                throw Problem(.forbidden, fix)
             }
         }
         sender.key = client.key
@@ -145,12 +146,8 @@ package final class ConsoleAccess: Sendable {
     func link(_ secret: String, _ key: String) throws(Problem) -> SessionStore.Source {
         if let source = sessions.useLink(secret) { return source }
         if let wait = failures.use(key) { throw .tooMany("too many wrong links", wait) }
-        throw Problem(
-            .notFound,
-            "link-used",
-            "This link no longer works",
-            "a sign-in link works once and for a few minutes: start the program again for another, or sign in with a token"
-        )
+        let fix = "start the program again for another, or sign in with a token"
+        throw Problem(.linkUsed, "a sign-in link works once and for a few minutes: \(fix)")
     }
 
     private func bearer(_ value: String, _ key: String) throws(Problem) -> TokenRegistry.Entry {

@@ -1,12 +1,6 @@
-/// A role with its rights.
-package enum ConsoleRole: String, Sendable, Equatable, CaseIterable {
-    /// Sees messages as configured: tokens masked, payloads shown or not.
-    case viewer
-    /// Sees that and the audit trail, and acts.
-    case operator_ = "operator"
-    /// Sees that and the audit trail, and does not act.
-    case auditor
-}
+package import UpstreamConfiguration
+
+package typealias ConsoleRole = ConsoleConfiguration.Role
 
 /// A right that a route requires.
 package enum ConsoleRight: String, Sendable, Equatable, CaseIterable {

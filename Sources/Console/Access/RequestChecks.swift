@@ -21,12 +21,7 @@ enum RequestChecks {
             throw .badRequest("one header Host is needed")
         }
         guard hosts.contains(host) else {
-            throw Problem(
-                .misdirectedRequest,
-                "host",
-                "This is not the console of that host",
-                "use the console's own name or address; a further name is added to console.hosts"
-            )
+            throw Problem(.host, "use the console's own name or address; a further name is added to console.hosts")
         }
     }
 
@@ -35,8 +30,6 @@ enum RequestChecks {
     /// Only proofs that a browser adds by itself matter: a page can't add a token. A request that changes something
     /// must come from our own page and hold JSON, which no form can send; a request that reads must not be embedded
     /// elsewhere.
-    ///
-    /// - Throws: A ``Problem`` with status 403 or 415.
     static func forgery(_ request: Request, _ sender: ConsoleAccess.Sender) throws(Problem) {
         let origin = RequestOrigin(request, isSecure: sender.isSecure)
         // Showing a token leaves an audit entry: a link must not cause one in somebody else's name.
@@ -59,15 +52,10 @@ enum RequestChecks {
             throw .foreign("a request that changes something must come from the console's own pages, or carry a token")
         }
         guard !isSigning else { return }
-        let type = request.headers[.contentType]?.split(separator: ";").first.map { $0.lowercased() } ?? ""
+        let type = request.mediaType
         let isEmpty = (request.headers[.contentLength] ?? "0") == "0" && request.headers[.transferEncoding] == nil
-        guard type == "application/json" || (type.isEmpty && isEmpty) else {
-            throw Problem(
-                .unsupportedMediaType,
-                "media-type",
-                "Unsupported media type",
-                "send the body as application/json"
-            )
+        guard type == "application/json" || (type == nil && isEmpty) else {
+            throw Problem(.mediaType, "send the body as application/json")
         }
     }
 
@@ -76,5 +64,12 @@ enum RequestChecks {
         (request.uri.query ?? "").split(separator: "&").contains { pair in
             FormText.decode(pair.prefix { $0 != "=" }, plusIsSpace: true) == "reveal"
         }
+    }
+}
+
+extension Request {
+    /// The body's media type, without its parameters.
+    var mediaType: String? {
+        headers[.contentType]?.split { $0 == ";" || $0 == " " || $0 == "\t" }.first?.lowercased()
     }
 }

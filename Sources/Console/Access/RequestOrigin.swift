@@ -1,5 +1,6 @@
 import HTTPTypes
 import Hummingbird
+import Vocabulary
 
 /// The origin of a request, according to the browser.
 enum RequestOrigin: Equatable {
@@ -62,7 +63,7 @@ package struct AllowedHosts: Sendable {
     func contains(_ authority: String) -> Bool {
         guard let host = HostAndPort(authority[...]) else { return false }
         let name = host.host.lowercased()
-        guard !NetworkAddressText.isAddress(name) else { return true }
+        guard NetworkAddress(name) == nil else { return true }
         guard !host.isBracketed else { return false }
         return isAny ? host.isName : names.contains(name)
     }

@@ -29,14 +29,8 @@ struct SignInRoutes: ConsoleRoutes {
     }
 
     private func signIn(_ request: Request, _ context: ConsoleContext) async throws -> Response {
-        let type = request.headers[.contentType]?.split(separator: ";").first.map { $0.lowercased() }
-        guard type == "application/x-www-form-urlencoded" else {
-            throw Problem(
-                .unsupportedMediaType,
-                "media-type",
-                "Unsupported media type",
-                "send the form of the page /sign-in"
-            )
+        guard request.mediaType == "application/x-www-form-urlencoded" else {
+            throw Problem(.mediaType, "send the form of the page /sign-in")
         }
         var request = request
         let body = try await request.collectBody(upTo: 4 << 10)

@@ -40,12 +40,7 @@ package struct TrustedProxy: Sendable {
             throw .badRequest("the header \(header) holds no name of a user")
         }
         guard var principal = users[Array(name.utf8)] ?? users[Array("*".utf8)] else {
-            throw Problem(
-                .forbidden,
-                "forbidden",
-                "Not allowed",
-                "the proxy's user has no role: add them, or '*', to console.proxy.roles"
-            )
+            throw Problem(.forbidden, "the proxy's user has no role: add them, or '*', to console.proxy.roles")
         }
         principal.name = name
         return principal

@@ -1,7 +1,9 @@
+import HTTPTypes
 import MessageStore
 import Querying
 import Replaying
-import Resources
+package import Resources
+import UpstreamConfiguration
 import UpstreamKit
 import Vocabulary
 
@@ -37,6 +39,26 @@ extension Job: ShownResource {
         Field("reason") { $0.reason },
         Field("finished_at") { $0.finishedAt },
         Field("error") { $0.lastError },
+    ]
+}
+
+extension Principal: ShownResource {
+    package static let schema = "WhoAmI"
+    package static let fields: [Field<Principal>] = [
+        Field("name") { $0.name },
+        Field("role") { $0.role.rawValue },
+        Field("rights") { ConsoleRight.allCases.filter($0.may).map(\.rawValue) },
+    ]
+}
+
+extension Problem: ShownResource {
+    package static let schema = "Problem"
+    package static let about: StaticString? = "Problem details (RFC 9457): detail says what to do."
+    package static let fields: [Field<Problem>] = [
+        Field("type") { "/problems/" + $0.kind },
+        Field("status") { $0.status.code },
+        Field("title") { $0.title },
+        Field("detail") { $0.detail },
     ]
 }
 
@@ -89,15 +111,7 @@ enum ResourceCatalog {
         Resource(Overview.self), Resource(Overview.Rates.self), Resource(Overview.Latency.self),
         Resource(Overview.Sizes.self), Resource(StoreStatistics.Table.self), Resource(StoreStatistics.Category.self),
         Resource(RetentionView.self), Resource(RetentionPolicyInForce.self), Resource(RetentionView.Expired.self),
-        Resource(
-            "WhoAmI",
-            [.init("name", String.self), .init("role", String.self), .init("rights", [String].self)]
-        ),
-        Resource(
-            "Problem",
-            about: "Problem details (RFC 9457): detail says what to do.",
-            ["type", "title", "detail"].map { .init($0, String.self) } + [.init("status", Int.self)]
-        ),
+        Resource(Principal.self), Resource(Problem.self),
     ]
 
     /// Every schema of the API's description, by name.

@@ -6,29 +6,25 @@ import Resources
 import UpstreamKit
 import Vocabulary
 
-extension ConsoleSettings {
-    /// What is shown to a reader who asks for no registration token.
-    var sight: Sight { Sight(tokens: false, payloads: showsPayloads) }
+/// What a handler may have said about a message.
+protocol HandlersWords: ShownResource {
+    var messageKey: MessageKey { get }
+    var receivedAt: Timestamp { get }
+    var hasWords: Bool { get }
 }
 
-extension DeadLetterGroup {
-    /// The group as a filter takes it; nil if it is not shown whole.
-    var nameInFilters: String? { group.contains(Sight.hidden) || group.contains(TokenText.masked) ? nil : group }
+extension DeadLetter: HandlersWords {
+    var hasWords: Bool { !error.isEmpty }
 }
 
-extension [DeadLetter] {
-    /// The rows as a reader may see them.
-    func shown(to sight: Sight, _ connection: PostgresConnection) async throws(PostgresError) -> [DeadLetter] {
-        let said = sight.payloads ? filter { !$0.error.isEmpty } : []
-        let tokens = try await TokensOfMessages(of: said.map { ($0.messageKey, $0.receivedAt) }, connection)
-        return map { $0.shown(to: sight, knowing: tokens[$0.messageKey]) }
-    }
+extension WaitingDelivery: HandlersWords {
+    var hasWords: Bool { error != nil }
 }
 
-extension [WaitingDelivery] {
-    /// The rows as a reader may see them.
-    func shown(to sight: Sight, _ connection: PostgresConnection) async throws(PostgresError) -> [WaitingDelivery] {
-        let said = sight.payloads ? filter { $0.error != nil } : []
+extension Array where Element: HandlersWords {
+    /// The rows as a reader may see them: without their messages' tokens.
+    func shown(to sight: Sight, _ connection: PostgresConnection) async throws(PostgresError) -> [Element] {
+        let said = sight.payloads ? filter(\.hasWords) : []
         let tokens = try await TokensOfMessages(of: said.map { ($0.messageKey, $0.receivedAt) }, connection)
         return map { $0.shown(to: sight, knowing: tokens[$0.messageKey]) }
     }

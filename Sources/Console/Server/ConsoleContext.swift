@@ -35,7 +35,5 @@ package struct ConsoleContext: RequestContext {
 /// Pages that belong together.
 package protocol ConsoleRoutes: Sendable {
     /// Adds them.
-    ///
-    /// - Parameter router: Of `/`.
     func add(to router: RouterGroup<ConsoleContext>)
 }

@@ -145,12 +145,7 @@ struct ProblemMiddleware: RouterMiddleware {
                     .error: .string("\(type(of: error))"),
                 ]
             )
-            throw Problem(
-                .internalServerError,
-                "internal",
-                "The console failed",
-                "the log has the cause; please report it"
-            )
+            throw Problem(.internal, "the log has the cause; please report it")
         }
     }
 }

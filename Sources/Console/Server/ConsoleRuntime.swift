@@ -48,14 +48,8 @@ package struct ConsoleRuntime: Sendable {
             certificate: console.tls,
             onListening: onListening
         )
-        let schema = SchemaCheck(pool: services.probe, logger: logger)
-        group = ServiceGroup(
-            configuration: .init(
-                services: [.init(service: schema)]
-                    + (server.map { [.init(service: $0)] } ?? []),
-                logger: logger.forLibrary
-            )
-        )
+        let parts: [any Service] = [SchemaCheck(pool: services.probe, logger: logger)] + (server.map { [$0] } ?? [])
+        group = ServiceGroup(services: parts, logger: logger.forLibrary)
     }
 
     /// Serves until ``shutDown()``.
@@ -63,10 +57,7 @@ package struct ConsoleRuntime: Sendable {
     /// - Throws: ``ConsoleError``: the port is taken, or the schema is not this program's.
     package func run() async throws {
         let result = await Result { try await group.run() }
-        await services.reader.close()
-        await services.probe.close()
-        await services.writer.close()
-        await services.planner.close()
+        await services.close()
         try result.get()
     }
 
@@ -104,10 +95,9 @@ package struct ConsoleRuntime: Sendable {
         var settings = ConsoleSettings(version: version)
         settings.showsPayloads = console.payloads == .shown
         return ConsoleServices(
-            reader: ReadPool(reading, size: console.database.sessions),
-            probe: ReadPool(reading, size: 1),
-            writer: ReadPool(writing, size: 2, isReadOnly: false),
-            planner: ReadPool(writing, size: 1, isReadOnly: false),
+            reading: reading,
+            sessions: console.database.sessions,
+            writing: writing,
             settings: settings,
             logger: logger
         )
@@ -116,13 +106,13 @@ package struct ConsoleRuntime: Sendable {
     private static func rules(_ console: ConsoleConfiguration) -> ConsoleAccess.Settings {
         var rules = ConsoleAccess.Settings()
         rules.tokens = console.tokens.map { token in
-            ConsoleToken(Principal(name: token.name, role: ConsoleRole(token.role), reveals: token.reveals)) {
+            ConsoleToken(Principal(name: token.name, role: token.role, reveals: token.reveals)) {
                 try token.file.lines().filter { $0.count >= ConsoleConfiguration.shortestToken }
             }
         }
         rules.proxy = console.proxy.map { proxy in
             let users = proxy.users.map { user in
-                (key: user.name, value: Principal(name: user.name, role: ConsoleRole(user.role), reveals: user.reveals))
+                (key: user.name, value: Principal(name: user.name, role: user.role, reveals: user.reveals))
             }
             return TrustedProxy(networks: proxy.networks, header: .named(proxy.header), users: users)
         }
@@ -132,16 +122,6 @@ package struct ConsoleRuntime: Sendable {
         rules.isTLS = console.tls != nil
         rules.sessionLifetime = console.sessionLifetime
         return rules
-    }
-}
-
-extension ConsoleRole {
-    init(_ role: ConsoleConfiguration.Role) {
-        switch role {
-        case .viewer: self = .viewer
-        case .operator_: self = .operator_
-        case .auditor: self = .auditor
-        }
     }
 }
 

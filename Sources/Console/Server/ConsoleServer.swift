@@ -19,7 +19,6 @@ package struct ConsoleServer: Service {
     private let limits: ConsoleLimits
     private let tls: TLSConfiguration?
     private let onListening: @Sendable (Int) async -> Void
-    private let bell = JobBell()
     let connections: ClientConnections
 
     /// Makes a console that listens at `address`; nil if that is `off`.
@@ -37,14 +36,9 @@ package struct ConsoleServer: Service {
         onListening: @escaping @Sendable (Int) async -> Void = { _ in }
     ) throws(ConsoleError) {
         guard case .tcp(let host, let port) = address else { return nil }
-        self.host = host
-        self.port = port
-        self.services = services
-        self.access = access
-        logger = services.logger
-        self.limits = limits
+        (self.host, self.port, self.services, self.access) = (host, port, services, access)
+        (self.limits, self.onListening, logger) = (limits, onListening, services.logger)
         tls = try certificate.map { certificate throws(ConsoleError) in try Self.tls(certificate) }
-        self.onListening = onListening
         connections = ClientConnections(limits.table) { peer in
             access.settings.proxy?.sends(from: ClientAddress(peer).address) ?? false
         }
@@ -52,29 +46,11 @@ package struct ConsoleServer: Service {
 
     /// The API's endpoints; each group of them is a file of `API/`.
     var endpoints: [Endpoint] {
-        let groups: [any EndpointGroup] = [
-            AuditRoutes(services: services),
-            ConflictActions(services: services),
-            DeadActions(services: services, bell: bell),
-            DeliveryActions(services: services),
-            DeliveryRoutes(services: services),
-            HandlerActions(services: services),
-            JobRoutes(services: services),
-            MessageRoutes(services),
-            OddRoutes(services: services),
-            ReplayActions(services: services),
-            ReplayRoutes(services: services),
-            StoreRoutes(services: services),
-        ]
-        let endpoints = groups.flatMap(\.endpoints)
+        let endpoints =
+            ConflictActions.endpoints + DeadActions.endpoints + DeliveryActions.endpoints + DeliveryRoutes.endpoints
+            + HandlerActions.endpoints + JobRoutes.endpoints + MessageRoutes.endpoints + OddRoutes.endpoints
+            + ReplayActions.endpoints + ReplayRoutes.endpoints + StoreRoutes.endpoints
         return endpoints + [OpenAPIDocument.endpoint(beside: endpoints, version: services.settings.version)]
-    }
-
-    /// The pages' routes; each page is a file of `Pages/`.
-    private var pages: [any ConsoleRoutes] {
-        [
-            HealthRoutes(services: services), SignInRoutes(access: access),
-        ] + ConsolePages.all(services)
     }
 
     /// Serves until shutdown.
@@ -84,7 +60,12 @@ package struct ConsoleServer: Service {
         let quiet = logger.forLibrary
         let (limits, tls, connections) = (limits, tls, connections)
         let application = Application(
-            responder: responder(),
+            responder: ConsoleResponder(
+                routes: router().finish(),
+                access: access,
+                connections: connections,
+                logger: logger
+            ),
             server: HTTPServerBuilder { responder in
                 let channel = ConsoleChannel(limits, connections, responder: responder)
                 return try tls.map { try TLSChannel(channel, tlsConfiguration: $0) } ?? channel
@@ -98,7 +79,7 @@ package struct ConsoleServer: Service {
                     logger: quiet
                 )
             ),
-            services: [JobRunner(services: services, bell: bell), TokenWatch(access: access)],
+            services: [JobRunner(services: services), TokenWatch(access: access)],
             onServerRunning: { [host, access, logger, onListening] channel in
                 let port = channel.localAddress?.port ?? 0
                 logger.event(
@@ -132,15 +113,15 @@ package struct ConsoleServer: Service {
         }
     }
 
-    private func responder() -> ConsoleResponder {
-        ConsoleResponder(routes: router().finish(), access: access, connections: connections, logger: logger)
-    }
-
     func router() -> RecordingRouter {
         let router = RecordingRouter()
         _ = router.add(middleware: ProblemMiddleware(logger: logger))
-        for endpoint in endpoints { endpoint.add(to: router.group("/api/v1")) }
-        for routes in pages { routes.add(to: router.group()) }
+        for endpoint in endpoints { endpoint.add(to: router.group("/api/v1"), services) }
+        for page in Page.all { page.add(to: router.group(), services) }
+        let others: [any ConsoleRoutes] = [
+            HealthRoutes(services: services), SignInRoutes(access: access), PageAssets(),
+        ]
+        for routes in others { routes.add(to: router.group()) }
         return router
     }
 

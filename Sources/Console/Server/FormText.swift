@@ -2,8 +2,6 @@
 /// application/x-www-form-urlencoded), read strictly.
 enum FormText {
     /// The pairs in their order.
-    ///
-    /// - Throws: A ``Problem`` with status 400.
     static func pairs(_ text: String) throws(Problem) -> [(name: String, value: String)] {
         try text.split(separator: "&").map { pair throws(Problem) in
             let equals = pair.firstIndex(of: "=") ?? pair.endIndex

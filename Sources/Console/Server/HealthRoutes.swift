@@ -33,12 +33,9 @@ struct HealthRoutes: ConsoleRoutes {
     }
 
     private static func text(_ text: String, _ status: HTTPResponse.Status) -> Response {
-        Response(
-            status: status,
-            // Anybody may ask, so nobody may hold a connection this way.
-            headers: [.contentType: "text/plain; charset=utf-8", .connection: "close"],
-            body: .init(byteBuffer: ByteBuffer(string: text))
-        )
+        // Anybody may ask, so nobody may hold a connection this way.
+        let headers: HTTPFields = [.connection: "close"]
+        return Response(ByteBuffer(string: text), type: "text/plain; charset=utf-8", status: status, headers: headers)
     }
 }
 

@@ -1,33 +1,39 @@
 package import HTTPTypes
 package import Hummingbird
 import NIOCore
-import Vocabulary
+import Resources
 
 /// An error as the API reports it: problem details (RFC 9457).
 ///
 /// Pages show the same as HTML.
 package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
+    /// What goes wrong, whatever the case.
+    struct Kind: Sendable {
+        let status: HTTPResponse.Status
+        /// A stable word: the last part of `type`.
+        let name: String
+        let title: String
+        /// The seconds after which asking again makes sense.
+        var retryAfter: Int?
+
+        init(_ status: HTTPResponse.Status, _ name: String, _ title: String, retryAfter: Int? = nil) {
+            (self.status, self.name, self.title, self.retryAfter) = (status, name, title, retryAfter)
+        }
+    }
+
     package var status: HTTPResponse.Status
-    /// The kind as a stable word: the last part of `type`.
-    package var kind: String
-    package var title: String
+    /// The name of its ``Kind``.
+    package let kind: String
+    package let title: String
     /// What happened, and how to fix it.
-    package var detail: String
+    package let detail: String
     /// Additional headers, such as `Retry-After`.
     package var headers: HTTPFields
 
-    package init(
-        _ status: HTTPResponse.Status,
-        _ kind: String,
-        _ title: String,
-        _ detail: String,
-        headers: HTTPFields = [:]
-    ) {
-        self.status = status
-        self.kind = kind
-        self.title = title
-        self.detail = detail
+    init(_ kind: Kind, _ detail: String, headers: HTTPFields = [:]) {
+        (status, self.kind, title, self.detail) = (kind.status, kind.name, kind.title, detail)
         self.headers = headers
+        if let seconds = kind.retryAfter { self.headers[.retryAfter] = "\(seconds)" }
     }
 
     /// The answer: `application/problem+json` under `/api`, a plain page elsewhere.
@@ -41,27 +47,17 @@ package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
     }
 
     func response(isAPI: Bool) -> Response {
-        var headers = headers
-        headers[.contentType] = isAPI ? "application/problem+json" : "text/html; charset=utf-8"
-        headers[.cacheControl] = "no-store"
-        return Response(
-            status: status,
-            headers: headers,
-            body: .init(byteBuffer: ByteBuffer(bytes: isAPI ? json : page.bytes))
-        )
+        var response =
+            isAPI
+            ? Response(ByteBuffer(bytes: line), type: "application/problem+json", status: status)
+            : Response(html: page, status: status)
+        response.headers[.cacheControl] = "no-store"
+        for field in headers { response.headers[field.name] = field.value }
+        return response
     }
 
-    package var json: [UInt8] {
-        var json = JSONWriter()
-        json.beginObject()
-        json.member("type", "/problems/" + kind)
-        json.member("status", status.code)
-        json.member("title", title)
-        json.member("detail", detail)
-        json.endObject()
-        json.endLine()
-        return json.finish()
-    }
+    /// The problem as JSON, on a line.
+    var line: [UInt8] { json() + [UInt8(ascii: "\n")] }
 
     private var page: HTML {
         PageShell(title).card(

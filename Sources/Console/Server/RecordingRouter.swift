@@ -35,13 +35,7 @@ final class RecordingRouter: RouterMethods {
             let allowed = names.sorted().joined(separator: ", ")
             for method in Self.methods where !methods.contains(method) {
                 router.on(path, method: method) { _, _ -> Response in
-                    throw Problem(
-                        .methodNotAllowed,
-                        "method-not-allowed",
-                        "Method not allowed",
-                        "this path takes \(allowed)",
-                        headers: [.allow: allowed]
-                    )
+                    throw Problem(.method, "this path takes \(allowed)", headers: [.allow: allowed])
                 }
             }
         }

@@ -1,4 +1,3 @@
-import HTTPTypes
 import Synchronization
 
 /// Limits long-running streamed answers of a kind, in all and per reader.
@@ -35,8 +34,6 @@ final class StreamPlaces: Sendable {
     }
 
     /// Takes a place for this task's reader.
-    ///
-    /// - Throws: A ``Problem`` with status 503 if there is none.
     func take() throws(Problem) -> Place {
         let reader = ReadPool.reader
         let isFree = taken.withLock { taken in
@@ -47,13 +44,8 @@ final class StreamPlaces: Sendable {
             return true
         }
         guard isFree else {
-            throw Problem(
-                .serviceUnavailable,
-                "too-many-streams",
-                "Too many streams",
-                "at most \(limit) \(name) run at once, \(share) of them yours: end one, or \(instead)",
-                headers: [.retryAfter: "10"]
-            )
+            let most = "at most \(limit) \(name) run at once, \(share) of them yours"
+            throw Problem(.tooManyStreams, "\(most): end one, or \(instead)")
         }
         return Place(self, reader)
     }

@@ -134,7 +134,7 @@ struct MessageStreamTests {
             settings: ConsoleSettings(version: "0"),
             logger: .init(label: "test")
         )
-        let feeds = MessageFeeds(services)
+        let feeds = MessageFeeds(services.reader, showsPayloads: true)
         var orders = MessageFilter()
         orders.categories = ["com.example.orders"]
         let first = try feeds.subscribe(MessageFilter())

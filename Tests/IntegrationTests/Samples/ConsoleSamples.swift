@@ -10,7 +10,7 @@ extension IdempotencyStatements: StatementCatalog {
             StatementSample("lock", lock("x", "x")),
             StatementSample("find", find("x", "x")),
             StatementSample("used", used("x", limit: 1)),
-            StatementSample("keep", keep("x", "x", request: [], status: 200, location: nil, answer: [])),
+            StatementSample("keep", keep("x", "x", request: [], ActionAnswer { _ in })),
             StatementSample("sweep", sweep(limit: 1)),
         ]
     }
@@ -22,8 +22,9 @@ extension JobStatements: StatementCatalog {
         var filter = DeadLetterFilter()
         filter.handler = "orders"
         return [
-            StatementSample("freeze", freeze("dead.retry", filter, subject: "x", who: "x", most: 1)),
+            StatementSample("freeze", freeze(.retry, filter, who: "x", most: 1)),
             StatementSample("planned", planned(limit: 1)),
+            StatementSample("plannedReplays", plannedReplays(limit: 1)),
             StatementSample("held", held),
             StatementSample("release", release),
             StatementSample("start", start(job, "dead.retry", who: "x", reason: nil)),
@@ -41,13 +42,8 @@ extension JobStatements: StatementCatalog {
     }
 }
 
-extension ReplayActionStatements: StatementCatalog {
-    static var samples: [StatementSample] { [StatementSample("planned", planned(limit: 1))] }
-}
-
 /// The module's catalogs.
 let consoleCatalogs: [any StatementCatalog.Type] = [
     IdempotencyStatements.self,
     JobStatements.self,
-    ReplayActionStatements.self,
 ]

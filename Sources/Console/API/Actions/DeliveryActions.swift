@@ -5,64 +5,36 @@ import Resources
 import Vocabulary
 
 /// `POST deliveries/retry-now`: makes deliveries due at once that wait for their next attempt.
-struct DeliveryActions: EndpointGroup {
-    let services: ConsoleServices
-
+enum DeliveryActions {
     /// The most deliveries per request, which is one transaction.
     private static let most = BulkAction.Act.waiting(.retryNow, WaitingFilter()).batch
+    private static let limit = Member<Int>("limit", #"{"type":"integer","minimum":1,"maximum":\#(most)}"#)
 
-    private struct Body: ActionBody {
-        static let members =
-            BodyMember.fields(of: WaitingFilter.self) + [
-                BodyMember("all", #"{"type":"boolean"}"#),
-                BodyMember("limit", #"{"type":"integer","minimum":1,"maximum":\#(most)}"#), .reason,
-            ]
-        let filter: FilterBody<WaitingFilter>
-        let all: Bool?
-        let limit: Int?
-        let reason: String?
+    static let endpoints: [Endpoint] = [
+        .action(
+            "retryDeliveriesNow",
+            "deliveries/retry-now",
+            "Makes waiting deliveries due at once.",
+            body: WaitingFilter.members + [ActionBody.all, limit],
+            retry
+        )
+    ]
 
-        init(from decoder: any Decoder) throws {
-            let members = try decoder.container(keyedBy: AnyKey.self)
-            filter = try FilterBody(from: decoder)
-            all = try members.decodeIfPresent(Bool.self, forKey: AnyKey("all"))
-            limit = try members.decodeIfPresent(Int.self, forKey: AnyKey("limit"))
-            reason = try members.decodeIfPresent(String.self, forKey: AnyKey("reason"))
-        }
-    }
-
-    var endpoints: [Endpoint] {
-        [
-            .post(
-                "retryDeliveriesNow",
-                "deliveries/retry-now",
-                "Makes waiting deliveries due at once.",
-                body: Body.self,
-                retry
-            )
-        ]
-    }
-
-    private func retry(_ endpoint: EndpointRequest) async throws -> Response {
-        let request = try await ActionRequest(endpoint, services.settings)
-        let body = try request.decode(Body.self)
-        let author = try request.author(body.reason)
-        let limit = body.limit ?? Self.most
-        guard (1...Self.most).contains(limit) else { throw Problem.badRequest("'limit' is 1 to 10,000") }
-        let asked = try body.filter.asked(services.settings.sight)
-        guard body.all == true || !asked.isEmpty else {
+    private static func retry(_ request: ActionRequest) async throws -> Response {
+        let limit = request.body[limit] ?? most
+        guard (1...most).contains(limit) else { throw Problem.badRequest("'limit' is 1 to 10,000") }
+        let asked = try request.body.asked(WaitingFilter.self, request.services.sight)
+        guard request.body[ActionBody.all] == true || !asked.isEmpty else {
             throw Problem.badRequest("give a handler, a message_key, another filter, or \"all\": true")
         }
-        let filter = asked.filter
-        return try await IdempotentActions(services: services).perform(request) {
-            connection throws(PostgresError) in
+        let (filter, author) = (asked.filter, request.author)
+        return try await request.perform { connection throws(PostgresError) in
             let count = try BulkAction(.waiting(.retryNow, filter), total: limit, by: author).begin(connection)
             return .success(
                 ActionAnswer {
                     $0.member("done", count)
                     // The limit was reached: there may be more.
-                    $0.name("more")
-                    $0.bool(count == limit)
+                    $0.member("more", of: count == limit)
                 }
             )
         }

@@ -7,9 +7,6 @@ enum DuplicateMembers {
     /// The first duplicate name, as spelt the second time; nil if there is none.
     ///
     /// Names are compared after decoding their escapes.
-    ///
-    /// - Parameter json: A JSON text; the result for anything else is undefined.
-    /// - Returns: The name.
     static func first(in json: [UInt8]) -> String? {
         json.withUnsafeBufferPointer { json in
             /// The names of the enclosing objects, innermost last; empty for an array.

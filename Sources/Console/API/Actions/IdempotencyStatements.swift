@@ -1,3 +1,4 @@
+import HTTPTypes
 import Postgres
 
 /// The statements over `idempotency_keys`.
@@ -31,17 +32,12 @@ enum IdempotencyStatements {
     }
 
     /// Keeps an answer, replacing an expired one.
-    static func keep(
-        _ who: String,
-        _ key: String,
-        request: [UInt8],
-        status: Int,
-        location: String?,
-        answer: [UInt8]
-    ) -> SQL {
+    static func keep(_ who: String, _ key: String, request: [UInt8], _ answer: ActionAnswer) -> SQL {
         """
         INSERT INTO upstream.idempotency_keys (who, key, request, status, location, answer)
-        VALUES (\(who), \(key), \(Bytea(request)), \(status)::bigint::smallint, \(location), \(Bytea(answer)))
+        VALUES (
+            \(who), \(key), \(Bytea(request)), \(answer.status.code)::bigint::smallint, \(answer.location), \(Bytea(answer.body))
+        )
         ON CONFLICT (who, key) DO UPDATE SET
             request = excluded.request, status = excluded.status, location = excluded.location, answer = excluded.answer,
             created_at = excluded.created_at

@@ -1,6 +1,8 @@
 import HTTPTypes
 import MessageStore
 import Postgres
+import Querying
+import Resources
 import Vocabulary
 
 /// An action on many rows: a row of `jobs`.
@@ -38,26 +40,19 @@ struct Job: Sendable {
     /// Whether nothing more will happen to it.
     var hasEnded: Bool { isExpired || !["planned", "running"].contains(state) }
 
-    static func read(_ row: inout PostgresRow) throws(PostgresError) -> Job {
-        Job(
-            id: try row.next(),
-            action: try row.next(),
-            subject: try row.next(),
-            state: try row.next(),
-            planned: try row.next(),
-            done: try row.next(),
-            skipped: try row.next(),
-            createdBy: try row.next(),
-            createdAt: try row.next(),
-            expiresAt: try row.next(),
-            isExpired: try row.next(),
-            startedBy: try row.next(),
-            startedAt: try row.next(),
-            reason: try row.next(),
-            finishedAt: try row.next(),
-            lastError: try row.next(),
-            groups: Array(try row.next(String.self).utf8)
-        )
+    /// The job as the answer to an action.
+    func answer(_ status: HTTPResponse.Status, to sight: Sight) -> ActionAnswer {
+        let location = status == .ok ? nil : "/api/v1/jobs/\(id)"
+        return ActionAnswer(status, location: location) { shown(to: sight).writeMembers(to: &$0) }
+    }
+
+    init(_ row: inout PostgresRow) throws(PostgresError) {
+        (id, action, subject, state) = (try row.next(), try row.next(), try row.next(), try row.next())
+        (planned, done, skipped) = (try row.next(), try row.next(), try row.next())
+        (createdBy, createdAt, expiresAt) = (try row.next(), try row.next(), try row.next())
+        (isExpired, startedBy, startedAt) = (try row.next(), try row.next(), try row.next())
+        (reason, finishedAt, lastError) = (try row.next(), try row.next(), try row.next())
+        groups = Array(try row.next(String.self).utf8)
     }
 }
 
@@ -86,36 +81,18 @@ enum Jobs {
         }
         let room = mostHeld - (try connection.run(JobStatements.held).value(Int.self))
         guard room > 0 else { return .failure(full) }
-        let statement = JobStatements.freeze(
-            fate.action.rawValue,
-            filter,
-            subject: "dead letters" + filter.description,
-            who: who,
-            most: min(most, room) + 1
-        )
-        let job = try connection.run(statement).first(Job.read)
+        let job = try connection.run(JobStatements.freeze(fate, filter, who: who, most: min(most, room) + 1))
+            .first(Job.init)
         guard let job, job.planned > min(most, room) else { return .success(job) }
         guard job.planned > most else { return .failure(full) }
-        return .failure(
-            Problem(
-                .unprocessableContent,
-                "too-many",
-                "Too many dead letters",
-                "one job takes \(most) at most: narrow the filter (a group, a shorter time), or use `dead retry|discard`"
-            )
-        )
+        let fix = "narrow the filter (a group, a shorter time), or use `dead retry|discard`"
+        return .failure(Problem(.tooMany, "one job takes \(most) at most: \(fix)"))
     }
 
     private static let full = tooMany("sets and running jobs would hold more than \(mostHeld) dead letters together")
 
     private static func tooMany(_ why: String) -> Problem {
-        Problem(
-            .tooManyRequests,
-            "too-many-jobs",
-            "Too many sets are prepared",
-            "\(why): start or cancel one, or wait until they expire after 15 minutes",
-            headers: [.retryAfter: "60"]
-        )
+        Problem(.tooManyJobs, "\(why): start or cancel one, or wait until they expire after 15 minutes")
     }
 
     /// Starts a job, inside a transaction; one already started is returned unchanged.
@@ -129,43 +106,23 @@ enum Jobs {
     ) throws(PostgresError) -> Result<Job, Problem> {
         let action = fate.action
         let statement = JobStatements.start(id, action.rawValue, who: author.name, reason: author.reason)
-        if let job = try connection.run(statement).first(Job.read) {
+        if let job = try connection.run(statement).first(Job.init) {
             try AuditLog.record(connection, action, job.subject, count: job.planned, by: author)
             return .success(job)
         }
-        guard let job = try connection.run(JobStatements.find(id)).first(Job.read) else {
+        guard let job = try connection.run(JobStatements.find(id)).first(Job.init) else {
             return .failure(.notFound("there is no set with this id, or it expired: ask for it again"))
         }
         guard job.action == action.rawValue else {
-            return .failure(
-                Problem(
-                    .conflict,
-                    "other-action",
-                    "Another action",
-                    "this set was frozen for \(job.action): nothing was done"
-                )
-            )
+            return .failure(Problem(.otherAction, "this set was frozen for \(job.action): nothing was done"))
         }
         guard job.state != "failed" else {
-            return .failure(
-                Problem(
-                    .conflict,
-                    "job-failed",
-                    "The job has failed",
-                    "\(job.done) of \(job.planned) are done and stay done: \(job.lastError ?? ""); mend that, then ask for the set "
-                        + "again"
-                )
-            )
+            let done = "\(job.done) of \(job.planned) are done and stay done: \(job.lastError ?? "")"
+            return .failure(Problem(.jobFailed, "\(done); mend that, then ask for the set again"))
         }
         guard !job.isExpired, job.state != "cancelled" else {
-            return .failure(
-                Problem(
-                    .gone,
-                    "expired",
-                    job.isExpired ? "The set has expired" : "The job was cancelled",
-                    "nothing was done: ask for the set again, and look at what it holds now"
-                )
-            )
+            let fix = "nothing was done: ask for the set again, and look at what it holds now"
+            return .failure(Problem(job.isExpired ? .expired : .jobCancelled, fix))
         }
         return .success(job)
     }
@@ -178,8 +135,8 @@ enum Jobs {
         _ id: Digest128,
         by author: AuditAuthor
     ) throws(PostgresError) -> Job? {
-        guard let job = try connection.run(JobStatements.cancel(id)).first(Job.read) else {
-            return try connection.run(JobStatements.find(id)).first(Job.read)
+        guard let job = try connection.run(JobStatements.cancel(id)).first(Job.init) else {
+            return try connection.run(JobStatements.find(id)).first(Job.init)
         }
         try connection.run(JobStatements.deleteItems(id))
         if job.startedBy != nil, let action = AuditAction(rawValue: job.action) {
@@ -198,7 +155,7 @@ enum Jobs {
         _ error: String
     ) throws(PostgresError) {
         try connection.transaction { connection throws(PostgresError) in
-            guard let job = try connection.run(JobStatements.fail(id, error)).first(Job.read) else { return }
+            guard let job = try connection.run(JobStatements.fail(id, error)).first(Job.init) else { return }
             try connection.run(JobStatements.deleteItems(id))
             guard let action = AuditAction(rawValue: job.action) else { return }
             let author = AuditAuthor(job.startedBy ?? "console", via: .console, reason: job.reason)

@@ -9,7 +9,6 @@ import Vocabulary
 /// All state is in the tables and each step is a transaction: it may be killed at any moment, and several may run.
 struct JobRunner: Service {
     let services: ConsoleServices
-    let bell: JobBell
 
     /// How often it looks for jobs of other consoles.
     private static let interval = Duration.seconds(2)
@@ -22,7 +21,7 @@ struct JobRunner: Service {
         await cancelWhenGracefulShutdown {
             await withTaskGroup(of: Void.self) { group in
                 group.addTask {
-                    repeat { bell.ring() } while (try? await Task.sleep(for: Self.interval)) != nil
+                    repeat { services.bell.ring() } while (try? await Task.sleep(for: Self.interval)) != nil
                 }
                 group.addTask { await work() }
             }
@@ -33,7 +32,7 @@ struct JobRunner: Service {
         var isWarned = false
         var swept = ContinuousClock.now - Self.sweepInterval
         var resting: [Digest128: ContinuousClock.Instant] = [:]
-        for await _ in bell.rings {
+        for await _ in services.bell.rings {
             do throws(PostgresError) {
                 while try await step(&resting), !Task.isCancelled {}
                 if ContinuousClock.now - swept >= Self.sweepInterval {
@@ -57,7 +56,6 @@ struct JobRunner: Service {
 
     /// Processes one chunk of each running job, in turn.
     ///
-    /// - Parameter resting: The jobs to skip, each until a moment.
     /// - Throws: ``PostgresError`` if no job can go on.
     /// - Returns: Whether there was anything to do.
     private func step(_ resting: inout [Digest128: ContinuousClock.Instant]) async throws(PostgresError) -> Bool {

@@ -1,5 +1,5 @@
 import MessageStore
-import Postgres
+package import Postgres
 import Vocabulary
 
 /// The statements over `jobs` and `job_items`.
@@ -13,13 +13,7 @@ enum JobStatements {
     ///
     /// One statement, so one snapshot: dead letters that are added or retried meanwhile change neither the set nor its
     /// counts.
-    static func freeze(
-        _ action: String,
-        _ filter: DeadLetterFilter,
-        subject: String,
-        who: String,
-        most: Int
-    ) -> SQL {
+    static func freeze(_ fate: DeadLetters.Fate, _ filter: DeadLetterFilter, who: String, most: Int) -> SQL {
         """
         WITH frozen AS MATERIALIZED (
             SELECT
@@ -35,7 +29,7 @@ enum JobStatements {
         ), made AS (
             INSERT INTO upstream.jobs (action, subject, groups, planned, chunks, created_by, expires_at)
             SELECT
-                \(action), \(subject), (SELECT json_agg(counted) FROM counted), count(*), max(chunk) + 1, \(who),
+                \(fate.action.rawValue), \("dead letters" + filter.description), (SELECT json_agg(counted) FROM counted), count(*), max(chunk) + 1, \(who),
                 now() + \(lifetime)
             FROM frozen HAVING count(*) > 0
             RETURNING *
@@ -44,7 +38,7 @@ enum JobStatements {
             SELECT made.job, frozen.chunk, array_agg(frozen.handler), array_agg(frozen.message_key), array_agg(frozen.died_at)
             FROM made CROSS JOIN frozen GROUP BY made.job, frozen.chunk
         )
-        SELECT \(columns), groups FROM made
+        SELECT \(columns) FROM made
         """
     }
 
@@ -53,6 +47,15 @@ enum JobStatements {
         """
         SELECT count(*) FROM (
             SELECT FROM upstream.jobs WHERE state = 'planned' AND expires_at > now() LIMIT \(limit)
+        ) AS counted
+        """
+    }
+
+    /// Counts the replays to handlers that are planned and never started, up to a limit.
+    static func plannedReplays(limit: Int) -> SQL {
+        """
+        SELECT count(*) FROM (
+            SELECT FROM upstream.replays WHERE state = 'planned' AND kind = 'handlers' LIMIT \(limit)
         ) AS counted
         """
     }
@@ -75,7 +78,7 @@ enum JobStatements {
         """
         UPDATE upstream.jobs SET state = 'running', started_by = \(who), started_at = now(), reason = \(reason)
         WHERE job = \(job) AND action = \(action) AND state = 'planned' AND expires_at > now()
-        RETURNING \(columns), groups
+        RETURNING \(columns)
         """
     }
 
@@ -83,17 +86,18 @@ enum JobStatements {
         """
         UPDATE upstream.jobs SET state = 'cancelled', finished_at = now()
         WHERE job = \(job) AND state IN ('planned', 'running')
-        RETURNING \(columns), groups
+        RETURNING \(columns)
         """
     }
 
     static func find(_ job: Digest128) -> SQL {
-        "SELECT \(columns), groups FROM upstream.jobs WHERE job = \(job)"
+        "SELECT \(columns) FROM upstream.jobs WHERE job = \(job)"
     }
 
     private static let columns: SQL = """
         job, action, subject, state, planned, done, skipped, created_by, created_at, expires_at,
-        state = 'planned' AND expires_at <= now(), started_by, started_at, reason, finished_at, last_error
+        state = 'planned' AND expires_at <= now(), started_by, started_at, reason, finished_at, last_error,
+        groups
         """
 
     // MARK: Running
@@ -148,7 +152,7 @@ enum JobStatements {
         """
         UPDATE upstream.jobs SET state = 'failed', finished_at = now(), last_error = left(\(error), 1000)
         WHERE job = \(job) AND state = 'running'
-        RETURNING \(columns), groups
+        RETURNING \(columns)
         """
     }
 

@@ -6,7 +6,6 @@ import Resources
 struct Endpoint: Sendable {
     /// What succeeds.
     struct Answer: Sendable {
-        /// The status.
         var status = 200
         /// What it means.
         var about: StaticString
@@ -27,105 +26,71 @@ struct Endpoint: Sendable {
         static func stream(_ type: StaticString, _ about: StaticString) -> Answer { Answer(about: about, type: type) }
     }
 
+    typealias Handle = @Sendable (EndpointRequest) async throws -> Response
+
     /// Its name in clients that are made from the description.
     let operation: StaticString
-    /// `GET` or `POST`.
-    let method: HTTPRequest.Method
     /// The path below `/api/v1/`, with `{…}` for its parameters.
     let path: String
-    /// What it does.
     let summary: StaticString
-    /// What who asks must be allowed; nil where anybody may ask.
-    let right: ConsoleRight?
-    /// Every parameter that it takes.
-    let parameters: [any EndpointParameter]
-    /// Its body; nil where it takes none.
-    let body: (any ActionBody.Type)?
     /// What succeeds.
     let answers: [Answer]
-    /// Does it.
-    let handle: @Sendable (EndpointRequest) async throws -> Response
+    /// Every parameter that it takes.
+    let parameters: [any EndpointParameter]
+    /// The members of its body, the first of which is ``ActionBody/reason``; nil where it takes none.
+    let body: [any BodyMember]?
+    /// What who asks must be allowed; nil where anybody may ask.
+    let right: ConsoleRight?
+    let handle: Handle
 
     /// What is looked at.
-    ///
-    /// - Parameters:
-    ///   - operation: Its name in clients.
-    ///   - path: The path below `/api/v1/`.
-    ///   - summary: What it does.
-    ///   - parameters: Every parameter that it takes.
-    ///   - answer: What succeeds.
-    ///   - right: What who asks must be allowed; nil where anybody may ask.
-    ///   - handle: Does it.
-    /// - Returns: The endpoint.
     static func get(
         _ operation: StaticString,
         _ path: String,
         _ summary: StaticString,
-        _ parameters: [any EndpointParameter],
         _ answer: Answer,
+        _ parameters: [any EndpointParameter] = [],
         right: ConsoleRight? = .read,
-        _ handle: @escaping @Sendable (EndpointRequest) async throws -> Response
+        _ handle: @escaping Handle
     ) -> Endpoint {
-        Endpoint(
-            operation: operation,
-            method: .get,
-            path: path,
-            summary: summary,
-            right: right,
-            parameters: parameters,
-            body: nil,
-            answers: [answer],
-            handle: handle
-        )
+        Endpoint(operation, path, summary, [answer], parameters, nil, right, handle)
     }
 
-    /// The same without parameters.
-    static func get(
-        _ operation: StaticString,
-        _ path: String,
-        _ summary: StaticString,
-        _ answer: Answer,
-        _ handle: @escaping @Sendable (EndpointRequest) async throws -> Response
-    ) -> Endpoint {
-        get(operation, path, summary, [], answer, handle)
-    }
-
-    /// What changes something.
-    ///
-    /// - Parameters:
-    ///   - operation: Its name in clients.
-    ///   - path: The path below `/api/v1/`.
-    ///   - summary: What it does.
-    ///   - parameters: Every parameter that it takes besides `Idempotency-Key`.
-    ///   - body: Its body.
-    ///   - answers: What succeeds.
-    ///   - handle: Does it.
-    /// - Returns: The endpoint.
-    static func post(
+    /// What changes something; it takes a reason besides its body, and an `Idempotency-Key`.
+    static func action(
         _ operation: StaticString,
         _ path: String,
         _ summary: StaticString,
         _ parameters: [any EndpointParameter] = [],
-        body: any ActionBody.Type = ReasonBody.self,
+        body: [any BodyMember] = [],
         answers: [Answer] = [.one("Outcome", 200, "Done")],
-        _ handle: @escaping @Sendable (EndpointRequest) async throws -> Response
+        _ handle: @escaping @Sendable (ActionRequest) async throws -> Response
     ) -> Endpoint {
-        Endpoint(
-            operation: operation,
-            method: .post,
-            path: path,
-            summary: summary,
-            right: .act,
-            parameters: parameters + [ActionRequest.keyParameter],
-            body: body,
-            answers: answers,
-            handle: handle
-        )
+        let (parameters, body) = (parameters + [ActionRequest.key], [ActionBody.reason] + body)
+        return Endpoint(operation, path, summary, answers, parameters, body, .act) { request in
+            try await handle(ActionRequest(request))
+        }
     }
+
+    private init(
+        _ operation: StaticString,
+        _ path: String,
+        _ summary: StaticString,
+        _ answers: [Answer],
+        _ parameters: [any EndpointParameter],
+        _ body: [any BodyMember]?,
+        _ right: ConsoleRight?,
+        _ handle: @escaping Handle
+    ) {
+        (self.operation, self.path, self.summary, self.answers) = (operation, path, summary, answers)
+        (self.parameters, self.body, self.right, self.handle) = (parameters, body, right, handle)
+    }
+
+    var method: HTTPRequest.Method { body == nil ? .get : .post }
 
     /// The statuses of the problems that it may answer with.
     var problems: [Int] {
-        let some = method == .post ? [404, 409, 410, 413, 415, 422, 502] : path.contains("{") ? [404] : []
+        let some = body != nil ? [404, 409, 410, 413, 415, 422, 502] : path.contains("{") ? [404] : []
         return ([400, 401, 403, 429, 500, 503, 504] + some).sorted()
     }
 
@@ -133,16 +98,10 @@ struct Endpoint: Sendable {
     var tag: Substring { path.prefix { $0 != "/" } }
 
     /// Serves it: the right first, then its parameters, and then what it does.
-    func add(to router: RouterGroup<ConsoleContext>) {
+    func add(to router: RouterGroup<ConsoleContext>, _ services: ConsoleServices) {
         router.on(RouterPath(path), method: method) { request, context in
             if let right { try context.require(right) }
-            return try await handle(EndpointRequest(request, context, self))
+            return try await handle(EndpointRequest(request, context, self, services))
         }
     }
-}
-
-/// Endpoints that belong together.
-protocol EndpointGroup: Sendable {
-    /// Each of them.
-    var endpoints: [Endpoint] { get }
 }

@@ -3,23 +3,19 @@ import Vocabulary
 
 /// What describes a parameter of an endpoint.
 protocol EndpointParameter: Sendable {
-    /// Its name.
     var name: StaticString { get }
-    /// Where it stands.
     var place: ParameterPlace { get }
-    /// What it means.
     var about: StaticString { get }
     /// Its JSON Schema.
     var schema: String { get }
     /// Whether it may be given several times.
     var isRepeatable: Bool { get }
-    /// Whether it has to be given.
     var isRequired: Bool { get }
 }
 
 extension EndpointParameter {
     var isRepeatable: Bool { false }
-    var isRequired: Bool { place == .path }
+    var isRequired: Bool { false }
 }
 
 /// Where a parameter stands.
@@ -74,12 +70,8 @@ extension Parameter where Value == Int {
 
     /// The most rows of a page.
     static func limit(_ most: Int) -> Parameter {
-        integer(
-            "limit",
-            1...most,
-            or: 50,
-            "The most rows. A page may end earlier, by its bytes; `next` then goes on behind it."
-        )
+        let about: StaticString = "The most rows. A page may end earlier, by its bytes; `next` then goes on behind it."
+        return integer("limit", 1...most, or: 50, about)
     }
 }
 
@@ -99,7 +91,6 @@ extension Parameter {
         }
     }
 
-    /// Where the page before has ended.
     static func after<Cursor: Sendable>(
         about: StaticString = "Where the page before has ended: its `next`, unchanged.",
         _ parse: @escaping @Sendable (String) -> Cursor?
@@ -113,7 +104,7 @@ extension Parameter {
         }
     }
 
-    /// A part of the path.
+    /// A part of the path, which is what `wanted` says.
     static func path(
         _ name: StaticString,
         schema: String = #"{"type":"string"}"#,
@@ -133,14 +124,19 @@ extension Parameter {
         _ about: StaticString,
         _ parse: @escaping @Sendable (String) -> Value?
     ) -> Parameter {
-        path(
-            name,
-            schema: #"{"type":"string","format":"uuid"}"#,
-            about,
-            "a UUID, 8-4-4-4-12 hexadecimal digits, as lists give it",
-            parse
-        )
+        let wanted: StaticString = "a UUID, 8-4-4-4-12 hexadecimal digits, as lists give it"
+        return path(name, schema: #"{"type":"string","format":"uuid"}"#, about, wanted, parse)
     }
+}
+
+extension Parameter where Value == Digest128 {
+    static func uuid(_ name: StaticString, _ about: StaticString) -> Parameter {
+        uuid(name, about) { Digest128(uuid: $0.utf8) }
+    }
+}
+
+extension Parameter where Value == String {
+    static func name(_ name: StaticString, _ about: StaticString) -> Parameter { path(name, about) { $0 } }
 }
 
 /// What `?reveal=…` asks for.
@@ -149,10 +145,8 @@ enum Revealed: String, CaseIterable, Sendable { case token }
 extension Parameter where Value == Revealed? {
     /// Whether registration tokens are asked for.
     static var reveal: Parameter {
-        var parameter: Parameter = .word(
-            "reveal",
-            "Shows registration tokens; needs the right to, and is recorded in the audit trail."
-        )
+        let about: StaticString = "Shows registration tokens; needs the right to, and is recorded in the audit trail."
+        var parameter: Parameter = .word("reveal", about)
         parameter.right = .reveal
         return parameter
     }

@@ -9,17 +9,21 @@ import Vocabulary
 /// An unknown name, a repeated one and anything that is not UTF-8 are errors, so that a misspelt filter never selects
 /// everything.
 struct EndpointRequest: Sendable {
-    /// The request itself.
     let http: Request
-    /// What is known of it.
     let context: ConsoleContext
+    let services: ConsoleServices
+    /// The members of the body that the endpoint takes.
+    let members: [any BodyMember]
     private let values: [String: [String]]
 
     /// Reads a request.
-    ///
-    /// - Throws: A ``Problem`` with status 400.
-    init(_ request: Request, _ context: ConsoleContext, _ endpoint: Endpoint) throws(Problem) {
-        (http, self.context) = (request, context)
+    init(
+        _ request: Request,
+        _ context: ConsoleContext,
+        _ endpoint: Endpoint,
+        _ services: ConsoleServices
+    ) throws(Problem) {
+        (http, self.context, self.services, members) = (request, context, services, endpoint.body ?? [])
         let declared = endpoint.parameters.filter { $0.place == .query }
         var values: [String: [String]] = [:]
         for (name, value) in try FormText.pairs(request.uri.query ?? "") {
@@ -42,12 +46,13 @@ struct EndpointRequest: Sendable {
         self.values = values
     }
 
-    /// Who asks.
     var principal: Principal {
-        get throws(Problem) {
-            guard let principal = context.principal else { throw .unauthorized }
-            return principal
-        }
+        get throws(Problem) { try context.require(.read) }
+    }
+
+    /// What who asks may look for.
+    var reach: Sight {
+        get throws(Problem) { Sight(tokens: try principal.may(.reveal), payloads: services.sight.payloads) }
     }
 
     /// The value of a parameter that the endpoint declares.
@@ -61,20 +66,7 @@ struct EndpointRequest: Sendable {
     }
 
     /// What is asked for by the fields of a filter, all of which the endpoint declares.
-    ///
-    /// - Parameters:
-    ///   - type: The filter.
-    ///   - showsPayloads: Whether what devices sent may be looked for.
-    /// - Throws: A ``Problem``
-    /// - Returns: The filter as it is written.
-    func filter<Filter: Filtered>(_ type: Filter.Type, showsPayloads: Bool) throws(Problem) -> Asked<Filter> {
-        let sight = Sight(tokens: try principal.may(.reveal), payloads: showsPayloads)
-        do throws(FilterMistake) {
-            return try Asked(values, sight: sight)
-        } catch {
-            throw Problem(error)
-        }
-    }
+    func filter<Filter: Filtered>(_ type: Filter.Type) throws -> Asked<Filter> { try Asked(values, sight: reach) }
 
     private static func header(_ name: String, _ request: Request) -> String? {
         let values = HTTPField.Name(name).map { request.headers[values: $0] } ?? []
@@ -92,26 +84,11 @@ struct EndpointRequest: Sendable {
 }
 
 extension ConsoleContext {
-    /// A part of the path that the route names, decoded.
-    ///
-    /// - Throws: ``Problem``
+    /// A part of the path that the route names, decoded: the router leaves it percent-encoded.
     func pathPart(_ name: String) throws(Problem) -> String {
         guard let text = parameters.get(name).flatMap({ FormText.decode($0[...]) }), !text.isEmpty else {
             throw .badRequest("the path has no \(name)")
         }
         return text
-    }
-}
-
-extension Problem {
-    /// What a mistake in a filter means.
-    init(_ mistake: FilterMistake) {
-        switch mistake {
-        case .wrong(let name, let text): self = .badRequest("'\(name)': \(text)")
-        case .order: self = .badRequest("'since' must be before 'until'")
-        case .payloadsHidden: self = .payloadsHidden
-        case .groupHidden: self = .groupHidden
-        case .clauseOnToken: self = .clauseOnToken
-        }
     }
 }

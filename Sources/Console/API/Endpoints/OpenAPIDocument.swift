@@ -6,11 +6,11 @@ import Vocabulary
 enum OpenAPIDocument {
     /// The endpoint that answers with the description of all others and of itself.
     static func endpoint(beside others: [Endpoint], version: String) -> Endpoint {
-        func endpoint(_ handle: @escaping @Sendable (EndpointRequest) async throws -> Response) -> Endpoint {
-            .get("getDescription", "openapi.json", "This document.", [], .one("Document"), right: nil, handle)
+        func endpoint(_ handle: @escaping Endpoint.Handle) -> Endpoint {
+            .get("getDescription", "openapi.json", "This document.", .one("Document"), right: nil, handle)
         }
         let document = json(others + [endpoint { _ in throw Problem.notFound("") }], version: version)
-        return endpoint { _ in JSONAnswer.of(document) }
+        return endpoint { _ in .json(document) }
     }
 
     /// The whole document as JSON.
@@ -78,7 +78,7 @@ extension Endpoint {
             }
             if let body {
                 json.name("requestBody")
-                json.object { Self.content("application/json", BodyMember.schema(body.members), to: &$0) }
+                json.object { Self.content("application/json", ActionBody.schema(body), to: &$0) }
             }
             json.name("responses")
             json.object { json in

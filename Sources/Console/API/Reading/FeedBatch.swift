@@ -39,11 +39,6 @@ struct FeedBatch: Sendable {
     }
 
     /// The events that a filter selects.
-    ///
-    /// - Parameters:
-    ///   - filter: The follower's filter.
-    ///   - isNew: Whether a message was not sent before.
-    /// - Returns: Their text, possibly empty.
     func text(_ filter: FeedFilter, isNew: (MessageKey) -> Bool) -> ByteBuffer {
         var chosen = ByteBuffer()
         var isAll = true

@@ -112,9 +112,6 @@ final class MessageFeed: Sendable {
     var end: Int { state.withLock { $0.first + $0.ring.count } }
 
     /// Subscribes, beginning with the next batch.
-    ///
-    /// - Parameter release: Called when the subscription is gone.
-    /// - Returns: The place, given up with its last reference.
     func subscribe(release: @escaping @Sendable () -> Void) -> Subscription {
         let stream = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
         return state.withLock { state in

@@ -1,4 +1,3 @@
-import HTTPTypes
 import Querying
 import Synchronization
 
@@ -12,24 +11,13 @@ final class MessageFeeds: Sendable {
 
     private let reader: ReadPool
     private let showsPayloads: Bool
-    private let state = Mutex(State())
-
+    /// Each with the name of who began it.
+    private let feeds = Mutex<[(feed: MessageFeed, reader: String)]>([])
     private let places = StreamPlaces(100, "streams of messages", instead: "ask for 'messages' now and then")
 
-    private struct State {
-        /// Each with the name of who began it.
-        var feeds: [(feed: MessageFeed, reader: String)] = []
-    }
+    init(_ reader: ReadPool, showsPayloads: Bool) { (self.reader, self.showsPayloads) = (reader, showsPayloads) }
 
-    init(_ services: ConsoleServices) {
-        (reader, showsPayloads) = (services.reader, services.settings.showsPayloads)
-    }
-
-    /// Subscribes to the feed of a filter.
-    ///
-    /// - Parameter filter: Selects the messages.
-    /// - Throws: A ``Problem`` with status 503 if there are too many streams.
-    /// - Returns: The feed, and a place in it that is given up with its last reference.
+    /// The feed of a filter, and a place in it that is given up with its last reference.
     func subscribe(_ filter: MessageFilter) throws(Problem) -> (feed: MessageFeed, place: MessageFeed.Subscription) {
         var wanted = MessageFilter()
         if !filter.clauses.isEmpty {
@@ -38,13 +26,10 @@ final class MessageFeeds: Sendable {
         }
         let place = try places.take()
         guard let feed = feed(for: wanted) else {
+            let most = "at most \(Self.queryLimit) different filters with 'where' are followed at once"
             throw Problem(
-                .serviceUnavailable,
-                "too-many-streams",
-                "Too many streams",
-                "at most \(Self.queryLimit) different filters with 'where' are followed at once, \(Self.queryShare) of them "
-                    + "yours: end one, or follow without 'where'",
-                headers: [.retryAfter: "10"]
+                .tooManyStreams,
+                "\(most), \(Self.queryShare) of them yours: end one, or follow without 'where'"
             )
         }
         return (feed, feed.subscribe { withExtendedLifetime(place) {} })
@@ -53,16 +38,16 @@ final class MessageFeeds: Sendable {
     /// The feed that reads what a filter selects; nil if there are too many.
     private func feed(for wanted: MessageFilter) -> MessageFeed? {
         let (reader, showsPayloads, who) = (reader, showsPayloads, ReadPool.reader)
-        return state.withLock { state in
-            if let known = state.feeds.first(where: { $0.feed.filter == wanted }) { return known.feed }
-            state.feeds.removeAll(where: \.feed.isIdle)
+        return feeds.withLock { feeds in
+            if let known = feeds.first(where: { $0.feed.filter == wanted }) { return known.feed }
+            feeds.removeAll(where: \.feed.isIdle)
             if !wanted.clauses.isEmpty {
-                let queries = state.feeds.filter { !$0.feed.filter.clauses.isEmpty }
+                let queries = feeds.filter { !$0.feed.filter.clauses.isEmpty }
                 let isMine = who.isEmpty || queries.count { $0.reader == who } < Self.queryShare
                 guard queries.count < Self.queryLimit, isMine else { return nil }
             }
             let made = MessageFeed(wanted, reader: reader, showsPayloads: showsPayloads)
-            state.feeds.append((made, who))
+            feeds.append((made, who))
             return made
         }
     }

@@ -17,14 +17,15 @@ extension MessageRoutes {
     /// Each page is read under a session of its own and then sent, so a slow client holds none. Where something fails midway,
     /// the last line is an object with the member `error`, and the connection is aborted: the end never looks like a complete
     /// one. What has arrived is continued by `after`, with the `received_at` and the `message_key` of its last line.
-    func export(_ request: EndpointRequest) async throws -> Response {
-        let (chosen, cursor) = (try filter(request), try request[Self.lastLine])
-        let (services, place) = (services, try exports.take())
+    static func export(_ request: EndpointRequest) async throws -> Response {
+        let (chosen, cursor) = (try request.filter(MessageFilter.self), try request[lastLine])
+        let services = request.services
+        let place = try services.exports.take()
         // The first page is read before the head is sent: an export that can't begin is an ordinary error.
         let first = try await services.reader.withConnection(.search) { connection in
             var filter = try await chosen.judged(connection)
             if filter.until == nil { filter.until = try await MessageExport.end(connection) }
-            var pager = MessagePager(filter, .oldestFirst, limit: Self.exportRows, after: cursor)
+            var pager = MessagePager(filter, .oldestFirst, limit: exportRows, after: cursor)
             (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.part, true)
             let page = try await pager.next(connection)
             return (pager: pager, page: page)
@@ -33,16 +34,12 @@ extension MessageRoutes {
             defer { withExtendedLifetime(place) {} }
             let out = StreamOutput(writer)
             do {
-                try await Self.write(first.pager, first.page, services, out)
+                try await write(first.pager, first.page, services, out)
             } catch is CancellationError {
                 throw CancellationError()
             } catch {
-                let problem =
-                    Problem(error) ?? Problem(.internalServerError, "internal", "The export failed", "see the log")
-                var line = ByteBuffer(string: "{\"error\":")
-                line.writeBytes(problem.json.dropLast())
-                line.writeString("}\n")
-                try await out.write(line)
+                let problem = (Problem(error) ?? Problem(.internal, "the log has the cause")).json()
+                try await out.write("{\"error\":\(String(decoding: problem, as: UTF8.self))}\n")
                 throw error
             }
             try await out.finish()
@@ -58,7 +55,7 @@ extension MessageRoutes {
         _ services: ConsoleServices,
         _ out: StreamOutput
     ) async throws {
-        var lines = MessageLines(.ndjson, tokens: false, payloads: services.settings.showsPayloads)
+        var lines = MessageLines(.ndjson, tokens: false, payloads: services.sight.payloads)
         var (pager, page) = (pager, page)
         while true {
             for row in 0..<page.count { lines.append(page, row) }

@@ -1,16 +1,10 @@
-import HTTPTypes
 import Hummingbird
 import Querying
 import Resources
 import ServiceLifecycle
 
 extension MessageRoutes {
-    static let first = Parameter.integer(
-        "limit",
-        0...1_000,
-        or: 10,
-        "How many stored messages to begin with."
-    )
+    static let first = Parameter.integer("limit", 0...1_000, or: 10, "How many stored messages to begin with.")
     static let position = Parameter.after(about: "The id of an event: goes on from there.", TailPosition.init)
     static let lastEvent = Parameter(
         "Last-Event-ID",
@@ -25,13 +19,13 @@ extension MessageRoutes {
     }
 
     /// `GET messages/stream`: messages as they commit, as Server-Sent Events.
-    func stream(_ request: EndpointRequest) async throws -> Response {
-        let (chosen, limit) = (try filter(request), try request[Self.first])
-        let after = try request[Self.position]
+    static func stream(_ request: EndpointRequest) async throws -> Response {
+        let (chosen, limit, services) = (try request.filter(MessageFilter.self), try request[first], request.services)
+        let after = try request[position]
         // What a browser sends by itself wins: it is later than what stands in the address.
-        let position = try request[Self.lastEvent] ?? after
+        let position = try request[lastEvent] ?? after
         let filter = try await services.reader.withConnection { try await chosen.judged($0) }
-        let (feed, place) = try feeds.subscribe(filter)
+        let (feed, place) = try services.feeds.subscribe(filter)
         try await feed.start()
         let stream = MessageStream(
             services: services,
@@ -50,6 +44,6 @@ extension MessageRoutes {
             }
             try await out.finish()
         }
-        return Response(status: .ok, headers: [.contentType: "text/event-stream"], body: body)
+        return .events(body)
     }
 }

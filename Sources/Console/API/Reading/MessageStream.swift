@@ -127,7 +127,7 @@ struct MessageStream: Sendable {
         _ sent: inout Set<MessageKey>,
         _ out: StreamOutput
     ) async throws {
-        var lines = MessageLines(.ndjson, tokens: false, payloads: services.settings.showsPayloads)
+        var lines = MessageLines(.ndjson, tokens: false, payloads: services.sight.payloads)
         var text = ByteBuffer()
         if sent.count > Self.sentLimit { sent = [] }
         for row in rows {

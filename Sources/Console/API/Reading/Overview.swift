@@ -11,18 +11,14 @@ struct Overview: Sendable {
     /// Where counting a handler's queue stops.
     static let countLimit = 10_000
 
-    /// Reads the current figures.
-    ///
-    /// - Parameter connection: A session that may select from the schema's tables.
-    /// - Throws: `PostgresError`
-    /// - Returns: The figures.
     static func take(_ connection: PostgresConnection) async throws(PostgresError) -> Overview {
         let store = try await StoreStatistics.take(connection, categories: 10, counted: countLimit)
-        let workers = try await connection.run { connection throws(PostgresError) in try WorkerTable.list(connection) }
-        return Overview(store: store, workers: workers)
+        return Overview(store: store, workers: try await WorkerRow.all(connection))
     }
 
     var alive: [WorkerRow] { workers.filter(\.isAlive) }
+
+    var inFlight: Int { alive.reduce(0) { $0 + $1.inFlight } }
 
     /// A rate's sum over the living workers, per second.
     func rate(_ path: KeyPath<WorkerReport.Rates, Double>) -> Double {
@@ -39,21 +35,21 @@ struct Overview: Sendable {
     }
 
     /// The streams of each sender over the living workers.
-    var streams: [WorkerReport.Streams] { SenderStreams.sum(alive) }
+    var streams: [WorkerReport.Streams] { workers.streams }
 }
 
-/// Streams by sender, over several workers.
-enum SenderStreams {
-    /// Adds the workers' streams.
-    ///
-    /// - Parameter workers: The workers to count.
-    /// - Returns: One entry per sender, by its id.
-    static func sum(_ workers: [WorkerRow]) -> [WorkerReport.Streams] {
+extension WorkerRow {
+    static func all(_ connection: PostgresConnection) async throws(PostgresError) -> [WorkerRow] {
+        try await connection.run { connection throws(PostgresError) in try WorkerTable.list(connection) }
+    }
+}
+
+extension [WorkerRow] {
+    /// The sums of the living workers' streams, by sender.
+    var streams: [WorkerReport.Streams] {
         var sums: [String: WorkerReport.Streams] = [:]
-        for streams in workers.flatMap(\.streams) {
-            var sum =
-                sums[streams.sender]
-                ?? WorkerReport.Streams(sender: streams.sender)
+        for streams in filter(\.isAlive).flatMap(\.streams) {
+            var sum = sums[streams.sender] ?? WorkerReport.Streams(sender: streams.sender)
             sum.connecting += streams.connecting
             sum.bound += streams.bound
             sum.draining += streams.draining
@@ -61,4 +57,8 @@ enum SenderStreams {
         }
         return sums.values.sorted { $0.sender < $1.sender }
     }
+}
+
+extension WorkerReport.Streams {
+    static func none(of sender: String) -> Self { .init(sender: sender, connecting: 0, bound: 0, draining: 0) }
 }

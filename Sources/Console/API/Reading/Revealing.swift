@@ -1,29 +1,19 @@
 import MessageStore
 import Postgres
+import Querying
 
-/// The record of revealed registration tokens.
-enum Revealing {
-    /// The most characters of an audit entry's subject (``AuditLog/record(_:_:_:count:by:isEnd:)``).
-    private static let subjectLimit = 1_000
+extension EndpointRequest {
+    /// What who asks sees: registration tokens if `reveal` asks for them and they have the right.
+    var sight: Sight {
+        get throws(Problem) { Sight(tokens: try self[.reveal] != nil, payloads: services.sight.payloads) }
+    }
 
-    /// Records that somebody sees tokens; called before they do.
+    /// Records that somebody sees tokens, before they do; `keys` are those of messages that the subject doesn't name.
     ///
-    /// - Parameters:
-    ///   - count: The number of messages.
-    ///   - subject: What was looked at.
-    ///   - keys: The messages' keys, if the subject doesn't name them.
-    ///   - services: The sessions.
-    ///   - principal: Who asked.
     /// - Throws: `PostgresError`: nothing may be shown then.
-    static func record(
-        _ count: Int,
-        _ subject: String,
-        _ keys: [String],
-        _ services: ConsoleServices,
-        _ principal: Principal
-    ) async throws {
-        let author = AuditAuthor(principal.name, via: .console)
-        let subjects = subjects(subject, keys)
+    func recordReveal(of count: Int, _ subject: String, _ keys: [String] = []) async throws {
+        let author = AuditAuthor(try principal.name, via: .console)
+        let subjects = Self.subjects(subject, keys)
         try await services.writer.run { connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
                 for (number, text) in subjects.enumerated() {
@@ -33,12 +23,13 @@ enum Revealing {
         }
     }
 
+    /// The most characters of an audit entry's subject (``AuditLog/record(_:_:_:count:by:isEnd:)``).
+    private static let subjectLimit = 1_000
+
     /// The subject and the keys, split into entries.
-    static func subjects(_ subject: String, _ keys: [String]) -> [String] {
-        var rest =
-            keys.isEmpty
-            ? subject[...].unicodeScalars : (subject + ": " + keys.joined(separator: " "))[...].unicodeScalars
-        var subjects: [String] = []
+    private static func subjects(_ subject: String, _ keys: [String]) -> [String] {
+        let text = keys.isEmpty ? subject : subject + ": " + keys.joined(separator: " ")
+        var (rest, subjects): (Substring.UnicodeScalarView, [String]) = (text[...].unicodeScalars, [])
         while !rest.isEmpty || subjects.isEmpty {
             let head: String = subjects.isEmpty ? "" : "messages, continued: "
             var part = rest.prefix(subjectLimit - head.unicodeScalars.count)

@@ -10,7 +10,7 @@ extension Overview: ShownResource {
     static let fields: [Field<Overview>] = [
         Field("at") { $0.store.takenAt },
         Field("newest_message_at") { $0.store.newest },
-        Field("in_flight") { $0.alive.reduce(0) { $0 + $1.inFlight } },
+        Field("in_flight") { $0.inFlight },
         Field("rates") { Nested(Rates(overview: $0)) },
         Field("ack_latency_seconds") { Nested(Latency(overview: $0)) },
         Field("streams") { Rows($0.streams) },
@@ -68,22 +68,22 @@ extension StoreStatistics.Category: ShownResource {
 extension RetentionView: ShownResource {
     static let schema = "Partitions"
     static let fields: [Field<RetentionView>] = [
-        Field("items") { Rows($0.plan?.partitions ?? []) },
+        Field("items") { Rows($0.plan.partitions) },
         Field("next") { _ in String?.none },
-        Field("missing") { $0.plan?.missing.map(\.start.date) ?? [] },
+        Field("missing") { $0.plan.missing.map(\.start.date) },
         Field("policy") { $0.policy.map(Nested.init) },
         Field("expired") { Nested(Expired(plan: $0.plan)) },
         Field("last_run_at") { $0.lastRun },
     ]
 
     struct Expired: ShownResource {
-        var plan: RetentionPlan?
+        var plan: RetentionPlan
 
         static let schema = "Expired"
         static let fields: [Field<Expired>] = [
-            Field("conflicts") { $0.plan?.conflicts ?? 0 }, Field("quarantine") { $0.plan?.quarantine ?? 0 },
-            Field("dead_letters") { $0.plan?.deadLetters ?? 0 },
-            Field("ledger_estimate") { $0.plan?.ledgerExpired }, Field("counted_to") { _ in Overview.countLimit },
+            Field("conflicts") { $0.plan.conflicts }, Field("quarantine") { $0.plan.quarantine },
+            Field("dead_letters") { $0.plan.deadLetters },
+            Field("ledger_estimate") { $0.plan.ledgerExpired }, Field("counted_to") { _ in Overview.countLimit },
         ]
     }
 }

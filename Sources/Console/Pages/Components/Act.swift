@@ -14,15 +14,7 @@ enum Act {
         fileprivate var style: HTML { self == .plain ? "" : "\(rawValue)" }
     }
 
-    /// A button that sends a request at once.
-    ///
-    /// - Parameters:
-    ///   - label: The button's text.
-    ///   - address: The request's address.
-    ///   - done: The message after success.
-    ///   - kind: The look.
-    ///   - fields: The body's members, hidden.
-    /// - Returns: A form.
+    /// A button that sends a request at once, with `fields` as the body's members.
     static func button(
         _ label: String,
         _ address: PageAddress,
@@ -36,19 +28,9 @@ enum Act {
         """
     }
 
-    /// A button that opens a dialog with a form.
+    /// A button that opens a dialog with a form; `id` is unique within the page.
     ///
-    /// - Parameters:
-    ///   - id: Unique within the page.
-    ///   - label: The button's text, and the dialog's heading.
-    ///   - address: The request's address.
-    ///   - done: The message after success.
-    ///   - kind: The look of the buttons.
-    ///   - isSmall: Whether the button is in a table.
-    ///   - steps: `frozen` if the first answer shows a frozen set, and a second request acts on it.
-    ///   - fields: The body's hidden members.
-    ///   - body: The form's fields and explanation.
-    /// - Returns: The button and the dialog.
+    /// With `steps` frozen the first answer shows a frozen set, and a second request acts on it.
     static func dialog(
         _ id: String,
         _ label: String,

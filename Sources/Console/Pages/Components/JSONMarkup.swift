@@ -18,11 +18,6 @@ enum JSONMarkup {
     }
 
     /// JSON as HTML, at most four times as long, or 16 KiB: markup must not inflate a device's payload.
-    ///
-    /// - Parameters:
-    ///   - json: The device's text.
-    ///   - limit: The most bytes of it to show.
-    /// - Returns: The markup, without the part beyond the limit.
     static func html(_ json: [UInt8], limit: Int = 128 << 10) -> Shown {
         json.withUnsafeBufferPointer { json in
             let text = UnsafeBufferPointer(rebasing: json.prefix(limit))
@@ -93,11 +88,6 @@ enum JSONMarkup {
 /// A hex dump: offset, sixteen bytes, and the characters that are ASCII.
 enum HexDump {
     /// The dump's lines for a `pre`.
-    ///
-    /// - Parameters:
-    ///   - bytes: The bytes.
-    ///   - limit: The most bytes to show.
-    /// - Returns: The lines.
     static func html(_ bytes: [UInt8], limit: Int = 32 << 10) -> HTML {
         let shown = bytes.prefix(limit)
         var text = ""

@@ -68,6 +68,13 @@ enum Part {
         return card(title, empty("Payloads are hidden here", hint))
     }
 
+    /// A text of several lines, in HTML.
+    static func code(_ name: String, _ text: HTML, isWide: Bool = false) -> HTML {
+        """
+        <pre class="code\(HTML.when(isWide, " wide"))" tabindex="0" role="region" aria-label="\(name)">\(text)</pre>
+        """
+    }
+
     /// A notice across the page.
     static func notice(_ tone: Tone, _ body: HTML) -> HTML {
         #"<div class="notice \#(tone.name)">\#(body)</div>"#
@@ -78,12 +85,11 @@ enum Part {
         #"<dl class="facts">\#(HTML(facts) { "<div><dt>\($0.0)</dt><dd>\($0.1)</dd></div>" })</dl>"#
     }
 
-    static func figure(_ name: String, _ value: String, _ note: HTML = "", tone: Tone? = nil) -> HTML {
-        let tone: HTML = tone.map { $0.name } ?? ""
-        return """
-            <div class="figure \(tone)"><span class="figure-name">\(name)</span><span class="figure-value">\(value)</span>
-            <span class="figure-note">\(note)</span></div>
-            """
+    static func figure(_ name: String, _ value: String, _ note: HTML, tone: Tone? = nil, chart: HTML = "") -> HTML {
+        """
+        <div class="figure \(tone?.name)"><span class="figure-name">\(name)</span><span class="figure-value">\(value)</span>
+        <span class="figure-note">\(note)</span>\(chart)</div>
+        """
     }
 
     static func progress(_ name: String, _ done: Int64, of total: Int64) -> HTML {
@@ -99,51 +105,5 @@ enum Part {
         let start: HTML = first.map { #"<a class="button" href="\#($0)">← First page</a>"# } ?? ""
         let more: HTML = next.map { #"<a class="button" rel="next" href="\#($0)">Next page →</a>"# } ?? ""
         return #"<nav class="pager" aria-label="Pages">\#(start)\#(more)</nav>"#
-    }
-}
-
-struct Column {
-    var title: String
-    /// Whether it holds numbers, aligned right.
-    var isNumber = false
-    /// Whether only screen readers get its heading, as for buttons.
-    var isHidden = false
-    /// The field's name, for scripts; empty for none.
-    var name = ""
-
-    init(_ title: String, isNumber: Bool = false, isHidden: Bool = false, name: String = "") {
-        (self.title, self.isNumber, self.isHidden, self.name) = (title, isNumber, isHidden, name)
-    }
-}
-
-extension Part {
-    /// A table that scrolls by itself on a narrow screen, or stacks into cards.
-    ///
-    /// - Parameters:
-    ///   - caption: Its caption for screen readers.
-    ///   - columns: The headings.
-    ///   - rows: The cells of each row.
-    ///   - id: The id of its body, for scripts.
-    /// - Returns: The table.
-    static func table(_ caption: String, _ columns: [Column], _ rows: [[HTML]], id: String? = nil) -> HTML {
-        let heads = HTML(columns) { column -> HTML in
-            let name: HTML = column.isHidden ? "<span class=\"unseen\">\(column.title)</span>" : "\(column.title)"
-            let mark: HTML = id != nil ? " data-field=\"\(column.name)\"" : ""
-            return "<th scope=\"col\"\(HTML.when(column.isNumber, " class=\"num\""))\(mark)>\(name)</th>"
-        }
-        let body = HTML(rows) { "<tr>\(cells($0, columns))</tr>" }
-        let mark: HTML = id.map { #" id="\#($0)""# } ?? ""
-        return """
-            <div class="table" role="region" aria-label="\(caption)" tabindex="0"><table><caption class="unseen">\(caption)</caption>
-            <thead><tr>\(heads)</tr></thead><tbody\(mark)>\(body)</tbody></table></div>
-            """
-    }
-
-    /// A row's cells; on a narrow screen each shows its heading.
-    static func cells(_ cells: [HTML], _ columns: [Column]) -> HTML {
-        HTML(zip(cells, columns)) { cell, column in
-            let style: HTML = column.isNumber ? #" class="num""# : ""
-            return "<td\(style) data-label=\"\(column.isHidden ? "" : column.title)\">\(cell)</td>"
-        }
     }
 }

@@ -4,7 +4,13 @@ import Vocabulary
 
 /// A column of a page's table, or one of its facts: a resource's field by its name, or something of the page's own.
 struct PageColumn<Row: ShownResource>: ExpressibleByStringLiteral {
-    let column: Column
+    let title: String
+    /// The field's name, for scripts; empty for none.
+    var name = ""
+    /// Whether it holds numbers, aligned right.
+    var isNumber = false
+    /// Whether only screen readers get its heading, as for buttons.
+    var isHidden = false
     let cell: (Row, Timestamp) -> HTML
 
     init(stringLiteral name: String) { self.init(name) }
@@ -14,7 +20,7 @@ struct PageColumn<Row: ShownResource>: ExpressibleByStringLiteral {
         guard let field = Row.fields.first(where: { $0.name.description == name }) else {
             preconditionFailure("\(Row.schema) has no field '\(name)'")
         }
-        column = Column(title ?? field.label, isNumber: field.schema.isNumber, name: name)
+        (self.title, self.name, isNumber) = (title ?? field.label, name, field.schema.isNumber)
         self.cell = { row, now in
             cell?(row) ?? Part.value(field.value(row), field.look, now: now)
                 ?? "<span class=\"muted\">\(absent)</span>"
@@ -22,19 +28,33 @@ struct PageColumn<Row: ShownResource>: ExpressibleByStringLiteral {
     }
 
     /// Something of the page's own.
-    init(_ column: Column, _ cell: @escaping (Row) -> HTML) {
-        self.column = column
+    init(title: String, isHidden: Bool = false, _ cell: @escaping (Row) -> HTML) {
+        (self.title, self.isHidden) = (title, isHidden)
         self.cell = { row, _ in cell(row) }
     }
 
     /// Buttons or a link, with a heading for screen readers alone.
     static func actions(_ title: String = "Actions", cell: @escaping (Row) -> HTML) -> PageColumn {
-        PageColumn(Column(title, isHidden: true), cell)
+        PageColumn(title: title, isHidden: true, cell)
+    }
+
+    private var style: HTML { isNumber ? #" class="num""# : "" }
+
+    /// Its heading; with its name where scripts make rows.
+    fileprivate func head(isNamed: Bool) -> HTML {
+        let text: HTML = isHidden ? "<span class=\"unseen\">\(title)</span>" : "\(title)"
+        return "<th scope=\"col\"\(style)\(HTML.when(isNamed, " data-field=\"\(name)\""))>\(text)</th>"
+    }
+
+    /// A row's cell; on a narrow screen it shows its heading.
+    fileprivate func cell(of row: Row, _ now: Timestamp) -> HTML {
+        "<td\(style) data-label=\"\(isHidden ? "" : title)\">\(cell(row, now))</td>"
     }
 }
 
 extension Part {
-    /// A table of a resource's rows.
+    /// A table of a resource's rows, which scrolls by itself on a narrow screen, or stacks into cards; scripts find its
+    /// body by `id`.
     static func table<Row>(
         _ caption: String,
         _ rows: [Row],
@@ -42,12 +62,18 @@ extension Part {
         _ columns: [PageColumn<Row>],
         id: String? = nil
     ) -> HTML {
-        table(caption, columns.map(\.column), rows.map { row in columns.map { $0.cell(row, now) } }, id: id)
+        let heads = HTML(columns) { $0.head(isNamed: id != nil) }
+        let body = HTML(rows) { row in "<tr>\(HTML(columns) { $0.cell(of: row, now) })</tr>" }
+        let mark: HTML = id.map { #" id="\#($0)""# } ?? ""
+        return """
+            <div class="table" role="region" aria-label="\(caption)" tabindex="0"><table><caption class="unseen">\(caption)</caption>
+            <thead><tr>\(heads)</tr></thead><tbody\(mark)>\(body)</tbody></table></div>
+            """
     }
 
     /// A row's facts.
     static func facts<Row>(_ row: Row, now: Timestamp, _ columns: [PageColumn<Row>]) -> [(String, HTML)] {
-        columns.map { ($0.column.title, $0.cell(row, now)) }
+        columns.map { ($0.title, $0.cell(row, now)) }
     }
 
     /// A field's value; nil for null.
@@ -62,9 +88,13 @@ extension Part {
         case let number as Int: return "\(Figures.count(number))"
         case let number as Int64: return "\(Figures.count(number))"
         case let number as Double: return "\(Figures.decimal(number))"
-        case let names as [String]: return "<span class=\"tags\">\(HTML(names) { text($0, .tag) })</span>"
+        case let names as [String]: return tags(names)
         default: return value.text.map { text($0, look) }
         }
+    }
+
+    static func tags(_ names: [String]) -> HTML {
+        "<span class=\"tags\">\(HTML(names) { text($0, .tag) })</span>"
     }
 
     private static func text(_ text: String, _ look: FieldLook) -> HTML {

@@ -4,11 +4,6 @@ enum Sparkline {
     private static let height = 48.0
 
     /// The chart as SVG.
-    ///
-    /// - Parameters:
-    ///   - label: Its meaning and latest value, for screen readers.
-    ///   - values: Oldest first; fewer than two draw only the ground line.
-    /// - Returns: The picture.
     static func html(_ label: String, _ values: [Double]) -> HTML {
         let finite = values.map { $0.isFinite ? max(0, $0) : 0 }
         let top = max(finite.max() ?? 0, 1e-9)

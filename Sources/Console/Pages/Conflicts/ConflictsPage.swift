@@ -1,4 +1,3 @@
-import Hummingbird
 import Postgres
 import Querying
 import Resources
@@ -6,63 +5,25 @@ import UpstreamKit
 import Vocabulary
 
 /// Known ids with other content: a list, and each next to the accepted message.
-struct ConflictsPage: ConsoleRoutes {
-    private static let pageSize = 50
-
-    let services: ConsoleServices
-
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.page("conflicts") { [self] request in try await list(request) }
-        router.page("conflicts/:key/:fingerprint") { [self] request in try await compare(request) }
-    }
-
-    private func list(_ request: PageRequest) async throws -> HTML {
-        let aliases = services.aliases
-        let list = try PageList<MessageFilter, ConflictCursor>(
-            request,
-            at: "/conflicts",
-            sight: services.settings.sight,
-            ConflictCursor.init
-        )
-        var cursor = list.cursor
-        if let name = cursor?.fingerprint { cursor?.fingerprint = aliases.fingerprint(of: name) }
-        let (found, now) = try await services.reader.withConnection(.search) { [cursor] connection in
-            let now = try await connection.databaseTime()
-            guard list.asked.mistakes.isEmpty else { return ((rows: [ConflictRow](), isFull: false), now) }
-            var query = ConflictQuery(filter: try list.asked.judged(now: now), after: cursor, limit: Self.pageSize)
-            query.byteLimit = AnswerBounds.page
-            return (try await query.page(connection), now)
-        }
-        let rows = found.rows.map { aliases.named($0).shown(to: services.settings.sight) }
-        return PageShell("Conflicts", .conflicts, for: request).document(
-            """
-            \(Part.head("Conflicts", "Copies that came under a known id with other content. The first copy was stored; these wait for a decision."))
-            <section class="card">\(list.form)</section>
-            <section class="card">\(list.unreadable ?? Self.table(rows, now))\
-            \(list.pager(next: found.isFull ? rows.last?.namedCursor : nil))</section>
-            """
-        )
-    }
-
-    private static func table(_ rows: [ConflictRow], _ now: Timestamp) -> HTML {
-        guard !rows.isEmpty else {
-            return Part.empty(
-                "No conflicts",
-                "A device that uses an id twice for different content would show up here."
-            )
-        }
-        return Part.table(
+enum ConflictsPage {
+    static func list(_ request: PageRequest) async throws -> HTML {
+        let list = try await PageList(request, Lists.conflicts)
+        let columns: [PageColumn<ConflictRow>] = [
+            "last_seen_at", "category", "message_id", "device_key", "times_seen",
+            PageColumn("released_at", title: "State", cell: state),
+            .actions("Compare") { "<a href=\"\($0.address)\">Compare</a>" },
+        ]
+        let hint: HTML = "A device that uses an id twice for different content would show up here."
+        let lead: HTML =
+            "Copies that came under a known id with other content. The first copy was stored; these wait for a decision."
+        return request.document(
             "Conflicts",
-            rows,
-            now: now,
-            [
-                "last_seen_at", "category", "message_id", "device_key", "times_seen",
-                PageColumn("released_at", title: "State", cell: Self.state),
-                .actions("Compare") { row in
-                    let address = PageAddress("/conflicts").adding("\(row.copy.message.messageKey)")
-                    return "<a href=\"\(address.adding("\(row.name)"))\">Compare</a>"
-                },
-            ]
+            .conflicts,
+            """
+            \(Part.head("Conflicts", lead))
+            \(list.form)
+            <section class="card">\(list.table("Conflicts", columns, "No conflicts", hint))\(list.pager)</section>
+            """
         )
     }
 
@@ -72,28 +33,28 @@ struct ConflictsPage: ConsoleRoutes {
 
     // MARK: Side by side
 
-    private func compare(_ request: PageRequest) async throws -> HTML {
+    static func compare(_ request: PageRequest) async throws -> HTML {
         guard let key = MessageKey(request.part("key")), let name = Digest128(uuid: request.part("fingerprint").utf8)
         else { throw Problem.notFound("a conflict is named by a message_key and a fingerprint: see /conflicts") }
+        let (services, sight) = (request.services, request.services.sight)
         var filter = MessageFilter()
         filter.messageKey = key
-        let print = services.aliases.fingerprint(of: name)
-        let query = ConflictQuery(filter: filter, fingerprint: print, limit: 1)
-        let (rows, stored, now) = try await services.reader.withConnection { connection in
-            (
-                try await query.rows(connection),
-                try await MessageLookup(connection).detail(key, conflictBytes: 0)?.stored,
-                try await connection.databaseTime()
+        let query = ConflictQuery(filter: filter, fingerprint: services.aliases.fingerprint(of: name), limit: 1)
+        let view = try await services.reader.withConnection { connection in
+            guard let row = try await query.rows(connection).first else {
+                throw Problem.notFound("there is no such conflict any more: see /conflicts")
+            }
+            let stored = try await MessageLookup(connection).detail(key, conflictBytes: 0)?.stored
+            return Comparison(
+                row: services.aliases.named(row).shown(to: sight),
+                stored: stored?.shown(to: sight),
+                now: try await connection.databaseTime(),
+                mayAct: request.mayAct
             )
         }
-        guard let row = rows.first else { throw Problem.notFound("there is no such conflict any more: see /conflicts") }
-        let view = Comparison(
-            row: services.aliases.named(row).shown(to: services.settings.sight),
-            stored: stored?.shown(to: services.settings.sight),
-            now: now,
-            mayAct: request.mayAct
-        )
-        return PageShell("Conflict", .conflicts, for: request).document(
+        return request.document(
+            "Conflict",
+            .conflicts,
             """
             <p class="crumb"><a href="/conflicts">Conflicts</a> / <span class="mono">\("\(key)")</span></p>
             <div id="conflict" class="stack" data-live>\(view.head)\(view.notice)\(view.facts)</div>\(view.diff)
@@ -101,35 +62,35 @@ struct ConflictsPage: ConsoleRoutes {
         )
     }
 
-    private struct Comparison {
-        var row: ConflictRow
-        var stored: StoredMessage?
-        var now: Timestamp
-        var mayAct: Bool
+    private struct Comparison: Sendable {
+        let row: ConflictRow
+        let stored: StoredMessage?
+        let now: Timestamp
+        let mayAct: Bool
 
         private var showsPayloads: Bool { row.copy.sight.payloads }
-        private var key: String { "\(row.copy.message.messageKey)" }
+        private var message: UpstreamMessage { row.copy.message }
 
         var head: HTML {
+            let key = "\(message.messageKey)"
             let address = PageAddress("/api/v1/conflicts").adding(key).adding("\(row.name)").adding("release")
-            let release: HTML =
-                mayAct && row.releasedAt == nil
-                ? Act.dialog(
-                    "release",
-                    "Release",
-                    address,
-                    done: "Released to its handlers",
-                    kind: .primary,
-                    isSmall: false,
-                    """
-                    <p>The conflicting copy is handed to the handlers of its category, under a key of its own. The stored message stays \
-                    as it is. This can't be taken back.</p>\(Act.reason("release"))
-                    """
-                ) : ""
+            let release = Act.dialog(
+                "release",
+                "Release",
+                address,
+                done: "Released to its handlers",
+                kind: .primary,
+                isSmall: false,
+                """
+                <p>The conflicting copy is handed to the handlers of its category, under a key of its own. The stored message stays \
+                as it is. This can't be taken back.</p>\(Act.reason("release"))
+                """
+            )
             return """
-                <header class="head"><div><h1>Conflict on \(stranger: row.copy.message.messageID.shortened(80))</h1>
+                <header class="head"><div><h1>Conflict on \(stranger: message.messageID.shortened(80))</h1>
                 <p class="lead">\(ConflictsPage.state(row))</p></div>
-                <div class="actions"><a class="button" href="\(PageAddress("/messages").adding(key))">Stored message</a>\(release)</div></header>
+                <div class="actions"><a class="button" href="\(PageAddress("/messages").adding(key))">Stored message</a>\
+                \(HTML.when(mayAct && row.releasedAt == nil, release))</div></header>
                 """
         }
 
@@ -154,13 +115,8 @@ struct ConflictsPage: ConsoleRoutes {
         var diff: HTML {
             guard showsPayloads else { return Part.hidden("Difference") }
             guard let stored else {
-                return Part.card(
-                    "Difference",
-                    Part.empty(
-                        "The stored message is gone",
-                        "Retention has deleted its body, so there is nothing to compare with."
-                    )
-                )
+                let hint: HTML = "Retention has deleted its body, so there is nothing to compare with."
+                return Part.card("Difference", Part.empty("The stored message is gone", hint))
             }
             let rows = TextDiff.rows(Self.lines(stored), Self.lines(row.copy))
             let changes = rows.count { $0.left != $0.right }
@@ -187,17 +143,16 @@ struct ConflictsPage: ConsoleRoutes {
         /// The most characters shown of a line, and the most bytes of HTML for all lines.
         private static let (widest, longest) = (4_000, 512 << 10)
 
-        private static func side(_ name: String, _ lines: [TextDiff.Line], _ change: StaticString) -> HTML {
-            let style = HTML(stringLiteral: change)
+        private static func side(_ name: String, _ lines: [TextDiff.Line], _ change: HTML) -> HTML {
             var rows = HTML()
             for line in lines {
                 switch line {
-                case .same(let text): rows += "<span class=\"row\">\(stranger: text.shortened(Self.widest))</span>"
+                case .same(let text): rows += "<span class=\"row\">\(stranger: text.shortened(widest))</span>"
                 case .different(let text):
-                    rows += "<span class=\"row \(style)\">\(stranger: text.shortened(Self.widest))</span>"
+                    rows += "<span class=\"row \(change)\">\(stranger: text.shortened(widest))</span>"
                 case .absent: rows += "<span class=\"row\"></span>"
                 }
-                guard rows.bytes.count < Self.longest else {
+                guard rows.bytes.count < longest else {
                     rows += "<span class=\"row\">…</span>"
                     break
                 }
@@ -205,4 +160,9 @@ struct ConflictsPage: ConsoleRoutes {
             return "<pre tabindex=\"0\" role=\"region\" aria-label=\"\(name)\">\(rows)</pre>"
         }
     }
+}
+
+extension ConflictRow {
+    /// Its page's address.
+    var address: PageAddress { PageAddress("/conflicts").adding("\(copy.message.messageKey)").adding("\(name)") }
 }

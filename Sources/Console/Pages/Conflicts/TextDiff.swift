@@ -12,11 +12,6 @@ enum TextDiff {
     }
 
     /// Aligns the lines of two texts.
-    ///
-    /// - Parameters:
-    ///   - left: The lines of one text.
-    ///   - right: The lines of the other.
-    /// - Returns: Rows of both sides, of the same number.
     static func rows(_ left: [String], _ right: [String]) -> [(left: Line, right: Line)] {
         let (left, right) = (Array(left.prefix(limit)), Array(right.prefix(limit)))
         let difference = right.difference(from: left)

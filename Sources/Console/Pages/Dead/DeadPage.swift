@@ -1,123 +1,84 @@
-import Hummingbird
 import MessageStore
-import Postgres
 import Querying
 import Resources
 import Vocabulary
 
 /// Dead letters by group and one by one, with bulk retry and discard.
-struct DeadPage: ConsoleRoutes {
-    private static let pageSize = 50
-
-    let services: ConsoleServices
-
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.page("dead") { [self] request in try await page(request) }
-    }
-
-    private func page(_ request: PageRequest) async throws -> HTML {
-        let sight = services.settings.sight
-        let list = try PageList<DeadLetterFilter, DeadLetterCursor>(
-            request,
-            at: "/dead",
-            sight: sight,
-            DeadLetterCursor.init
-        )
-        let (groups, letters, now) = try await services.reader.withConnection(.search) { connection in
-            let now = try await connection.databaseTime()
-            let table = DeadLetters(connection)
-            let groups = try await table.summary(handler: list.asked.filter.handler)
-            guard list.asked.mistakes.isEmpty else { return (groups, [DeadLetter](), now) }
-            let filter = try list.asked.judged(now: now)
-            let letters = try await table.list(filter, after: list.cursor, limit: Self.pageSize)
-            return (groups, try await letters.shown(to: sight, connection), now)
+enum DeadPage {
+    static func page(_ request: PageRequest) async throws -> HTML {
+        let (list, groups) = try await PageList.read(request, Lists.dead) { connection, filter in
+            try await DeadLetters(connection).summary(handler: filter.handler)
+                .map { $0.shown(to: request.services.sight) }
         }
-        let view = View(list: list, now: now, mayAct: request.mayAct, sight: sight)
-        return PageShell("Dead letters", .dead, for: request).document(
+        let tools = request.mayAct && !list.isEmpty && !list.rows.isEmpty ? actions("these", list.members) : ""
+        let letters = list.table(
+            "Dead letters",
+            ["died_at", "handler", "message_key", PageColumn("category", absent: "gone"), "attempts", "error"],
+            "No dead letters",
+            ""
+        )
+        let title = list.isEmpty ? "Latest" : "Chosen"
+        let card = Part.card(title, count: Figures.count(list.rows.count), actions: tools, letters + list.pager)
+        let isShown = !list.rows.isEmpty || !list.isEmpty
+        let lead: HTML =
+            "Deliveries that were given up. They keep their messages until retried, discarded or too old."
+        return request.document(
+            "Dead letters",
+            .dead,
             """
-            \(Part.head("Dead letters", "Deliveries that were given up. They keep their messages until retried, discarded or too old."))
-            <div id="dead-groups" data-live>\(view.groups(groups))</div>
-            <section class="card">\(list.form)</section>
-            <div id="dead-letters" data-live>\(list.unreadable ?? view.letters(letters, isFull: letters.count == Self.pageSize))</div>
+            \(Part.head("Dead letters", lead))
+            <div id="dead-groups" data-live>\(Part.card(
+                "By group", count: groups.isEmpty ? nil : Figures.count(groups.count), table(groups, list.now, request.mayAct)
+            ))</div>
+            \(list.form)
+            <div id="dead-letters" data-live>\(HTML.when(isShown, card))</div>
             """
         )
     }
 
-    private struct View {
-        var list: PageList<DeadLetterFilter, DeadLetterCursor>
-        var now: Timestamp
-        var mayAct: Bool
-        var sight: Sight
-
-        func groups(_ groups: [DeadLetterGroup]) -> HTML {
-            guard !groups.isEmpty else {
-                return Part.card(
-                    "By group",
-                    Part.empty(
-                        "No dead letters",
-                        "A delivery comes here after its last attempt (<code>retry.max_attempts</code>), or when its handler rejects it."
-                    )
-                )
-            }
-            let shown = groups.map { $0.shown(to: sight) }
-            let columns: [PageColumn<DeadLetterGroup>] = [
+    private static func table(_ groups: [DeadLetterGroup], _ now: Timestamp, _ mayAct: Bool) -> HTML {
+        guard !groups.isEmpty else {
+            return Part.empty(
+                "No dead letters",
+                "A delivery comes here after its last attempt (<code>retry.max_attempts</code>), or when its handler rejects it."
+            )
+        }
+        return Part.table(
+            "Groups of dead letters",
+            groups,
+            now: now,
+            [
                 "handler",
                 PageColumn("error_group") { group in
-                    let address = PageAddress("/dead").query("handler", group.handler)
-                        .query("group", group.nameInFilters)
-                    return "<a class=\"mono\" href=\"\(address)\">\(stranger: group.group.shortened(160))</a>"
+                    "<a class=\"mono\" href=\"\(group.address)\">\(stranger: group.group.shortened(160))</a>"
                 },
                 "count", "first_died_at", "last_died_at",
                 .actions { group in
                     guard mayAct, let name = group.nameInFilters else { return "" }
-                    let number = shown.firstIndex { $0.handler == group.handler && $0.group == name } ?? 0
+                    let number = groups.firstIndex { $0.handler == group.handler && $0.group == name } ?? 0
                     return actions("group-\(number)", [("filter.handler", group.handler), ("filter.group", name)])
                 },
             ]
-            return Part.card(
-                "By group",
-                count: Figures.count(groups.count),
-                Part.table("Groups of dead letters", shown, now: now, columns)
-            )
-        }
-
-        private func actions(_ id: String, _ fields: [(String, String)]) -> HTML {
-            """
-            <div class="actions">\(Act.dialog(
-                "\(id)-retry", "Retry", "/api/v1/dead/retry", done: "Queued again", steps: "frozen", fields: fields,
-                "<p>They are queued again, with all attempts before them. First see how many there are.</p>\(Act.reason("\(id)-retry"))"
-            ))\(Act.dialog(
-                "\(id)-discard", "Discard", "/api/v1/dead/discard", done: "Discarded", kind: .danger, steps: "frozen", fields: fields,
-                "<p>The deliveries are deleted for good; the messages themselves stay. First see how many there are.</p>\(Act.reason("\(id)-discard"))"
-            ))</div>
-            """
-        }
-
-        func letters(_ letters: [DeadLetter], isFull: Bool) -> HTML {
-            guard !letters.isEmpty || !list.isEmpty else { return "" }
-            let tools: HTML =
-                mayAct && !list.isEmpty && !letters.isEmpty ? actions("these", list.members) : ""
-            let body =
-                letters.isEmpty
-                ? Part.empty(
-                    "None left here",
-                    "They were retried or discarded. <a href=\"/dead\">Show all dead letters</a>."
-                )
-                : Part.table(
-                    "Dead letters",
-                    letters,
-                    now: now,
-                    [
-                        "died_at", "handler", "message_key", PageColumn("category", absent: "gone"), "attempts",
-                        "error",
-                    ]
-                ) + list.pager(next: isFull ? letters.last?.cursor : nil)
-            return Part.card(
-                list.isEmpty ? "Latest" : "Chosen",
-                count: Figures.count(letters.count),
-                actions: tools,
-                body
-            )
-        }
+        )
     }
+
+    private static func actions(_ id: String, _ fields: [(String, String)]) -> HTML {
+        """
+        <div class="actions">\(Act.dialog(
+            "\(id)-retry", "Retry", "/api/v1/dead/retry", done: "Queued again", steps: "frozen", fields: fields,
+            "<p>They are queued again, with all attempts before them. First see how many there are.</p>\(Act.reason("\(id)-retry"))"
+        ))\(Act.dialog(
+            "\(id)-discard", "Discard", "/api/v1/dead/discard", done: "Discarded", kind: .danger, steps: "frozen", fields: fields,
+            "<p>The deliveries are deleted for good; the messages themselves stay. First see how many there are.</p>\(Act.reason("\(id)-discard"))"
+        ))</div>
+        """
+    }
+}
+
+extension DeadLetterGroup {
+    /// The group as a filter takes it; nil if it is not shown whole.
+    var nameInFilters: String? { group.contains(Sight.hidden) || group.contains(TokenText.masked) ? nil : group }
+
+    /// The address of its letters.
+    var address: PageAddress { PageAddress("/dead").query("handler", handler).query("group", nameInFilters) }
 }

@@ -1,29 +1,26 @@
-import Hummingbird
 import MessageStore
 
 /// The handlers, their queues, and the button that pauses them.
-struct HandlersPage: ConsoleRoutes {
-    let services: ConsoleServices
-
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.page("handlers") { [self] request in try await page(request) }
-    }
-
-    private func page(_ request: PageRequest) async throws -> HTML {
-        let handlers = try await services.reader.withConnection { try await HandlerView.list($0) }
-        let shell = PageShell("Handlers", .handlers, for: request, refresh: 5)
-        let view = HandlerCards(mayAct: request.mayAct)
-        return shell.document(
+enum HandlersPage {
+    static func page(_ request: PageRequest) async throws -> HTML {
+        let handlers = try await request.services.reader.withConnection { try await HandlerView.list($0) }
+        let hint: HTML = """
+            Add one under <code>handlers:</code> in the configuration and start a worker; messages are kept either way.
+            """
+        let cards: HTML =
+            handlers.isEmpty
+            ? Part.card("Handlers", Part.empty("No handler is registered", hint))
+            : "<div class=\"stack\">\(HTML(handlers) { card($0, request.mayAct) })</div>"
+        return request.document(
+            "Handlers",
+            .handlers,
+            refresh: 5,
             """
             \(Part.head("Handlers", "Who takes the messages, how fast, and what waits for them."))
-            <div id="handlers" data-live>\(view.list(handlers))</div>
+            <div id="handlers" data-live>\(cards)</div>
             """
         )
     }
-}
-
-struct HandlerCards {
-    var mayAct: Bool
 
     static func badge(_ view: HandlerView) -> HTML {
         let handler = view.state
@@ -35,82 +32,52 @@ struct HandlerCards {
             ? Part.badge(.active, "working") : Part.badge(.good, "idle")
     }
 
-    func list(_ handlers: [HandlerView]) -> HTML {
-        guard !handlers.isEmpty else {
-            return Part.card(
-                "Handlers",
-                Part.empty(
-                    "No handler is registered",
-                    "Add one under <code>handlers:</code> in the configuration and start a worker; messages are kept either way."
-                )
-            )
-        }
-        return "<div class=\"stack\">\(HTML(handlers, card))</div>"
-    }
-
-    private func card(_ view: HandlerView) -> HTML {
+    private static func card(_ view: HandlerView, _ mayAct: Bool) -> HTML {
         let handler = view.state
-        let facts: [(String, HTML)] = [
-            ("Waiting", waiting(handler)),
-            ("Oldest", handler.oldestAge.map { "\(Figures.length($0))" } ?? "–"),
-            (
-                "Attempts",
-                """
-                \(Figures.decimal(view.attempts)) per second\
-                \(HTML.when(view.failed > 0, ", \(Figures.decimal(view.failed)) failed"))
-                """
-            ),
-            ("Running now", "\(Figures.count(view.running))"),
-            ("Dead letters", dead(handler)),
-            ("Seen", Part.age(handler.seenAt, now: view.at)),
-            (
-                "Categories",
-                "<span class=\"tags\">\(HTML(handler.categories) { "<span class=\"tag\">\(stranger: $0)</span>" })</span>"
-            ),
-            ("Workers", workers(handler)),
-        ]
-        return """
-            <section class="card"><div class="card-head"><h2>\(handler.name) \(Self.badge(view))</h2>
-            <div class="actions">\(mayAct ? buttons(handler) : "")</div></div>
-            \(notes(view))\(Part.facts(facts))</section>
-            """
-    }
-
-    private func waiting(_ handler: HandlerState) -> HTML {
-        let count = Figures.count(handler.depth, limit: 100_000)
-        guard handler.depth > 0 else { return "0" }
-        return "<a href=\"\(PageAddress("/deliveries").query("handler", handler.name))\">\(count)</a>"
-    }
-
-    private func dead(_ handler: HandlerState) -> HTML {
-        guard handler.deadLetters > 0 else { return "0" }
-        let count = Figures.count(handler.deadLetters, limit: 100_000)
-        return "<a href=\"\(PageAddress("/dead").query("handler", handler.name))\">\(count)</a>"
-    }
-
-    private func workers(_ handler: HandlerState) -> HTML {
+        func linked(_ count: Int, _ address: PageAddress) -> HTML {
+            guard count > 0 else { return "0" }
+            return
+                "<a href=\"\(address.query("handler", handler.name))\">\(Figures.count(count, limit: view.countedTo))</a>"
+        }
         let live = handler.workers.filter(\.isLive)
-        guard !live.isEmpty else { return "<span class=\"muted\">none</span>" }
-        return HTML(live) { worker in
+        let workers = HTML(live) { worker in
             """
             <span class="mono">\(worker.worker)</span>\(HTML.when(worker.isByDevice, " <span class=\"tag\">ordered</span>"))<br>
             """
         }
+        let failed: HTML = HTML.when(view.failed > 0, ", \(Figures.decimal(view.failed)) failed")
+        let facts: [(String, HTML)] = [
+            ("Waiting", linked(handler.depth, "/deliveries")),
+            ("Oldest", handler.oldestAge.map { "\(Figures.length($0))" } ?? "–"),
+            ("Attempts", "\(Figures.decimal(view.attempts)) per second\(failed)"),
+            ("Running now", "\(Figures.count(view.running))"),
+            ("Dead letters", linked(handler.deadLetters, "/dead")),
+            ("Seen", Part.age(handler.seenAt, now: view.at)),
+            ("Categories", Part.tags(handler.categories)),
+            ("Workers", live.isEmpty ? "<span class=\"muted\">none</span>" : workers),
+        ]
+        return """
+            <section class="card"><div class="card-head"><h2>\(handler.name) \(badge(view))</h2>
+            <div class="actions">\(mayAct ? button(handler) : "")</div></div>
+            \(notes(view))\(Part.facts(facts))</section>
+            """
     }
 
-    private func notes(_ view: HandlerView) -> HTML {
+    private static func notes(_ view: HandlerView) -> HTML {
         let (handler, now) = (view.state, view.at)
+        func reason(_ text: String?) -> HTML { text.map { "<q>\(stranger: $0)</q> " } ?? "" }
         var notes = HTML()
         if handler.isPaused {
             let end: HTML = handler.pausedUntil.map { "Ends \(Part.age($0, now: now))." } ?? "Until it is resumed."
-            let reason: HTML = handler.pausedReason.map { "<q>\(stranger: $0)</q> " } ?? ""
-            notes += Part.notice(.warning, "<strong>Paused.</strong> \(reason)\(end)")
+            notes += Part.notice(.warning, "<strong>Paused.</strong> \(reason(handler.pausedReason))\(end)")
         }
         if let end = handler.heldUntil {
-            let reason: HTML = handler.heldReason.map { "<q>\(stranger: $0)</q> " } ?? ""
             notes += Part.notice(
                 .warning,
-                "<strong>Held.</strong> The handler asked for a pause (Retry-After). \(reason)Ends \(Part.age(end, now: now))."
+                """
+                <strong>Held.</strong> The handler asked for a pause (Retry-After). \(reason(handler.heldReason))\
+                Ends \(Part.age(end, now: now)).
+                """
             )
         } else if view.failing > 0 {
             let probe: HTML =
@@ -127,7 +94,7 @@ struct HandlerCards {
         return notes.isEmpty ? "" : "<div class=\"body\">\(notes)</div>"
     }
 
-    private func buttons(_ handler: HandlerState) -> HTML {
+    private static func button(_ handler: HandlerState) -> HTML {
         let address = PageAddress("/api/v1/handlers").adding(handler.name)
         guard !handler.isPaused, handler.heldUntil == nil else {
             return Act.button("Resume", address.adding("resume"), done: "Resumed \(handler.name)", kind: .primary)

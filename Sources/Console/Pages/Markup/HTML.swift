@@ -114,12 +114,7 @@ enum PageText {
         }
     }
 
-    /// Appends text, escaped, with a mark for each invisible character.
-    ///
-    /// - Parameters:
-    ///   - text: The text.
-    ///   - lines: Whether to keep line ends and tabs.
-    ///   - bytes: Takes the HTML.
+    /// Appends text, escaped, with a mark for each invisible character; `lines` keeps line ends and tabs.
     static func append(marking text: String, lines: Bool = false, to bytes: inout [UInt8]) {
         let isPlain = text.utf8.allSatisfy { (0x20..<0x7F).contains($0) }
         guard !isPlain else { return append(text, to: &bytes) }

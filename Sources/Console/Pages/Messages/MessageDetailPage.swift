@@ -1,4 +1,3 @@
-import Hummingbird
 import Postgres
 import Querying
 import Resources
@@ -6,39 +5,41 @@ import UpstreamKit
 import Vocabulary
 
 /// One message with all that is known about it.
-struct MessageDetailPage: ConsoleRoutes {
-    let services: ConsoleServices
-
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.page("messages/:reference") { [self] request in try await page(request) }
-    }
-
-    private func page(_ request: PageRequest) async throws -> HTML {
-        let reference = request.part("reference")
+enum MessageDetailPage {
+    static func page(_ request: PageRequest) async throws -> HTML {
+        let (reference, services) = (request.part("reference"), request.services)
         let (found, now) = try await services.reader.withConnection { connection in
             (try await MessageLookup(connection).find(reference), try await connection.databaseTime())
         }
-        let shell = PageShell("Message", .messages, for: request)
         guard let detail = found.first else {
             throw Problem.notFound("no message has this key or id; retention may have deleted it: search at /messages")
         }
         guard found.count == 1 else {
-            let columns: [PageColumn<MessageDetail>] = ["message_key", "sender_id", "category", "received_at"]
-            let table = Part.table("Messages", Array(found), now: now, columns)
-            return shell.document(
+            let table = Part.table(
+                "Messages",
+                Array(found),
+                now: now,
+                ["message_key", "sender_id", "category", "received_at"]
+            )
+            let more = Part.notice(.warning, "There are more: search at /messages for the id and a device or sender.")
+            return request.document(
+                "Message",
+                .messages,
                 """
                 \(Part.head("Messages with this id", "Ids are unique for each sender."))
-                \(HTML.when(found.isCut, Part.notice(.warning, "There are more: search at /messages for the id and a device or sender.")))
+                \(HTML.when(found.isCut, more))
                 \(Part.card("Found", count: "\(found.count)", table))
                 """
             )
         }
         let view = View(
-            detail: detail.shown(to: services.settings.sight, by: services.aliases),
+            detail: detail.shown(to: services.sight, by: services.aliases),
             now: now,
             mayReveal: request.principal.may(.reveal)
         )
-        return shell.document(
+        return request.document(
+            "Message",
+            .messages,
             """
             <p class="crumb"><a href="/messages">Messages</a> / <span class="mono">\("\(detail.messageKey)")</span></p>
             \(view.head)\(view.notices)\(view.facts)\(view.data)\(view.attempts)\(view.deliveries)\(view.deadLetters)\(view.conflicts)
@@ -160,8 +161,7 @@ struct MessageDetailPage: ConsoleRoutes {
             guard let stored = detail.stored else { return "" }
             guard stored.sight.payloads else { return Part.hidden("Data") }
             var parts = HTML()
-            let note: HTML =
-                stored.isDataRaw ? Part.badge(.warning, "text that jsonb refuses") : HTML()
+            let note: HTML = stored.isDataRaw ? Part.badge(.warning, "text that jsonb refuses") : ""
             if let data = stored.shownData {
                 parts += Part.card("Data", actions: note + size(data), Self.code("Data", data))
             } else {
@@ -182,13 +182,11 @@ struct MessageDetailPage: ConsoleRoutes {
             let rest: HTML? = shown.rest.map { rest in
                 """
                 <details class="fold"><summary>The rest, as it came</summary>
-                <pre class="code" tabindex="0" role="region" aria-label="\(name), the rest">\(rest)</pre></details>
+                \(Part.code("\(name), the rest", rest))</details>
                 """
             }
             let note: HTML = "<p class=\"muted body\">This is the beginning; the JSON has all of it.</p>"
-            return """
-                <pre class="code" tabindex="0" role="region" aria-label="\(name)">\(shown.html)</pre>\(rest)\(HTML.when(!shown.isWhole, note))
-                """
+            return "\(Part.code(name, shown.html))\(rest)\(HTML.when(!shown.isWhole, note))"
         }
 
         var deliveries: HTML {
@@ -216,11 +214,9 @@ struct MessageDetailPage: ConsoleRoutes {
                 [
                     "handler", "attempts", "died_at",
                     PageColumn("error_group") { row in
-                        link(
-                            PageAddress("/dead").query("handler", row.handler)
-                                .query("group", row.errorGroup == Sight.hidden ? nil : row.errorGroup),
-                            row.errorGroup ?? "–"
-                        )
+                        let group = row.errorGroup == Sight.hidden ? nil : row.errorGroup
+                        let address = PageAddress("/dead").query("handler", row.handler).query("group", group)
+                        return link(address, row.errorGroup ?? "–")
                     },
                     "error",
                 ]
@@ -236,12 +232,8 @@ struct MessageDetailPage: ConsoleRoutes {
                 now: now,
                 [
                     PageColumn("received_at", title: "First copy") { Part.time($0.copy.cursor.receivedAt) },
-                    "times_seen",
-                    "fingerprint", PageColumn("released_at", absent: "no"),
-                    .actions("Compare") { row in
-                        let address = PageAddress("/conflicts").adding(key).adding("\(row.name)")
-                        return "<a href=\"\(address)\">Compare</a>"
-                    },
+                    "times_seen", "fingerprint", PageColumn("released_at", absent: "no"),
+                    .actions("Compare") { "<a href=\"\($0.address)\">Compare</a>" },
                 ]
             )
             let count = "\(detail.conflicts.count)\(detail.hasMoreConflicts ? "+" : "")"

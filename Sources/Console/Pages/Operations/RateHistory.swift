@@ -13,7 +13,6 @@ final class RateHistory: Sendable {
         var handled = 0.0
         /// The slowest worker's, in seconds.
         var latency = 0.0
-        var inFlight = 0.0
     }
 
     /// The number of samples kept: ten minutes of one every five seconds.
@@ -29,7 +28,6 @@ final class RateHistory: Sendable {
             sample.stored += worker.rates.stored
             sample.handled += worker.rates.handled
             sample.latency = max(sample.latency, worker.rates.ackP99 ?? 0)
-            sample.inFlight += Double(worker.inFlight)
         }
         return samples.withLock { samples in
             // A line must not join samples that a pause separates.

@@ -1,44 +1,28 @@
-import Hummingbird
 import MessageStore
 import Vocabulary
 
 /// The stored days, and what keeps them from being dropped.
-struct RetentionPage: ConsoleRoutes {
-    let services: ConsoleServices
-
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.page("retention") { [self] request in try await page(request) }
-    }
-
-    private func page(_ request: PageRequest) async throws -> HTML {
-        let (force, plan, last) = try await services.reader.withConnection { connection in
-            let retention = Retention(connection)
-            guard let force = try await retention.policy() else {
-                return (RetentionPolicyInForce?.none, RetentionPlan?.none, Timestamp?.none)
-            }
-            return (
-                force, try await retention.plan(under: force.policy, counted: 10_000), try await retention.lastRun()
-            )
-        }
-        let shell = PageShell("Retention", .retention, for: request)
-        let head = Part.head("Retention", "Days of messages, how much they take, and what keeps them.")
-        guard let force, let plan else {
-            let hint: HTML = """
-                A worker's start sets it from <code>retention:</code> in its configuration; until then nothing is deleted.
+enum RetentionPage {
+    static func page(_ request: PageRequest) async throws -> HTML {
+        let view = try await request.services.reader.withConnection { try await RetentionView.take($0) }
+        let plan = view.plan
+        let hint: HTML = """
+            A worker's start sets it from <code>retention:</code> in its configuration; until then nothing is deleted.
+            """
+        let body: HTML =
+            view.policy.map { force in
                 """
-            return shell.document("\(head)\(Part.card("Policy", Part.empty("No policy is in force yet", hint)))")
-        }
-        return shell.document(
-            """
-            \(head)\(notices(plan))
-            <div class="figures">\(figures(plan))</div>
-            \(Part.card("Days", count: Figures.count(plan.partitions.count), days(plan)))
-            \(Part.card("Policy", policy(force, plan, last)))
-            """
-        )
+                \(notices(plan))
+                <div class="figures">\(figures(plan))</div>
+                \(Part.card("Days", count: Figures.count(plan.partitions.count), days(plan)))
+                \(Part.card("Policy", policy(force, plan, view.lastRun)))
+                """
+            } ?? Part.card("Policy", Part.empty("No policy is in force yet", hint))
+        let head = Part.head("Retention", "Days of messages, how much they take, and what keeps them.")
+        return request.document("Retention", .retention, "\(head)\(body)")
     }
 
-    private func notices(_ plan: RetentionPlan) -> HTML {
+    private static func notices(_ plan: RetentionPlan) -> HTML {
         var notices = HTML()
         let held = plan.partitions(.held)
         if !held.isEmpty {
@@ -62,7 +46,7 @@ struct RetentionPage: ConsoleRoutes {
         return notices
     }
 
-    private func figures(_ plan: RetentionPlan) -> HTML {
+    private static func figures(_ plan: RetentionPlan) -> HTML {
         let kept = plan.partitions.filter { $0.fate != .ahead }
         let bytes = kept.reduce(0) { $0 + $1.bytes }
         let due = plan.partitions(.drop)
@@ -82,21 +66,22 @@ struct RetentionPage: ConsoleRoutes {
         ].reduce(HTML(), +)
     }
 
-    private func days(_ plan: RetentionPlan) -> HTML {
+    private static func days(_ plan: RetentionPlan) -> HTML {
         let largest = max(1, plan.partitions.map(\.bytes).max() ?? 1)
-        let columns = [
-            Column("Day"), Column("Size", isNumber: true), Column("Share", isHidden: true),
-            Column("Messages", isNumber: true), Column("Fate"),
-        ]
-        let rows = plan.partitions.reversed().map { day -> [HTML] in
-            let (tone, fate) = Self.fate(day, plan.policy)
-            return [
-                "<span class=\"mono tight\">\(day.day.start.date)</span>", "\(Figures.bytes(day.bytes))",
-                Self.bar(Double(day.bytes) / Double(largest), tone),
-                day.fate == .ahead ? "–" : "\(Figures.estimate(day.rows))", fate,
+        return Part.table(
+            "Days",
+            plan.partitions.reversed(),
+            now: plan.now,
+            [
+                PageColumn("day") { "<span class=\"mono tight\">\($0.day.start.date)</span>" },
+                PageColumn("bytes", title: "Size") { "\(Figures.bytes($0.bytes))" },
+                .actions("Share") { bar(Double($0.bytes) / Double(largest), fate($0, plan.policy).0) },
+                PageColumn("rows_estimate", title: "Messages") {
+                    $0.fate == .ahead ? "–" : "\(Figures.estimate($0.rows))"
+                },
+                PageColumn("fate") { fate($0, plan.policy).1 },
             ]
-        }
-        return Part.table("Days", columns, rows)
+        )
     }
 
     private static func bar(_ share: Double, _ tone: HTML) -> HTML {
@@ -129,7 +114,7 @@ struct RetentionPage: ConsoleRoutes {
         }
     }
 
-    private func policy(_ force: RetentionPolicyInForce, _ plan: RetentionPlan, _ last: Timestamp?) -> HTML {
+    private static func policy(_ force: RetentionPolicyInForce, _ plan: RetentionPlan, _ last: Timestamp?) -> HTML {
         let policy = force.policy
         return Part.facts([
             ("Messages", "\(policy.messages.unitText)"), ("Ledger of known ids", "\(policy.dedupeWindow.unitText)"),

@@ -1,25 +1,21 @@
-import Hummingbird
 import MessageStore
 import Querying
 import Resources
 
 /// The form that plans a replay; nothing is sent before the plan is confirmed.
-struct NewReplayPage: ConsoleRoutes {
-    let services: ConsoleServices
-
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.page("replays/new") { [self] request in try await page(request) }
-    }
-
-    private func page(_ request: PageRequest) async throws -> HTML {
+enum NewReplayPage {
+    static func page(_ request: PageRequest) async throws -> HTML {
+        let (services, sight) = (request.services, request.services.sight)
         let handlers = try await services.reader.withConnection { try await HandlerStates($0).list(counted: 1) }
-        let form: HTML =
+        let form =
             request.mayAct
-            ? self.form(Asked(lenient: request.query.values, sight: services.settings.sight), handlers.map(\.name))
+            ? Self.form(Asked(lenient: request.query.values, sight: sight), handlers.map(\.name), sight)
             : Part.empty("Your role looks and does not act", "Ask somebody with the role operator.")
         let lead: HTML =
             "First a plan: it freezes what the filter selects now and counts it. Nothing is sent until you start it."
-        return PageShell("Plan a replay", .replays, for: request).document(
+        return request.document(
+            "Plan a replay",
+            .replays,
             """
             <p class="crumb"><a href="/replays">Replays</a> / new</p>
             \(Part.head("Plan a replay", lead))
@@ -28,11 +24,11 @@ struct NewReplayPage: ConsoleRoutes {
         )
     }
 
-    private func form(_ asked: Asked<MessageFilter>, _ handlers: [String]) -> HTML {
+    private static func form(_ asked: Asked<MessageFilter>, _ handlers: [String], _ sight: Sight) -> HTML {
         """
         <form class="filter" data-action="/api/v1/replays/plan" data-done="Planned" data-steps="plan">
         <h2 class="unseen">Plan</h2>
-        \(FilterForm.fields(asked, prefix: "filter.", without: services.settings.showsPayloads ? [] : ["where"]))
+        \(FilterForm.fields(asked, prefix: "filter.", without: sight.payloads ? [] : ["where"]))
         <div><label for="f-scope">Send</label><select id="f-scope" name="scope">
         <option value="not_handled">what a handler has not handled</option><option value="only_failed">only dead letters</option>
         <option value="all">everything, handled or not</option></select></div>

@@ -1,100 +1,87 @@
-import Hummingbird
 import Postgres
 import Replaying
 import Resources
 import Vocabulary
 
 /// The replays: a list, and each with its progress and history.
-struct ReplaysPage: ConsoleRoutes {
-    let services: ConsoleServices
-
-    func add(to router: RouterGroup<ConsoleContext>) {
-        router.page("replays") { [self] request in try await list(request) }
-        router.page("replays/:id") { [self] request in try await detail(request) }
-    }
-
-    private func list(_ request: PageRequest) async throws -> HTML {
-        let (rows, now) = try await services.reader.withConnection { connection in
+enum ReplaysPage {
+    static func list(_ request: PageRequest) async throws -> HTML {
+        let (rows, now) = try await request.services.reader.withConnection { connection in
             let rows = try await connection.run { connection throws(PostgresError) in
                 try ReplayTable.list(connection, limit: 100)
             }
-            return (rows.map { $0.shown(to: services.settings.sight) }, try await connection.databaseTime())
+            return (rows.map { $0.shown(to: request.services.sight) }, try await connection.databaseTime())
         }
         let new: HTML = request.mayAct ? "<a class=\"button primary\" href=\"/replays/new\">Plan a replay</a>" : ""
-        let isBusy = rows.contains { $0.state.isActive }
-        return PageShell("Replays", .replays, for: request, refresh: isBusy ? 3 : 15).document(
+        let hint: HTML = """
+            Plan one here or from <a href="/messages">a filter of messages</a>; it shows what it would send before anything is sent.
+            """
+        let columns: [PageColumn<Replay>] = [
+            PageColumn("name") {
+                "<a href=\"\(PageAddress("/replays").adding("\($0.id)"))\">\(stranger: $0.name)</a>"
+            },
+            "target", PageColumn("state", cell: badge),
+            PageColumn("done", title: "Progress") { Part.progress("Progress of \($0.name)", $0.done, of: $0.planned) },
+            "created_at", "created_by",
+        ]
+        let table =
+            rows.isEmpty ? Part.empty("No replays yet", hint) : Part.table("Replays", rows, now: now, columns)
+        return request.document(
+            "Replays",
+            .replays,
+            refresh: rows.contains { $0.state.isActive } ? 3 : 15,
             """
             \(Part.head("Replays", "Stored messages that are sent again.", actions: new))
-            <section class="card" id="replays" data-live>\(table(rows, now))</section>
+            <section class="card" id="replays" data-live>\(table)</section>
             """
         )
     }
 
-    private func table(_ rows: [Replay], _ now: Timestamp) -> HTML {
-        guard !rows.isEmpty else {
-            return Part.empty(
-                "No replays yet",
-                """
-                Plan one here or from <a href="/messages">a filter of messages</a>; it shows what it would send before anything is sent.
-                """
-            )
-        }
-        return Part.table(
-            "Replays",
-            rows,
-            now: now,
-            [
-                PageColumn("name") {
-                    "<a href=\"\(PageAddress("/replays").adding("\($0.id)"))\">\(stranger: $0.name)</a>"
-                },
-                "target", PageColumn("state", cell: Self.badge),
-                PageColumn("done", title: "Progress") {
-                    Part.progress("Progress of \($0.name)", $0.done, of: $0.planned)
-                },
-                "created_at", "created_by",
-            ]
-        )
-    }
-
-    static func badge(_ replay: Replay) -> HTML {
-        switch replay.state {
-        case .planned: Part.badge(.idle, "planned")
-        case .running: Part.badge(.active, "running")
-        case .paused: Part.badge(.warning, "paused")
-        case .finished: Part.badge(.good, "finished")
-        case .cancelled: Part.badge(.idle, "cancelled")
-        case .failed: Part.badge(.bad, "failed")
-        }
+    private static func badge(_ replay: Replay) -> HTML {
+        let tone: Tone =
+            switch replay.state {
+            case .planned, .cancelled: .idle
+            case .running: .active
+            case .paused: .warning
+            case .finished: .good
+            case .failed: .bad
+            }
+        return Part.badge(tone, replay.state.rawValue)
     }
 
     // MARK: One replay
 
-    private func detail(_ request: PageRequest) async throws -> HTML {
-        let name = request.part("id")
-        let found = try await services.reader.withConnection { connection in
-            try await connection.run { connection throws(PostgresError) -> ReplayDetail? in
-                guard let replay = try ReplayTable.find(connection, name) else { return nil }
-                return try ReplayDetail.read(connection, replay)
+    static func detail(_ request: PageRequest) async throws -> HTML {
+        let (name, services) = (request.part("id"), request.services)
+        let view = try await services.reader.withConnection { connection in
+            let found = try await connection.run { connection throws(PostgresError) in
+                try ReplayTable.find(connection, name).map { replay throws(PostgresError) in
+                    try ReplayDetail.read(connection, replay)
+                }
             }
+            guard let found else { throw Problem.notFound("no replay has this name or id: see /replays") }
+            return View(
+                found: found.shown(to: services.sight),
+                now: try await connection.databaseTime(),
+                mayAct: request.mayAct
+            )
         }
-        guard let found = found?.shown(to: services.settings.sight) else {
-            throw Problem.notFound("no replay has this name or id: see /replays")
-        }
-        let now = try await services.reader.withConnection { try await $0.databaseTime() }
-        let view = View(found: found, now: now, mayAct: request.mayAct)
-        let refresh = found.replay.state.isActive ? 2 : 15
-        return PageShell("Replay", .replays, for: request, refresh: refresh).document(
+        let replay = view.found.replay
+        return request.document(
+            "Replay",
+            .replays,
+            refresh: replay.state.isActive ? 2 : 15,
             """
-            <p class="crumb"><a href="/replays">Replays</a> / <span class="mono">\("\(found.replay.id)")</span></p>
+            <p class="crumb"><a href="/replays">Replays</a> / <span class="mono">\("\(replay.id)")</span></p>
             <div id="replay" class="stack" data-live>\(view.head)\(view.progress)\(view.facts)\(view.history)</div>
             """
         )
     }
 
-    private struct View {
-        var found: ReplayDetail
-        var now: Timestamp
-        var mayAct: Bool
+    private struct View: Sendable {
+        let found: ReplayDetail
+        let now: Timestamp
+        let mayAct: Bool
 
         private var replay: Replay { found.replay }
 
@@ -109,8 +96,7 @@ struct ReplaysPage: ConsoleRoutes {
         /// The buttons that the state allows.
         private var buttons: HTML {
             var buttons = HTML()
-            let id = "\(replay.id)"
-            let address = PageAddress("/api/v1/replays").adding(id)
+            let address = PageAddress("/api/v1/replays").adding("\(replay.id)")
             if case .become = replay.state.transition(on: .start), replay.target.kind == "handlers",
                 replay.state != .paused
             {

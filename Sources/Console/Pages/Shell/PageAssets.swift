@@ -52,11 +52,9 @@ package struct PageAssets: ConsoleRoutes {
             guard context.parameters.get("digest") == Self.digest,
                 let file = Self.files.first(where: { $0.name.description == name })
             else { throw HTTPError(.notFound) }
-            var headers = HTTPFields()
-            headers[.contentType] = file.type
-            headers[.cacheControl] = "public, max-age=31536000, immutable"
             let body = file.content.withUTF8Buffer { ByteBuffer(bytes: $0) }
-            return Response(status: .ok, headers: headers, body: ResponseBody(byteBuffer: body))
+            let forEver: HTTPFields = [.cacheControl: "public, max-age=31536000, immutable"]
+            return Response(body, type: file.type, headers: forEver)
         }
     }
 }

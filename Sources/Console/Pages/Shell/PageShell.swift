@@ -1,34 +1,31 @@
+import UpstreamConfiguration
+
 /// A page's frame: head, navigation, the signed-in person and the footer.
-package struct PageShell: Sendable {
+struct PageShell: Sendable {
     /// The page's title in the window and the history.
-    package var title: String
+    let title: String
     /// Its entry in the navigation.
-    package var section: Section?
+    var section: Section?
     /// The reader; nil before signing in.
-    package var principal: Principal?
+    var principal: Principal?
     /// Whether they signed in here, and so can sign out.
-    package var hasSession = false
+    var hasSession = false
     /// The seconds after which a script fetches the page's live parts again; nil for never.
-    package var refresh: Int?
+    var refresh: Int?
 
-    package init(_ title: String, _ section: Section? = nil, principal: Principal? = nil, refresh: Int? = nil) {
-        self.title = title
-        self.section = section
-        self.principal = principal
-        self.refresh = refresh
-    }
-
-    /// The frame for an authorized request.
-    init(_ title: String, _ section: Section? = nil, for request: PageRequest, refresh: Int? = nil) {
-        self.init(title, section, principal: request.principal, refresh: refresh)
-        hasSession = request.hasSession
+    init(
+        _ title: String,
+        _ section: Section? = nil,
+        principal: Principal? = nil,
+        hasSession: Bool = false,
+        refresh: Int? = nil
+    ) {
+        (self.title, self.section, self.principal) = (title, section, principal)
+        (self.hasSession, self.refresh) = (hasSession, refresh)
     }
 
     /// A whole document with navigation.
-    ///
-    /// - Parameter body: The page's content.
-    /// - Returns: The document.
-    package func document(_ body: HTML) -> HTML {
+    func document(_ body: HTML) -> HTML {
         let live: HTML = refresh.map { #" data-refresh="\#($0)""# } ?? ""
         return """
             \(head())
@@ -36,7 +33,7 @@ package struct PageShell: Sendable {
             <div class="frame">
             <header class="bar"><a class="brand" href="/">\(mark)<span>upstream</span></a>
             <button type="button" class="button ghost menu" aria-expanded="false" aria-controls="nav">Menu</button></header>
-            <nav id="nav" class="nav" aria-label="Main"><ul>\(HTML(Section.allCases, entry))</ul>
+            <nav id="nav" class="nav" aria-label="Main"><ul>\(HTML(Section.allCases) { $0.item(isCurrent: $0 == section) })</ul>
             <div class="nav-end">\(who)<button type="button" class="button ghost theme" hidden>Theme</button></div></nav>
             <main id="main" tabindex="-1"\(live)>\(body)</main>
             </div>
@@ -47,12 +44,7 @@ package struct PageShell: Sendable {
     }
 
     /// A document with one card in the middle: sign-in, and errors before it.
-    ///
-    /// - Parameters:
-    ///   - body: The card's content, with a heading.
-    ///   - extra: Further elements of the head.
-    /// - Returns: The document.
-    package func card(_ body: HTML, head extra: HTML = "") -> HTML {
+    func card(_ body: HTML, head extra: HTML = "") -> HTML {
         """
         \(head(extra))
         <body class="alone"><main id="main" class="card"><div class="brand">\(mark)<span>upstream</span></div>
@@ -76,11 +68,6 @@ package struct PageShell: Sendable {
 
     private var mark: HTML {
         #"<svg class="logo" viewBox="0 0 24 24" aria-hidden="true"><path d="M12 20V5M6 11l6-6 6 6M5 20h14"/></svg>"#
-    }
-
-    private func entry(_ entry: Section) -> HTML {
-        let current: HTML = entry == section ? #" aria-current="page""# : ""
-        return #"<li><a href="\#(entry.address)"\#(current)>\#(entry.icon)\#(entry.title)</a></li>"#
     }
 
     private var who: HTML? {

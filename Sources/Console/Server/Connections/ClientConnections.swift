@@ -5,12 +5,12 @@ import Synchronization
 
 /// The console's connections; owns the ``ConnectionTable``, and closes what that decides.
 final class ClientConnections: Sendable {
-    private struct State {
+    fileprivate struct State {
         var table: ConnectionTable
         var clients: [ConnectionTable.ID: ClientConnection] = [:]
     }
 
-    private let state: Mutex<State>
+    fileprivate let state: Mutex<State>
     private let isProxy: @Sendable (SocketAddress?) -> Bool
 
     init(_ limits: ConnectionTable.Limits, isProxy: @escaping @Sendable (SocketAddress?) -> Bool) {
@@ -28,7 +28,10 @@ final class ClientConnections: Sendable {
         }
         channel.closeFuture.whenComplete { [self] _ in
             client.hasGone()
-            close(client.id)
+            state.withLock { state in
+                state.table.close(client.id)
+                state.clients[client.id] = nil
+            }
         }
         return client
     }
@@ -38,42 +41,11 @@ final class ClientConnections: Sendable {
         state.withLock { $0.clients[ObjectIdentifier(channel)] }
     }
 
-    fileprivate func isStranger(_ id: ConnectionTable.ID) -> Bool { state.withLock { $0.table.isStranger(id) } }
-
     /// Bytes made and not yet taken, over all connections.
     var unread: Int { state.withLock(\.table.unread) }
 
-    fileprivate func identify(_ id: ConnectionTable.ID, _ principal: Principal) -> Bool {
-        var isRoom = true
-        act { state in
-            guard let gone = state.table.identify(id, Array(principal.name.utf8)) else {
-                isRoom = false
-                return []
-            }
-            return gone
-        }
-        return isRoom
-    }
-
-    fileprivate func count(_ id: ConnectionTable.ID, requests: Int) {
-        state.withLock { $0.table.count(id, requests: requests, at: .now) }
-    }
-
-    fileprivate func made(_ id: ConnectionTable.ID, _ bytes: Int) { act { $0.table.made(id, bytes, at: .now) } }
-
-    fileprivate func took(_ id: ConnectionTable.ID, _ bytes: Int) {
-        state.withLock { $0.table.took(id, bytes, at: .now) }
-    }
-
-    private func close(_ id: ConnectionTable.ID) {
-        state.withLock { state in
-            state.table.close(id)
-            state.clients[id] = nil
-        }
-    }
-
     /// Decides under the lock, and closes outside of it.
-    private func act(_ decide: (inout State) -> [ConnectionTable.ID]) {
+    fileprivate func act(_ decide: (inout State) -> [ConnectionTable.ID]) {
         let gone = state.withLock { state in decide(&state).compactMap { state.clients.removeValue(forKey: $0) } }
         for client in gone { client.channel.close(promise: nil) }
     }
@@ -99,17 +71,16 @@ final class ClientConnection: Sendable {
     fileprivate var id: ConnectionTable.ID { ObjectIdentifier(channel) }
 
     /// Assigns the connection to whoever sends the current request.
-    ///
-    /// - Throws: A ``Problem`` with status 503 if all of their connections, too many, are in use.
     func belongs(to principal: Principal) throws(Problem) {
-        guard !connections.identify(id, principal) else { return }
-        throw Problem(
-            .serviceUnavailable,
-            "too-many-connections",
-            "Too many connections",
-            "you have too many requests under way: wait for some of their answers",
-            headers: [.retryAfter: "2", .connection: "close"]
-        )
+        var isRoom = true
+        connections.act { state in
+            let evicted = state.table.identify(id, Array(principal.name.utf8))
+            isRoom = evicted != nil
+            return evicted ?? []
+        }
+        guard !isRoom else { return }
+        let fix = "you have too many requests under way: wait for some of their answers"
+        throw Problem(.tooManyConnections, fix, headers: [.connection: "close"])
     }
 
     /// Runs an operation and cancels it, with its statement, when the client leaves.
@@ -138,7 +109,7 @@ final class ClientConnection: Sendable {
     }
 
     /// Counts bytes of an answer as soon as they are made: they may wait behind another answer that is not read.
-    func made(_ bytes: Int) { connections.made(id, bytes) }
+    func made(_ bytes: Int) { connections.act { $0.table.made(id, bytes, at: .now) } }
 
     /// Ends the connection's operations: the client has gone, or sends nothing more.
     func hasGone() {
@@ -150,13 +121,15 @@ final class ClientConnection: Sendable {
     }
 
     /// Whether nobody has authenticated on it yet.
-    var isStranger: Bool { connections.isStranger(id) }
+    var isStranger: Bool { connections.state.withLock { $0.table.isStranger(id) } }
 
     /// Sets the number of unanswered requests.
-    func count(requests: Int) { connections.count(id, requests: requests) }
+    func count(requests: Int) {
+        connections.state.withLock { $0.table.count(id, requests: requests, at: .now) }
+    }
 
     /// Counts bytes that the client has taken.
-    func took(_ bytes: Int) { connections.took(id, bytes) }
+    func took(_ bytes: Int) { connections.state.withLock { $0.table.took(id, bytes, at: .now) } }
 }
 
 /// A writer that counts streamed bytes, and ends the answer when the sender's proof is withdrawn.

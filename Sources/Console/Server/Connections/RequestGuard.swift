@@ -43,7 +43,7 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
         case .head(var head):
             bodyBytes = 0
             if let length = head.headers.first(name: "Content-Length").flatMap({ Int($0) }), length > limits.body {
-                return refuse(context, .payloadTooLarge, Self.tooLarge(limits))
+                return refuse(context, Problem(.tooLarge, "send at most \(limits.body >> 10) KiB"))
             }
             // In HTTP/1.0 only the connection's end ends an answer.
             let isOld = head.version.major < 1 || (head.version.major == 1 && head.version.minor == 0)
@@ -120,17 +120,9 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
         guard unanswered == 0, let error = error as? HTTPParserError else { return context.fireErrorCaught(error) }
         switch error {
         case .headerOverflow:
-            refuse(
-                context,
-                .requestHeaderFieldsTooLarge,
-                Problem(
-                    .init(code: 431, reasonPhrase: "Request Header Fields Too Large"),
-                    "head-too-large",
-                    "The request's head is too large",
-                    "send at most \(limits.head >> 10) KiB of headers, \(limits.headers) at most"
-                )
-            )
-        default: refuse(context, .badRequest, .badRequest("these bytes are not a request of HTTP/1.1 (RFC 9112)"))
+            let most = "send at most \(limits.head >> 10) KiB of headers, \(limits.headers) at most"
+            refuse(context, Problem(.headTooLarge, most))
+        default: refuse(context, .badRequest("these bytes are not a request of HTTP/1.1 (RFC 9112)"))
         }
     }
 
@@ -152,10 +144,11 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
     func handlerRemoved(context: ChannelHandlerContext) { forget() }
 
     /// Answers in place of the application, and closes.
-    private func refuse(_ context: ChannelHandlerContext, _ status: HTTPResponseStatus, _ problem: Problem) {
+    private func refuse(_ context: ChannelHandlerContext, _ problem: Problem) {
         isRefused = true
         guard unanswered == 0 else { return context.close(promise: nil) }
-        let body = ByteBuffer(bytes: problem.json)
+        let body = ByteBuffer(bytes: problem.line)
+        let status = HTTPResponseStatus(statusCode: problem.status.code, reasonPhrase: problem.status.reasonPhrase)
         var head = HTTPResponseHead(version: .http1_1, status: status)
         head.headers.add(name: "Content-Type", value: "application/problem+json")
         head.headers.add(name: "Content-Length", value: "\(body.readableBytes)")
@@ -190,10 +183,6 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
     private func forget() {
         for timer in [bodyTimer, writeTimer, closeTimer, idleTimer] { timer?.cancel() }
         client.hasGone()
-    }
-
-    private static func tooLarge(_ limits: ConsoleLimits) -> Problem {
-        Problem(.contentTooLarge, "too-large", "The request is too large", "send at most \(limits.body >> 10) KiB")
     }
 }
 

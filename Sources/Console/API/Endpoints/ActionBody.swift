@@ -1,0 +1,112 @@
+import Foundation
+import Querying
+import Resources
+
+/// What describes a member of a body, and reads it.
+protocol BodyMember: Sendable {
+    var name: StaticString { get }
+    /// Its JSON Schema.
+    var schema: String { get }
+    /// Its value; nil where it is missing or null.
+    func value(in body: KeyedDecodingContainer<AnyKey>, _ key: AnyKey) throws -> (any Sendable)?
+}
+
+/// A member of a body, of some type.
+struct Member<Value: Decodable & Sendable>: BodyMember {
+    let name: StaticString
+    let schema: String
+
+    init(_ name: StaticString, _ schema: String) { (self.name, self.schema) = (name, schema) }
+
+    func value(in body: KeyedDecodingContainer<AnyKey>, _ key: AnyKey) throws -> (any Sendable)? {
+        try body.decodeIfPresent(Value.self, forKey: key)
+    }
+}
+
+/// A member that holds the fields of a filter.
+struct FilterMember<Filter: Filtered>: BodyMember {
+    let name: StaticString = "filter"
+
+    var schema: String { ActionBody.schema(Filter.members) }
+
+    func value(in body: KeyedDecodingContainer<AnyKey>, _ key: AnyKey) throws -> (any Sendable)? {
+        guard body.contains(key), try !body.decodeNil(forKey: key) else { return nil }
+        return try ActionBody(body.nestedContainer(keyedBy: AnyKey.self, forKey: key), Filter.members, "\(name).")
+    }
+}
+
+extension Filtered {
+    /// Its fields as members.
+    static var members: [any BodyMember] { filters }
+}
+
+extension FilterField: BodyMember {
+    func value(in body: KeyedDecodingContainer<AnyKey>, _ key: AnyKey) throws -> (any Sendable)? {
+        guard isRepeatable else { return try body.decodeIfPresent(String.self, forKey: key).map { [$0] } }
+        return try body.decodeIfPresent([String].self, forKey: key)
+    }
+}
+
+/// The body of a request that changes something, with the members that its endpoint declares.
+///
+/// Others are refused: a filter with a typing error must not select everything.
+struct ActionBody: DecodableWithConfiguration, Sendable {
+    /// Why, for the audit trail.
+    static let reason = Member<String>("reason", #"{"type":"string","maxLength":1000}"#)
+    /// Whether an empty filter may select everything.
+    static let all = Member<Bool>("all", #"{"type":"boolean"}"#)
+
+    private var values: [String: any Sendable] = [:]
+
+    /// A body without members.
+    init() {}
+
+    init(from decoder: any Decoder, configuration members: [any BodyMember]) throws {
+        try self.init(decoder.container(keyedBy: AnyKey.self), members, "")
+    }
+
+    fileprivate init(
+        _ body: KeyedDecodingContainer<AnyKey>,
+        _ members: [any BodyMember],
+        _ prefix: String
+    ) throws {
+        let names = members.map(\.name.description)
+        if let key = body.allKeys.first(where: { !names.contains($0.stringValue) }) {
+            let known = names.map { prefix + $0 }.sorted().joined(separator: ", ")
+            let name = (prefix + key.stringValue).prefix(100)
+            throw Problem.badRequest("the member '\(name)' is unknown; known are \(known)")
+        }
+        for (name, member) in zip(names, members) { values[name] = try member.value(in: body, AnyKey(name)) }
+    }
+
+    subscript<Value>(_ member: Member<Value>) -> Value? { values[member.name.description] as? Value }
+
+    subscript<Filter>(_ member: FilterMember<Filter>) -> ActionBody? { values[member.name.description] as? ActionBody }
+
+    /// What is asked for by the fields of a filter; `others` count towards the bounds as well.
+    func asked<Filter: Filtered>(
+        _ type: Filter.Type,
+        _ sight: Sight,
+        and others: [String: [String]] = [:]
+    ) throws -> Asked<Filter> {
+        let texts = values.compactMapValues { $0 as? [String] }
+        if let excess = FilterBounds.excess(in: texts.merging(others) { $1 }) { throw Problem.badRequest(excess) }
+        return try Asked(texts, sight: sight)
+    }
+
+    /// The JSON Schema of an object with these members and no others.
+    static func schema(_ members: [any BodyMember]) -> String {
+        let properties = members.map { "\"\($0.name)\":\($0.schema)" }.joined(separator: ",")
+        return #"{"type":"object","properties":{\#(properties)},"additionalProperties":false}"#
+    }
+}
+
+/// A member's name, whatever it is.
+struct AnyKey: CodingKey {
+    let stringValue: String
+    var intValue: Int? { nil }
+
+    init(_ name: String) { stringValue = name }
+    init?(stringValue: String) { self.init(stringValue) }
+    init?(intValue: Int) { nil }
+}

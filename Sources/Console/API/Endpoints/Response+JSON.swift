@@ -1,0 +1,61 @@
+import HTTPTypes
+import Hummingbird
+import NIOCore
+import Resources
+import Vocabulary
+
+extension Response {
+    /// A whole answer of some type.
+    init(_ body: ByteBuffer, type: String, status: HTTPResponse.Status = .ok, headers: HTTPFields = [:]) {
+        var headers = headers
+        headers[.contentType] = type
+        self.init(status: status, headers: headers, body: ResponseBody(byteBuffer: body))
+    }
+
+    /// A document; not cached, since people may lose the right to see it.
+    init(html: HTML, status: HTTPResponse.Status = .ok) {
+        let (body, headers) = (ByteBuffer(bytes: html.bytes), [.cacheControl: "no-store"] as HTTPFields)
+        self.init(body, type: "text/html; charset=utf-8", status: status, headers: headers)
+    }
+
+    /// A JSON text, to which a line end is added.
+    static func json(_ text: [UInt8], headers: HTTPFields = [:]) -> Response {
+        var body = ByteBuffer(bytes: text)
+        body.writeString("\n")
+        return Response(body, type: "application/json", headers: headers)
+    }
+
+    /// One object.
+    static func object(_ members: (inout JSONWriter) -> Void) -> Response {
+        var json = JSONWriter()
+        json.object(members)
+        return .json(json.finish())
+    }
+
+    /// Server-Sent Events (WHATWG HTML, section 9.2), sent while they are made.
+    static func events(_ body: ResponseBody) -> Response {
+        Response(status: .ok, headers: [.contentType: "text/event-stream", .cacheControl: "no-store"], body: body)
+    }
+
+    /// A page of a resource.
+    static func page<Row: ShownResource>(_ rows: [Row], next: String? = nil) -> Response {
+        .object { json in
+            json.member("items", of: Rows(rows))
+            json.member("next", next)
+        }
+    }
+}
+
+extension JSONWriter {
+    mutating func object(_ members: (inout JSONWriter) -> Void) {
+        beginObject()
+        members(&self)
+        endObject()
+    }
+
+    /// Writes a member with any value.
+    mutating func member(_ name: StaticString, of value: some ShownValue) {
+        self.name(name)
+        value.write(to: &self)
+    }
+}

@@ -1,0 +1,107 @@
+import Postgres
+import Querying
+import Resources
+import Vocabulary
+
+/// What a page shows of a list: what its filter selects, from a place on.
+struct PageList<Filter: Filtered, Row: ShownResource, Cursor: Sendable>: Sendable {
+    /// The rows of a page.
+    private static var size: Int { 50 }
+
+    /// What is asked for, with its mistakes.
+    let asked: Asked<Filter>
+    /// Its address without filter and place.
+    let base: PageAddress
+    let isFirstPage: Bool
+    let rows: [Row]
+    /// Where the next page begins; nil if there is none.
+    let next: String?
+    /// The database's time.
+    let now: Timestamp
+
+    /// Reads the rows that a page's parameters ask for, and something else in the same session.
+    ///
+    /// - Throws: A ``Problem``: a place that is none, or what may not be looked for.
+    static func read<More: Sendable>(
+        _ request: PageRequest,
+        _ listing: Listing<Filter, Row, Cursor>,
+        _ more: @Sendable (PostgresConnection, Filter) async throws -> More
+    ) async throws -> (list: PageList, more: More) {
+        let services = request.services
+        let sight = Sight(tokens: request.principal.may(.reveal), payloads: services.sight.payloads)
+        let (asked, base) = (Asked<Filter>(lenient: request.query.values, sight: sight), listing.address)
+        for mistake in asked.mistakes { if case .groupHidden = mistake { throw Problem(mistake) } }
+        let after = request.query["after"]
+        let cursor = after.flatMap(listing.cursor)
+        guard after == nil || cursor != nil else {
+            throw Problem.badRequest("'after' is no position: begin at \(base.text)")
+        }
+        return try await services.reader.withConnection(listing.use) { connection in
+            let now = try await connection.databaseTime()
+            let found = try await more(connection, asked.filter)
+            let page =
+                asked.mistakes.isEmpty
+                ? try await listing.read(services, connection, asked.judged(now: now), cursor, size) : .init()
+            let list = PageList(
+                asked: asked,
+                base: base,
+                isFirstPage: cursor == nil,
+                rows: page.rows,
+                next: page.next,
+                now: now
+            )
+            return (list, found)
+        }
+    }
+
+    /// Whether nothing narrows.
+    var isEmpty: Bool { asked.isEmpty }
+
+    /// The address of another page with the same filter.
+    func address(_ base: PageAddress) -> PageAddress {
+        Filter.filters.reduce(base) { $0.query($1.name, asked[$1]) }
+    }
+
+    /// The rows, or why there are none: the filter can't be read, selects nothing, or nothing is there.
+    func table(
+        _ caption: String,
+        _ columns: [PageColumn<Row>],
+        _ title: String,
+        _ hint: HTML,
+        id: String? = nil
+    ) -> HTML {
+        guard asked.mistakes.isEmpty else {
+            return Part.empty("The filter can't be read", "Correct the field that is marked.")
+        }
+        guard rows.isEmpty else { return Part.table(caption, rows, now: now, columns, id: id) }
+        return isEmpty && isFirstPage
+            ? Part.empty(title, hint) : Part.empty("Nothing matches", "<a href=\"\(base)\">Show all</a>.")
+    }
+
+    /// The links to the first page, and to the next where there is one.
+    var pager: HTML {
+        let first = address(base)
+        return Part.pager(first: isFirstPage ? nil : first, next: next.map { first.query("after", $0) })
+    }
+
+    /// The form that narrows the list, as a card.
+    var form: HTML {
+        """
+        <section class="card"><form class="filter" action="\(base)" method="get" role="search">\(FilterForm.fields(asked))
+        <div class="actions"><button class="primary">Search</button>\
+        \(HTML.when(!isEmpty, "<a class=\"button ghost\" href=\"\(base)\">Clear</a>"))</div></form></section>
+        """
+    }
+
+    /// The filter as the members of a body.
+    var members: [(String, String)] {
+        Filter.filters.flatMap { field in asked[field].map { ("filter.\(field.name)", $0) } }
+    }
+}
+
+extension PageList {
+    /// Reads the rows that a page's parameters ask for.
+    init(_ request: PageRequest, _ listing: Listing<Filter, Row, Cursor>) async throws {
+        self = try await Self.read(request, listing) { _, _ in }.list
+    }
+}
