@@ -33,4 +33,34 @@ struct AgreementTests {
             }
         }
     }
+
+    /// The pages of lists, with the members that identify a row there.
+    private static let pages = [
+        ("messages", ["message_key", "category"]), ("conflicts", ["message_key", "times_seen"]),
+        ("quarantine", ["reason"]), ("dead", ["message_key", "handler"]),
+        ("deliveries", ["message_key", "handler"]), ("handlers", ["handler"]), ("replays", ["replay"]),
+        ("audit", ["action"]),
+    ]
+
+    @Test("pages show a row for each item of the API, with its values")
+    func pagesAgree() async throws {
+        try await ConsoleHarness.run(Awkward.seeds, prepare: CommandStage.fill) { console in
+            for (path, members) in Self.pages {
+                let items = try await console.get("/api/v1/\(path)", as: .auditor).items.prefix(20)
+                let page = try await console.get("/\(path)", as: .auditor)
+                #expect(page.status == 200, "\(path)")
+                for item in items {
+                    // What needs no escaping in a page.
+                    let values = members.compactMap { item[$0].map { "\($0)" } }.filter { value in
+                        value.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "._-".contains($0)) }
+                    }
+                    let isShown = page.text.components(separatedBy: "<tr>").contains { row in
+                        values.allSatisfy(row.contains)
+                    }
+                    #expect(isShown, "\(path): \(values)")
+                }
+                #expect(!items.isEmpty || path == "audit", "\(path)")
+            }
+        }
+    }
 }

@@ -1,5 +1,5 @@
 import MessageStore
-package import Postgres
+import Postgres
 import Vocabulary
 
 /// The statements over `jobs` and `job_items`.
