@@ -433,7 +433,7 @@ let package = Package(
                 "Vocabulary", "IntegrationSupport",
                 "DatabaseSupport", "CLI", "Console", "Diagnosis", "Worker", "CCSEmulator", "Postgres", "LocalDatabase",
                 "Handlers", "Probing", "Compare",
-                "MessageStore", "Querying", "Replaying", "TLSWire",
+                "MessageStore", "Querying", "Replaying", "TLSWire", "UpstreamKit",
                 "Telemetry", nio, nioPosix, logging,
             ]
         ),

@@ -55,6 +55,15 @@ package struct PostgresRow {
         return try value(at: Int(column))
     }
 
+    /// Reads the next columns: one for each parameter of `make`, in order.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`.
+    package mutating func next<each Column: SQLDecodable, Value>(
+        as make: (repeat each Column) -> Value
+    ) throws(PostgresError) -> Value {
+        make(repeat try next((each Column).self))
+    }
+
     package mutating func skip(_ columns: Int) { column += Int32(columns) }
 
     /// Reads the first column of this name.
@@ -125,6 +134,33 @@ extension PostgresResult {
         values.reserveCapacity(count)
         for index in 0..<count { values.append(try read(index, decode)) }
         return values
+    }
+
+    /// Decodes every row: a column for each parameter of `make`, such as a structure's memberwise initialiser.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`.
+    package func rows<each Column: SQLDecodable, Value>(
+        as make: (repeat each Column) -> Value
+    ) throws(PostgresError) -> [Value] {
+        try map { row throws(PostgresError) in try row.next(as: make) }
+    }
+
+    /// Decodes the first row likewise; nil if there is none.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`.
+    package func row<each Column: SQLDecodable, Value>(
+        as make: (repeat each Column) -> Value
+    ) throws(PostgresError) -> Value? {
+        try first { row throws(PostgresError) in try row.next(as: make) }
+    }
+
+    /// Decodes the only row likewise.
+    ///
+    /// - Throws: ``PostgresError`` of class `schema`.
+    package func onlyRow<each Column: SQLDecodable, Value>(
+        as make: (repeat each Column) -> Value
+    ) throws(PostgresError) -> Value {
+        try only { row throws(PostgresError) in try row.next(as: make) }
     }
 
     /// Reads every row; `body` reads all columns in order, or some by name.

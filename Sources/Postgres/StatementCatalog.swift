@@ -1,8 +1,7 @@
 /// The statements of one subject, which a test checks against the migrated schema.
 ///
-/// Statements are static members of a conforming enum, in files named `…Statements.swift` or
-/// `…Statements+Aspect.swift`. Each module lists its catalogs in one place, and a test prepares every sample on a real
-/// server.
+/// Statements are static members of an enum, in files named `…Statements.swift` or `…Statements+Aspect.swift`. A test
+/// prepares every sample on a real server.
 package protocol StatementCatalog {
     /// Every non-private statement of the catalog, by the name of its declaration.
     ///

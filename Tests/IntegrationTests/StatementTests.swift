@@ -6,14 +6,19 @@ import Foundation
 import Handlers
 import MessageStore
 import Postgres
-import Querying
-import Replaying
 import Testing
+
+@testable import Querying
+@testable import Replaying
 
 /// The statement catalogs of every module.
 private var catalogs: [any StatementCatalog.Type] {
-    MessageStoreCatalogs.all + HandlersCatalogs.all + QueryingCatalogs.all + ReplayingCatalogs.all + ConsoleCatalogs.all
-        + CLICatalogs.all + DiagnosisCatalogs.all + [CompareStatements.self]
+    MessageStoreCatalogs.all + HandlersCatalogs.all + ConsoleCatalogs.all + CLICatalogs.all + DiagnosisCatalogs.all
+        + [
+            CompareStatements.self, MessageStatements.self, RecordStatements.self, ReplayStatements.self,
+            EarlierStatements.self, PlanStatements.self, LeaseStatements.self, FeedStatements.self,
+            SelectionStatements.self,
+        ]
 }
 
 @Suite("statements: PostgreSQL accepts every text, and every text is where this is tested")

@@ -1,4 +1,5 @@
 import ArgumentParser
+import Postgres
 import Querying
 import Resources
 import Vocabulary
@@ -46,7 +47,7 @@ struct QuarantineShow: ProgramCommand {
             guard !console.output.isTerminal else {
                 throw CommandFailure(.usage, "--raw prints untrusted bytes: redirect them to a file or a program")
             }
-            return try console.outputFile.write(row.stanza)
+            return try console.outputFile.write(row.stanza.bytes)
         }
         if json {
             let sight = Sight(tokens: reveal, payloads: true)
@@ -55,6 +56,6 @@ struct QuarantineShow: ProgramCommand {
         var facts = MessageText.facts()
         for (name, text) in row.facts where !name.hasPrefix("stanza_") { facts.add(name, text) }
         console.facts(facts)
-        console.data("  " + TerminalText.escape(bytes: reveal ? row.stanza : StanzaMask.mask(row.stanza)))
+        console.data("  " + TerminalText.escape(bytes: reveal ? row.stanza.bytes : StanzaMask.mask(row.stanza.bytes)))
     }
 }

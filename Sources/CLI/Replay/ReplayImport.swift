@@ -38,15 +38,6 @@ struct ReplayImport: ProgramCommand {
     @Flag(help: "One JSON object instead of text.")
     var json = false
 
-    private struct Report: Encodable {
-        var lines: Int
-        var stored: Int
-        var duplicates: Int
-        var conflicts: Int
-        var refused: Int
-        var bytes: Int64
-    }
-
     func run(in context: CommandContext) async throws {
         let console = context.console
         let configuration = try options.loadDatabase(context)
@@ -104,15 +95,7 @@ struct ReplayImport: ProgramCommand {
     }
 
     private func show(_ report: ReplayImporter.Report, _ console: Terminal) throws {
-        let numbers = Report(
-            lines: report.lines,
-            stored: report.stored,
-            duplicates: report.duplicates,
-            conflicts: report.conflicts,
-            refused: report.refused,
-            bytes: report.bytes
-        )
-        if json { return try console.json(numbers) }
+        if json { return try console.json(report) }
         let rows = [
             ("lines", report.lines), (dryRun ? "new" : "stored", report.stored),
             ("duplicates", report.duplicates), ("conflicts", report.conflicts), ("bad lines", report.refused),

@@ -2,7 +2,7 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-enum MessageStatements: StatementCatalog {
+enum MessageStatements {
     /// A page of messages along the primary key.
     ///
     /// A comparison of rows finds the position in the index but prunes no partition; the plain bound on `received_at` does.
@@ -19,22 +19,35 @@ enum MessageStatements: StatementCatalog {
         if let since = pager.since { condition = "\(condition) AND \(committed(since: since))" }
         let order: SQL =
             isBackwards ? "m.received_at DESC, m.message_key DESC" : "m.received_at ASC, m.message_key ASC"
-        guard let byteLimit = pager.byteLimit else {
-            return """
-                SELECT \(MessagePage.columns()) FROM upstream.messages AS m
-                WHERE \(condition) ORDER BY \(order) LIMIT \(pager.limit)
-                """
-        }
-        return """
-            SELECT \(MessagePage.columns()), m.bytes_through::bigint FROM (
-                SELECT m.*, sum(m.bytes) OVER (ORDER BY \(order) ROWS UNBOUNDED PRECEDING) AS bytes_through
-                FROM (
-                    SELECT *, \(pager.countsVerbatim ? verbatimBytes : storedBytes) AS bytes
-                    FROM upstream.messages AS m WHERE \(condition) ORDER BY \(order) LIMIT \(pager.limit)
-                ) AS m
+        return bounded(
+            MessagePage.columns,
+            from: "upstream.messages",
+            where: condition,
+            order,
+            limit: pager.limit,
+            bytes: pager.countsVerbatim ? verbatimBytes : storedBytes,
+            upTo: pager.byteLimit
+        )
+    }
+
+    /// Columns of the first rows `m`, up to the one that takes them past a number of bytes, and the bytes up to each.
+    static func bounded(
+        _ columns: SQL,
+        from table: SQL,
+        where condition: SQL,
+        _ order: SQL,
+        limit: Int,
+        bytes: SQL,
+        upTo byteLimit: Int
+    ) -> SQL {
+        """
+        SELECT \(columns), m.bytes_through::bigint FROM (
+            SELECT m.*, sum(m.bytes) OVER (ORDER BY \(order) ROWS UNBOUNDED PRECEDING) AS bytes_through FROM (
+                SELECT *, \(bytes) AS bytes FROM \(table) AS m WHERE \(condition) ORDER BY \(order) LIMIT \(limit)
             ) AS m
-            WHERE m.bytes_through - m.bytes < \(byteLimit) ORDER BY \(order)
-            """
+        ) AS m
+        WHERE m.bytes_through - m.bytes < \(byteLimit) ORDER BY \(order)
+        """
     }
 
     /// The size of a row `m` as stored; reads no value that is stored out of line.
@@ -80,7 +93,7 @@ enum MessageStatements: StatementCatalog {
     /// The messages at some positions, oldest first; the span prunes other partitions.
     static func at(_ places: [MessageCursor], in span: ClosedRange<Timestamp>) -> SQL {
         """
-        SELECT \(MessagePage.columns()) FROM upstream.messages AS m
+        SELECT \(MessagePage.columns) FROM upstream.messages AS m
         WHERE m.received_at >= \(span.lowerBound) AND m.received_at <= \(span.upperBound)
             AND (m.received_at, m.message_key) IN (
                 SELECT * FROM unnest(\(places.map(\.receivedAt)), \(places.map(\.messageKey.digest)))
@@ -91,64 +104,6 @@ enum MessageStatements: StatementCatalog {
 
     /// The database's time, and the oldest open transaction: all before it are visible to the next statement.
     static let moment: SQL = "SELECT clock_timestamp(), pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
-
-    /// Messages of dropped days that are kept for their dead letters; `condition` is on the row `m`.
-    static func kept(where condition: SQL) -> SQL {
-        let order: SQL = "m.received_at DESC, m.message_key DESC"
-        return """
-            SELECT \(MessagePage.columns()), m.bytes_through::bigint FROM (
-                SELECT m.*, sum(m.bytes) OVER (ORDER BY \(order) ROWS UNBOUNDED PRECEDING) AS bytes_through FROM (
-                    SELECT *, \(verbatimBytes) AS bytes FROM upstream.dead_messages AS m
-                    WHERE \(condition) ORDER BY \(order) LIMIT \(MessageLookup.hitLimit)
-                ) AS m
-            ) AS m
-            WHERE m.bytes_through - m.bytes < \(MessageLookup.byteLimit) ORDER BY \(order)
-            """
-    }
-
-    /// The content of a released conflict, by its release key, and the key of the message it conflicts with.
-    static func released(_ key: MessageKey) -> SQL {
-        """
-        SELECT \(MessagePage.columns()), c.message_key AS conflicts_with
-        FROM upstream.conflicts AS c, upstream.message_of(\(key.digest), 'epoch') AS m
-        WHERE upstream.release_key(c.message_key, c.fingerprint) = \(key.digest) AND c.released_at IS NOT NULL
-        """
-    }
-
-    static func ledger(_ key: MessageKey) -> SQL {
-        "SELECT fingerprint, received_at FROM upstream.message_ids WHERE message_key = \(key.digest)"
-    }
-
-    /// The first keys of the ledger in a range.
-    static func keys(in range: ClosedRange<Digest128>) -> SQL {
-        """
-        SELECT message_key FROM upstream.message_ids
-        WHERE message_key BETWEEN \(range.lowerBound) AND \(range.upperBound)
-        ORDER BY message_key LIMIT \(MessageLookup.prefixLimit)
-        """
-    }
-
-    static func deliveries(_ key: MessageKey) -> SQL {
-        """
-        SELECT
-            handler, attempts, next_attempt_at, lease_owner, lease_until, last_error, replay_id, NULL::text,
-            NULL::timestamptz
-        FROM upstream.deliveries WHERE message_key = \(key.digest)
-        UNION ALL
-        SELECT handler, 0, lease_until, lease_owner, lease_until, NULL, replay_id, NULL, NULL
-        FROM upstream.delivery_blocks WHERE \(key.digest) = ANY (keys)
-        ORDER BY handler
-        """
-    }
-
-    /// The dead letters of a message, with the columns of ``deliveries(_:)``.
-    static func deadLetters(_ key: MessageKey) -> SQL {
-        """
-        SELECT
-            handler, attempts, next_attempt_at, lease_owner, lease_until, last_error, replay_id, error_group, died_at
-        FROM upstream.dead_letters WHERE message_key = \(key.digest) ORDER BY handler
-        """
-    }
 
     /// A time after every stored message, and not before the database's.
     static let end: SQL = """
@@ -170,36 +125,4 @@ enum MessageStatements: StatementCatalog {
     }
 
     static let readOnly: SQL = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
-
-    static var samples: [StatementSample] {
-        let key = MessageKey(Digest128(high: 0, low: 0))
-        let cursor = MessageCursor(receivedAt: Timestamp(microseconds: 0), messageKey: key)
-        let filter = MessageFilter.sample
-        var bounded = MessagePager(filter, .oldestFirst, limit: 1, after: cursor)
-        bounded.byteLimit = 1
-        var resumed = bounded
-        resumed.countsVerbatim = true
-        resumed.since = TailPosition(at: cursor.receivedAt, transaction: 3)
-        return [
-            StatementSample("page", page(MessagePager(filter, .newestFirst, limit: 1))),
-            StatementSample("page, after a cursor", page(MessagePager(filter, .newestFirst, limit: 1, after: cursor))),
-            StatementSample("page, with a byte limit", page(bounded)),
-            StatementSample("page, since a position", page(resumed)),
-            StatementSample("storedBytes", "SELECT \(storedBytes) FROM upstream.messages AS m"),
-            StatementSample("verbatimBytes", "SELECT \(verbatimBytes) FROM upstream.messages AS m"),
-            StatementSample("places", places(filter, after: cursor, limit: 1)),
-            StatementSample("at", at([cursor], in: cursor.receivedAt...cursor.receivedAt)),
-            StatementSample("moment", moment),
-            StatementSample("kept", kept(where: "m.message_key = \(key.digest)")),
-            StatementSample("released", released(key)),
-            StatementSample("ledger", ledger(key)),
-            StatementSample("keys", keys(in: key.digest...key.digest)),
-            StatementSample("deliveries", deliveries(key)),
-            StatementSample("deadLetters", deadLetters(key)),
-            StatementSample("end", end),
-            StatementSample("oldestDay", oldestDay),
-            StatementSample("selected", selected(filter, from: cursor.receivedAt)),
-            StatementSample("readOnly", readOnly),
-        ]
-    }
 }

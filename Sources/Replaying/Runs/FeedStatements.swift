@@ -3,8 +3,7 @@ import MessageStore
 import Postgres
 import Vocabulary
 
-/// The statements that put a replay's deliveries into the handlers' queues.
-enum FeedStatements: StatementCatalog {
+enum FeedStatements {
     /// Counts a replay's pending deliveries, up to a limit.
     static let pending: PreparedStatement<PendingCount> = """
         SELECT (
@@ -25,11 +24,9 @@ enum FeedStatements: StatementCatalog {
         var lease: ReplayLease
         var position: Int64
         var count: Int64
-        /// The position after the step.
         var end: Int64 { position + count }
     }
 
-    /// Moves the replay's position.
     static let advance: PreparedStatement<Step> = """
         UPDATE upstream.replays
         SET done = done + \(\.count), lease_until = now() + \(\.lease.length.microseconds) * interval '1 microsecond'
@@ -46,7 +43,6 @@ enum FeedStatements: StatementCatalog {
         """
     }
 
-    /// Counts messages of the step as skipped.
     static func skip(_ count: Int64, _ lease: ReplayLease) -> SQL {
         """
         UPDATE upstream.replays SET skipped = skipped + \(count)
@@ -168,7 +164,6 @@ enum FeedStatements: StatementCatalog {
         FROM fitting
         """
 
-    /// The deliveries of a step.
     private static func picked<Parameters>(
         _ replay: any KeyPath<Parameters, Digest128> & Sendable,
         _ position: any KeyPath<Parameters, Int64> & Sendable,
@@ -190,17 +185,4 @@ enum FeedStatements: StatementCatalog {
     }
 
     private static let chunk = String(ReplayPlanner.chunkSize)
-
-    static var samples: [StatementSample] {
-        let lease = ReplayLease(replay: Digest128(high: 0, low: 0), owner: "", token: 1, length: .seconds(1))
-        return [
-            StatementSample("pending", pending),
-            StatementSample("advance", advance),
-            StatementSample("retreat", retreat(1, lease)),
-            StatementSample("skip", skip(1, lease)),
-            StatementSample("queue", queue),
-            StatementSample("needsRows", needsRows),
-            StatementSample("pack", pack),
-        ]
-    }
 }

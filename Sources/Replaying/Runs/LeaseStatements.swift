@@ -2,7 +2,7 @@ import Postgres
 import Vocabulary
 
 /// The statements that take and renew a replay's lease, and those that only its holder may run.
-enum LeaseStatements: StatementCatalog {
+enum LeaseStatements {
     /// Takes the lease of a running replay that no process holds.
     static func take(_ replay: Digest128, owner: String, length: Duration) -> SQL {
         """
@@ -15,36 +15,26 @@ enum LeaseStatements: StatementCatalog {
 
     /// Who holds the lease of a replay.
     static func holder(of replay: Digest128) -> SQL {
-        "SELECT state, lease_owner, lease_until FROM upstream.replays WHERE replay_id = \(replay)"
+        "SELECT state, lease_token, lease_owner, lease_until FROM upstream.replays WHERE replay_id = \(replay)"
     }
 
-    static func token(of replay: Digest128) -> SQL {
-        "SELECT state, lease_token FROM upstream.replays WHERE replay_id = \(replay)"
-    }
-
-    static func renew(_ lease: ReplayLease) -> SQL { renew(lease, also: "") }
-
-    static func renew(_ lease: ReplayLease, _ position: ReplayLease.Position) -> SQL {
-        renew(
-            lease,
-            also: """
+    static func renew(_ lease: ReplayLease, _ position: ReplayLease.Position?) -> SQL {
+        let change: SQL =
+            position.map { position in
+                """
                 , done = greatest(done, \(position.done)), skipped = greatest(skipped, \(position.skipped)),
                     bytes = \(position.bytes)
                 """
-        )
-    }
-
-    private static func renew(_ lease: ReplayLease, also more: SQL) -> SQL {
-        """
-        UPDATE upstream.replays SET lease_until = \(end(of: lease.length))\(more)
-        WHERE \(holds(lease)) AND state IN ('running', 'paused')
-        RETURNING state
-        """
+            } ?? ""
+        return """
+            UPDATE upstream.replays SET lease_until = \(end(of: lease.length))\(change)
+            WHERE \(holds(lease)) AND state IN ('running', 'paused')
+            RETURNING state
+            """
     }
 
     static func files(_ lease: ReplayLease) -> SQL { "SELECT file FROM upstream.replays WHERE \(holds(lease))" }
 
-    /// Stores which files belong to the replay.
     static func setFiles(_ lease: ReplayLease, _ files: String) -> SQL {
         "UPDATE upstream.replays SET file = \(files) WHERE \(holds(lease))"
     }
@@ -75,22 +65,5 @@ enum LeaseStatements: StatementCatalog {
 
     private static func end(of length: Duration) -> SQL {
         "now() + \(length.microseconds) * interval '1 microsecond'"
-    }
-
-    static var samples: [StatementSample] {
-        let id = Digest128(high: 0, low: 0)
-        let lease = ReplayLease(replay: id, owner: "", token: 1, length: .seconds(1))
-        return [
-            StatementSample("take", take(id, owner: "", length: .seconds(1))),
-            StatementSample("holder", holder(of: id)),
-            StatementSample("token", token(of: id)),
-            StatementSample("renew", renew(lease)),
-            StatementSample("renew, with a position", renew(lease, .init(done: 0, skipped: 0, bytes: 0))),
-            StatementSample("files", files(lease)),
-            StatementSample("setFiles", setFiles(lease, "")),
-            StatementSample("release", release(lease)),
-            StatementSample("end", end(lease, error: nil)),
-            StatementSample("progress", progress(lease)),
-        ]
     }
 }

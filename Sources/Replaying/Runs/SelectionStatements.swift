@@ -3,8 +3,7 @@ import Postgres
 import Querying
 import Vocabulary
 
-/// The statements that read frozen selections.
-enum SelectionStatements: StatementCatalog {
+enum SelectionStatements {
     /// A span of a selection, within its first chunk.
     struct Span: Sendable {
         var replay: Digest128
@@ -20,7 +19,7 @@ enum SelectionStatements: StatementCatalog {
     /// `OFFSET 0` makes each a lookup by primary key: the planner can't know how few rows there are, and must not scan
     /// whole days.
     static let messages: PreparedStatement<Span> = """
-        SELECT \(raw: MessagePage.columns().text), m.selected_at, m.place FROM (
+        SELECT \(raw: MessagePage.columns.text), m.selected_at, m.place FROM (
             SELECT m.*, chosen.received_at AS selected_at, chosen.place,
                 coalesce(sum(m.size) OVER (
                     ORDER BY chosen.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -48,8 +47,4 @@ enum SelectionStatements: StatementCatalog {
         """
 
     private static let chunk = String(ReplayPlanner.chunkSize)
-
-    static var samples: [StatementSample] {
-        [StatementSample("messages", messages), StatementSample("times", times)]
-    }
 }

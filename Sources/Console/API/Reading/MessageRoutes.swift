@@ -98,7 +98,7 @@ struct MessageRoutes: EndpointGroup {
             (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.page, true)
             let estimate = wantsEstimate ? try await ScanEstimate.rows(filter, connection) : nil
             let page = try await pager.next(connection)
-            let keys = tokens ? (0..<page.count).compactMap { page.cursor($0)?.messageKey.description } : []
+            let keys = tokens ? (0..<page.count).compactMap { page[$0]?.cursor.messageKey.description } : []
             return (keys, filter, estimate != nil, Self.json(page, estimate, tokens: tokens, payloads: payloads))
         }
         if tokens {
