@@ -84,7 +84,7 @@ private final class AskedDeliveries: QuietDeliveries {
     }
 }
 
-@Suite("Handlers that take their messages on the spot", .timeLimit(.minutes(1)))
+@Suite("Handlers that take their messages on the spot", .timeLimit(.minutes(5)))
 struct DispatchImmediateTests {
     private let handler = OutlineBook()
     private let metrics = Metrics(senders: [], categories: [], handlers: ["now"], version: "test")

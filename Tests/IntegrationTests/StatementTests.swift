@@ -1,25 +1,11 @@
-import CLI
-import Compare
-import Console
-import Diagnosis
 import Foundation
-import Handlers
-import MessageStore
 import Postgres
 import Testing
 
-@testable import Querying
-@testable import Replaying
-
 /// The statement catalogs of every module.
-private var catalogs: [any StatementCatalog.Type] {
-    MessageStoreCatalogs.all + HandlersCatalogs.all + ConsoleCatalogs.all + CLICatalogs.all + DiagnosisCatalogs.all
-        + [
-            CompareStatements.self, MessageStatements.self, RecordStatements.self, ReplayStatements.self,
-            EarlierStatements.self, PlanStatements.self, LeaseStatements.self, FeedStatements.self,
-            SelectionStatements.self,
-        ]
-}
+private let catalogs =
+    messageStoreCatalogs + handlersCatalogs + queryingCatalogs + replayingCatalogs + consoleCatalogs + cliCatalogs
+    + diagnosisCatalogs + compareCatalogs
 
 @Suite("statements: PostgreSQL accepts every text, and every text is where this is tested")
 struct StatementTests {

@@ -183,13 +183,10 @@ package struct MessageLookup: Sendable {
             MessageDetail(
                 messageKey: key,
                 stored: try row.map { row throws(PostgresError) in try page.message(row) },
-                ledger: try connection.run(RecordStatements.ledger(key)).row(as: MessageDetail.LedgerRow.init),
-                deliveries: try connection.run(RecordStatements.deliveries(key)).rows(
-                    as: MessageDetail.DeliveryRow.init
-                ),
-                deadLetters: try connection.run(RecordStatements.deadLetters(key))
-                    .rows(as: MessageDetail.DeliveryRow.init),
-                attempts: try connection.run(RecordStatements.attempts(of: key.digest)).rows(as: AttemptRow.init),
+                ledger: try connection.run(RecordStatements.ledger(key)).firstRow(MessageDetail.LedgerRow.init),
+                deliveries: try connection.run(RecordStatements.deliveries(key)).rows(MessageDetail.DeliveryRow.init),
+                deadLetters: try connection.run(RecordStatements.deadLetters(key)).rows(MessageDetail.DeliveryRow.init),
+                attempts: try connection.run(RecordStatements.attempts(of: key.digest)).rows(AttemptRow.init),
                 conflicts: conflicts.rows,
                 hasMoreConflicts: conflicts.isFull
             )

@@ -39,6 +39,6 @@ package struct QuarantineQuery: Sendable {
     package init() {}
 
     package func rows(_ connection: PostgresConnection) async throws(PostgresError) -> [QuarantineRow] {
-        try await connection.result(of: RecordStatements.quarantine(self)).rows(as: QuarantineRow.init)
+        try await connection.result(of: RecordStatements.quarantine(self)).rows(QuarantineRow.init)
     }
 }

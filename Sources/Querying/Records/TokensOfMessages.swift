@@ -17,9 +17,9 @@ package struct TokensOfMessages: Sendable {
             tokens = [:]
             return
         }
-        let rows = try await connection.result(of: RecordStatements.tokens(places)).rows(
-            as: { (key: MessageKey, token: String?, receipt: String?) in (key, [token, receipt].compactMap(\.self)) }
-        )
+        let rows = try await connection.result(of: RecordStatements.tokens(places)).rows {
+            (key: MessageKey, token: String?, receipt: String?) in (key, [token, receipt].compactMap(\.self))
+        }
         tokens = Dictionary(rows, uniquingKeysWith: +)
     }
 

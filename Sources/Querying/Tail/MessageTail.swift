@@ -114,11 +114,10 @@ package struct MessageTail: Sendable {
         var cursor: MessageCursor?
         while true {
             let sql = MessageStatements.places(filter, after: cursor, limit: Self.placeLimit)
-            let found = try await connection.result(of: sql).rows(
-                as: { (time: Timestamp, key: MessageKey, bytes: Int64) in
-                    (place: MessageCursor(receivedAt: time, messageKey: key), bytes: bytes)
-                }
-            )
+            let found = try await connection.result(of: sql).rows {
+                (time: Timestamp, key: MessageKey, bytes: Int64) in
+                (place: MessageCursor(receivedAt: time, messageKey: key), bytes: bytes)
+            }
             var places: [MessageCursor] = []
             var sizes: [Int64] = []
             for (place, bytes) in found where window.isNew(place) {
@@ -149,6 +148,6 @@ package struct MessageTail: Sendable {
 
     /// The starting position of a new follower.
     package static func moment(_ connection: PostgresConnection) async throws(PostgresError) -> TailPosition {
-        try await connection.result(of: MessageStatements.moment).onlyRow(as: TailPosition.init(at:transaction:))
+        try await connection.result(of: MessageStatements.moment).onlyRow(TailPosition.init(at:transaction:))
     }
 }

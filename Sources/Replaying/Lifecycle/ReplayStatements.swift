@@ -1,6 +1,7 @@
 import Postgres
 import Vocabulary
 
+/// The statements over `replays` and `replay_events` for people: plans, decisions, views.
 enum ReplayStatements {
     static func list(limit: Int) -> SQL { "\(select) ORDER BY created_at DESC LIMIT \(limit)" }
 

@@ -26,7 +26,7 @@ extension ReplayTable {
         case .restart: state = .running
         }
         let rivals = ReplayStatements.rivals(of: replay.id, on: replay.target.occupies)
-        if state == .running, let rival = try connection.run(rivals).row(as: { (name: String) in name }) {
+        if state == .running, let rival = try connection.run(rivals).rows(as: String.self).first {
             return .failure(
                 ReplayError(
                     .refused,

@@ -35,7 +35,7 @@ package enum ReplayTable {
         _ connection: isolated PostgresConnection,
         of id: Digest128
     ) throws(PostgresError) -> [HistoryEntry] {
-        try connection.run(ReplayStatements.history(of: id)).rows(as: HistoryEntry.init)
+        try connection.run(ReplayStatements.history(of: id)).rows(HistoryEntry.init)
     }
 
     /// Counts a replay's pending deliveries, and its dead letters; each count stops at 100,000.
@@ -44,9 +44,7 @@ package enum ReplayTable {
         of replay: Replay
     ) throws(PostgresError) -> (waiting: Int64, dead: Int64) {
         guard case .handlers(let names, _) = replay.target else { return (0, 0) }
-        return try connection.run(ReplayStatements.deliveries(of: replay.id, to: names)).onlyRow(
-            as: { (waiting: Int64, dead: Int64) in (waiting, dead) }
-        )
+        return try connection.run(ReplayStatements.deliveries(of: replay.id, to: names)).onlyRow { ($0, $1) }
     }
 
     static func note(

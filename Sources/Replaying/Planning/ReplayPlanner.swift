@@ -60,7 +60,7 @@ package struct ReplayPlanner {
         case .other(let target): return .success(target)
         case .handlers(let names, let chosen): (wanted, scope) = (names, chosen)
         }
-        let known = try connection.run(PlanStatements.handlers).rows(as: { (name: String) in name })
+        let known = try connection.run(PlanStatements.handlers).rows(as: String.self)
         if let stranger = wanted.first(where: { !known.contains($0) }) {
             let list = known.isEmpty ? "none has been registered yet" : "registered: " + known.joined(separator: ", ")
             return .failure(ReplayError(.unknown, "unknown handler '\(stranger)'; \(list)"))
@@ -163,16 +163,15 @@ package struct ReplayPlanner {
         var plan = ReplayPlan(request, target: target)
         try countHandlers(&plan, connection)
         plan.categories = Self.merged(
-            try connection.run(PlanStatements.categories(request)).rows(as: ReplayPlan.Count.init)
+            try connection.run(PlanStatements.categories(request)).rows(ReplayPlan.Count.init)
         )
         let span = PlanStatements.span(request, hasSeveralHandlers: target.handlers.count > 1)
-        (plan.span, plan.selected) = try connection.run(span).onlyRow(
-            as: { (first: Timestamp?, last: Timestamp?, selected: Int64) in
-                (first.flatMap { first in last.map { first...$0 } }, selected)
-            }
-        )
+        (plan.span, plan.selected) = try connection.run(span).onlyRow {
+            (first: Timestamp?, last: Timestamp?, selected: Int64) in
+            (first.flatMap { first in last.map { first...$0 } }, selected)
+        }
         guard plan.replayed > 0 else { return plan }
-        plan.earlier = try connection.run(EarlierStatements.counts(request.scope)).rows(as: ReplayPlan.Earlier.init)
+        plan.earlier = try connection.run(EarlierStatements.counts(request.scope)).rows(ReplayPlan.Earlier.init)
         return plan
     }
 
@@ -181,13 +180,12 @@ package struct ReplayPlanner {
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) {
         plan.handlers = plan.target.handlers.map { ReplayPlan.HandlerCounts(handler: $0) }
-        try connection.run(PlanStatements.standings(request)).eachRow { row throws(PostgresError) in
-            let (handler, standing) = (try row.next(Int?.self), try row.next(String.self))
-            let count = try row.next(Int64.self)
-            let (planned, replayed) = (try row.next(Int64.self), try row.next(Int64.self))
+        let rows = try connection.run(PlanStatements.standings(request))
+            .rows(as: (Int?, String, Int64, Int64, Int64).self)
+        for (handler, standing, count, planned, replayed) in rows {
             plan.planned += planned
             plan.replayed += replayed
-            guard let place = handler.map({ $0 - 1 }), plan.handlers.indices.contains(place) else { return }
+            guard let place = handler.map({ $0 - 1 }), plan.handlers.indices.contains(place) else { continue }
             plan.handlers[place].planned += planned
             plan.handlers[place].replayed += replayed
             switch standing {

@@ -3,6 +3,7 @@ import MessageStore
 import Postgres
 import Vocabulary
 
+/// The statements that put a replay's deliveries into the handlers' queues.
 enum FeedStatements {
     /// Counts a replay's pending deliveries, up to a limit.
     static let pending: PreparedStatement<PendingCount> = """

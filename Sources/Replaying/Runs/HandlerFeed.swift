@@ -32,7 +32,7 @@ enum HandlerFeed {
     ) throws(PostgresError) -> (step: Step, messages: [ReplayedMessage]?) {
         try connection.transaction { connection throws(PostgresError) in
             let step = FeedStatements.Step(lease: lease, position: position, count: count)
-            guard var moved = try connection.run(FeedStatements.advance, step).row(as: Step.init(done:skipped:))
+            guard var moved = try connection.run(FeedStatements.advance, step).firstRow(Step.init(done:skipped:))
             else {
                 return (try missed(connection, step), nil)
             }
@@ -73,7 +73,7 @@ enum HandlerFeed {
         _ connection: isolated PostgresConnection,
         _ step: FeedStatements.Step
     ) throws(PostgresError) -> Step {
-        let now = try connection.run(LeaseStatements.progress(step.lease)).row(as: Step.init(done:skipped:))
+        let now = try connection.run(LeaseStatements.progress(step.lease)).firstRow(Step.init(done:skipped:))
         // Less than the end if the step was cut.
         guard let now, now.done > step.position, now.done <= step.end else {
             return Step(status: try step.lease.status(connection))

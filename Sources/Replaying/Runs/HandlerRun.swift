@@ -71,7 +71,7 @@ struct HandlerRun: Sendable {
         guard pacer.needsTimes else { return pacer.allowance(of: Int(room), times: [], now: now) }
         let span = SelectionStatements.Span(replay: replay.id, start: position, limit: room)
         let times = try await database.run { connection throws(PostgresError) in
-            try connection.run(SelectionStatements.times, span).rows(as: { (time: Timestamp) in time })
+            try connection.run(SelectionStatements.times, span).rows(as: Timestamp.self)
         }
         return pacer.allowance(of: times.isEmpty ? Int(room) : times.count, times: times, now: now)
     }

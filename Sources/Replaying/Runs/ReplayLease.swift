@@ -76,7 +76,7 @@ package struct ReplayLease: Sendable {
         _ connection: isolated PostgresConnection,
         _ replay: Digest128
     ) throws(PostgresError) -> Holder? {
-        try connection.run(LeaseStatements.holder(of: replay)).row(as: Holder.init)
+        try connection.run(LeaseStatements.holder(of: replay)).firstRow(Holder.init)
     }
 
     /// Renews the lease, with the position if it has changed.
@@ -87,14 +87,14 @@ package struct ReplayLease: Sendable {
         _ position: Position?
     ) throws(PostgresError) -> Status {
         let renewed = try connection.run(LeaseStatements.renew(self, position))
-        guard let state = try renewed.row(as: { (state: ReplayState) in state }) else {
+        guard let state = try renewed.rows(as: ReplayState.self).first else {
             return try status(connection)
         }
         return state == .running ? .held : .stopped(state)
     }
 
     func outputMark(_ connection: isolated PostgresConnection) throws(PostgresError) -> OutputMark {
-        let text = try connection.run(LeaseStatements.files(self)).row(as: { (text: String?) in text })
+        let text = try connection.run(LeaseStatements.files(self)).rows(as: String?.self).first
         return OutputMark(text ?? nil)
     }
 

@@ -3,6 +3,7 @@ import Postgres
 import Querying
 import Vocabulary
 
+/// The statements that read frozen selections.
 enum SelectionStatements {
     /// A span of a selection, within its first chunk.
     struct Span: Sendable {

@@ -19,7 +19,7 @@ package enum AckAnswer: Sendable, Equatable {
         get {
             switch self {
             case .none, .tooLarge: false
-            case .gcm, .json, .receipt: true
+            default: true
             }
         }
     }

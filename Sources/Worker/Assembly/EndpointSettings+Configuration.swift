@@ -66,28 +66,20 @@ extension EndpointSettings {
             throw .unusable(["the endpoint's TLS: \(error.message)"])
         }
         let secret = options.secret
+        var stream = StreamSettings(senderID: options.account, domain: options.domain)
+        if !options.isLocalpart { stream.username = stream.address }
+        stream.allowsPlain = options.allowsPlain
         var sender = SenderSettings(
-            index: 0,
-            senderID: options.account,
+            stream,
             host: options.host,
             port: options.port,
-            domain: options.domain,
-            connections: 1,
             security: options.isStartTLS ? .startTLS(context) : .direct(context),
-            dialect: .ccs,
-            username: options.isLocalpart ? options.account : "\(options.account)@\(options.domain)",
-            window: 100,
-            idScope: .sender,
-            trustedFrom: [],
-            keepaliveInterval: .seconds(30),
-            keepaliveTimeout: .seconds(15),
-            limits: StreamLimits(configuration),
             secret: {
                 guard let line = try secret.lines().first else { throw WorkerError.failed("the file is empty") }
                 return line
             }
         )
-        sender.allowsPlain = options.allowsPlain
+        sender.limits = StreamLimits(configuration)
         return EndpointSettings(sender)
     }
 }

@@ -10,6 +10,7 @@ package import UpstreamConfiguration
 package import UpstreamKit
 import Vocabulary
 import XMLWire
+import XMPP
 import XMPPSession
 
 /// A role of a worker process; several may share the work (`run --roles`).
@@ -80,8 +81,8 @@ package final class WorkerRuntime: Sendable {
         let settings = try Self.database(configuration)
         metrics = Self.metrics(configuration, handlers, version: version)
         for sender in senders {
-            guard let end = sender.certificateEnd else { continue }
-            metrics.certificates.note(.client, of: sender.senderID, remaining: end)
+            guard let end = sender.stream.certificateEnd else { continue }
+            metrics.certificates.note(.client, of: sender.stream.senderID, remaining: end)
         }
         let tracing = try Self.tracing(configuration, metrics, logger)
         self.tracing = tracing
@@ -271,8 +272,8 @@ package final class WorkerRuntime: Sendable {
         _ monitor: DatabaseMonitor
     ) -> [ReadinessCheck] {
         let streams = senders.map { sender in
-            ReadinessCheck("sender-\(sender.senderID)") {
-                metrics.connections(sender: sender.index, state: .bound).value > 0
+            ReadinessCheck("sender-\(sender.stream.senderID)") {
+                metrics.connections(sender: Int(sender.stream.index), state: .bound).value > 0
                     ? .ready : .notReady("no stream is bound")
             }
         }

@@ -5,6 +5,7 @@ import NIOPosix
 package import ServiceLifecycle
 import Synchronization
 import Telemetry
+import XMPP
 import XMPPSession
 
 // The parts of a worker as services, each with its own graceful shutdown.
@@ -106,7 +107,7 @@ struct ReceiveRunner: Service {
             await withTaskGroup(of: Void.self) { tasks in
                 for settings in senders {
                     var logger = logger
-                    logger[.sender] = .string(settings.senderID)
+                    logger[.sender] = .string(settings.stream.senderID)
                     let service = SenderService(
                         settings: settings,
                         group: group,
