@@ -175,15 +175,6 @@ package struct Doctor: Sendable {
     }
 }
 
-extension PostgresResult {
-    /// Each row as a tuple of its columns.
-    func rows<each Column: SQLDecodable>(
-        as _: (repeat each Column).Type
-    ) throws(PostgresError) -> [(repeat each Column)] {
-        try map { row throws(PostgresError) in (repeat try row.next((each Column).self)) }
-    }
-}
-
 extension Diagnosis {
     mutating func find(_ name: FindingName, _ text: String, fix: String) {
         findings.append(Finding(name: name, text: text, fix: fix))

@@ -116,6 +116,13 @@ extension PostgresResult {
         try map { row throws(PostgresError) in make(repeat try row.next((each Column).self)) }
     }
 
+    /// Each row as a tuple of its columns, or as its only column.
+    package func rows<each Column: SQLDecodable>(
+        as _: (repeat each Column).Type
+    ) throws(PostgresError) -> [(repeat each Column)] {
+        try map { row throws(PostgresError) in (repeat try row.next((each Column).self)) }
+    }
+
     /// Makes a value of the first row's columns; nil if there is none.
     package func firstRow<each Column: SQLDecodable, Value>(
         _ make: (repeat each Column) -> Value

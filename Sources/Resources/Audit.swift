@@ -24,7 +24,6 @@ extension AuditEntry: ShownResource {
     ]
 }
 
-/// The subject of an entry of the audit trail, or of a job.
 package enum AuditSubject {
     /// The subject without content of devices and handlers: a filter's group, and a fingerprint.
     package static func shown(_ subject: String, to sight: Sight) -> String {

@@ -5,13 +5,11 @@ package import Vocabulary
 package struct Field<Row>: Sendable {
     /// The member of JSON objects and the column of CSV.
     package let name: StaticString
-    /// Who may see it.
     package let secrecy: Secrecy
     /// Its meaning, if the name does not say it.
     package let about: StaticString?
     /// Its heading in pages: that of a terminal's table, or the name, as a phrase.
     package let label: String
-    /// How pages draw it.
     package let look: FieldLook
     /// Its column in a terminal's table; nil for none.
     package private(set) var column: TableColumn?
@@ -55,6 +53,16 @@ extension Field {
         )
     }
 
+    /// Describes a field whose value has another form in tables.
+    package init<Value: ShownValue>(
+        _ name: StaticString,
+        _ column: TableColumn,
+        as text: @escaping @Sendable (Value) -> String,
+        _ value: @escaping @Sendable (Row) -> Value
+    ) {
+        self.init(name, column, value, cell: { text(value($0)) })
+    }
+
     /// A heading or a name as a phrase: `LAST SEEN` and `last_seen` are `Last seen`.
     private static func phrase(_ text: String) -> String {
         let words = text.lowercased().replacing("_", with: " ")
@@ -63,40 +71,21 @@ extension Field {
 
     /// The same field in a row that contains this one.
     package func lifted<Outer>(_ path: any WritableKeyPath<Outer, Row> & Sendable) -> Field<Outer> {
-        lifted {
-            $0[keyPath: path]
-        } set: {
-            $0[keyPath: path] = $1
-        }
+        lifted({ $0[keyPath: path] }, { $0[keyPath: path] = $1 })
     }
 
     /// The same field in a row that may contain this one; null where it does not.
     package func lifted<Outer>(_ path: any WritableKeyPath<Outer, Row?> & Sendable) -> Field<Outer> {
-        var field =
-            lifted {
-                $0[keyPath: path]
-            } set: {
-                $0[keyPath: path] = $1
-            } as Field<Outer>
+        var field: Field<Outer> = lifted({ $0[keyPath: path] }, { $0[keyPath: path] = $1 })
         field.schema.isNullable = true
         return field
     }
 
     private func lifted<Outer>(
         _ get: @escaping @Sendable (Outer) -> Row?,
-        set: @escaping @Sendable (inout Outer, Row) -> Void
+        _ set: @escaping @Sendable (inout Outer, Row) -> Void
     ) -> Field<Outer> {
         let (value, cell, redact) = (value, cell, redact)
-        let outerCell: (@Sendable (Outer) -> String)? = cell.map { cell in
-            { @Sendable (outer: Outer) in get(outer).map(cell) ?? "-" }
-        }
-        let outerRedact: (@Sendable (inout Outer, Sight, [String]) -> Void)? = redact.map { redact in
-            { @Sendable (outer: inout Outer, sight: Sight, tokens: [String]) in
-                guard var row = get(outer) else { return }
-                redact(&row, sight, tokens)
-                set(&outer, row)
-            }
-        }
         return Field<Outer>(
             name: name,
             secrecy: secrecy,
@@ -109,8 +98,14 @@ extension Field {
                 guard let row = get(outer) else { return String?.none }
                 return value(row)
             },
-            cell: outerCell,
-            redact: outerRedact
+            cell: cell.map { cell in { @Sendable (outer: Outer) in get(outer).map(cell) ?? "-" } },
+            redact: redact.map { redact in
+                { @Sendable (outer: inout Outer, sight: Sight, tokens: [String]) in
+                    guard var row = get(outer) else { return }
+                    redact(&row, sight, tokens)
+                    set(&outer, row)
+                }
+            }
         )
     }
 
@@ -138,7 +133,6 @@ extension Field {
         }
     }
 
-    /// A group of failures.
     package static func group<Value: HandlerText>(
         _ name: StaticString,
         _ path: any WritableKeyPath<Row, Value> & Sendable,

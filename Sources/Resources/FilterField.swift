@@ -10,68 +10,65 @@ package struct FilterField<Filter>: Sendable {
         case text
         case uuid
         case time
-        /// A condition on `data`.
         case clause
-        /// One of a closed set.
         case words([String])
     }
 
     /// The parameter and the member; the option has hyphens for its underscores.
     package let name: StaticString
-    /// What it selects.
     package let about: StaticString
-    /// What a form calls it.
     package let label: StaticString
     /// What a form shows where nothing is written.
     package let hint: StaticString
-    /// What a value is.
     package let kind: Kind
-    /// Whether it may be given several times.
     package let isRepeatable: Bool
     let read: @Sendable (inout Filter, [String], Timestamp, Sight) throws(FilterMistake) -> Void
 
     private init(
         _ name: StaticString,
+        _ label: StaticString,
         _ about: StaticString,
-        _ form: (label: StaticString, hint: StaticString),
+        _ hint: StaticString,
         _ kind: Kind = .text,
         isRepeatable: Bool = false,
         _ read: @escaping @Sendable (inout Filter, [String], Timestamp, Sight) throws(FilterMistake) -> Void
     ) {
-        (self.name, self.about, self.kind, self.isRepeatable, self.read) = (name, about, kind, isRepeatable, read)
-        (label, hint) = form
+        (self.name, self.label, self.about, self.hint) = (name, label, about, hint)
+        (self.kind, self.isRepeatable, self.read) = (kind, isRepeatable, read)
     }
 
     /// A text that is compared as it is.
     package static func text(
         _ name: StaticString,
         _ path: any WritableKeyPath<Filter, String?> & Sendable,
+        _ label: StaticString,
         _ about: StaticString,
-        form: (label: StaticString, hint: StaticString)
+        _ hint: StaticString = ""
     ) -> FilterField {
-        FilterField(name, about, form) { filter, texts, _, _ in filter[keyPath: path] = texts.first }
+        FilterField(name, label, about, hint) { filter, texts, _, _ in filter[keyPath: path] = texts.first }
     }
 
     /// A text of which any of several may be meant.
     package static func texts(
         _ name: StaticString,
         _ path: any WritableKeyPath<Filter, [String]> & Sendable,
+        _ label: StaticString,
         _ about: StaticString,
-        form: (label: StaticString, hint: StaticString)
+        _ hint: StaticString
     ) -> FilterField {
-        FilterField(name, about, form, isRepeatable: true) { filter, texts, _, _ in filter[keyPath: path] = texts }
+        FilterField(name, label, about, hint, isRepeatable: true) { filter, texts, _, _ in filter[keyPath: path] = texts
+        }
     }
 
-    /// One of a closed set of words.
     package static func word<Word: RawRepresentable<String> & CaseIterable>(
         _ name: StaticString,
         _: Word.Type,
         _ path: any WritableKeyPath<Filter, String?> & Sendable,
-        _ about: StaticString,
-        label: StaticString
+        _ label: StaticString,
+        _ about: StaticString
     ) -> FilterField {
         let words = Word.allCases.map(\.rawValue)
-        return FilterField(name, about, (label, ""), .words(words)) { filter, texts, _, _ throws(FilterMistake) in
+        return FilterField(name, label, about, "", .words(words)) { filter, texts, _, _ throws(FilterMistake) in
             for text in texts where !words.contains(text) {
                 let hint = Suggestion.nearest(to: text, among: words).map { "; did you mean '\($0)'?" } ?? ""
                 throw .wrong(name, "takes one of \(words.joined(separator: ", "))\(hint)")
@@ -85,7 +82,7 @@ package struct FilterField<Filter>: Sendable {
         _ path: any WritableKeyPath<Filter, String?> & Sendable,
         _ about: StaticString
     ) -> FilterField {
-        FilterField("group", about, ("Error group", "webhook status 503")) {
+        FilterField("group", "Error group", about, "webhook status 503") {
             filter,
             texts,
             _,
@@ -95,27 +92,25 @@ package struct FilterField<Filter>: Sendable {
         }
     }
 
-    /// One message.
     package static func message(_ path: any WritableKeyPath<Filter, MessageKey?> & Sendable) -> FilterField {
         let takes = "takes a message_key: 8-4-4-4-12 hex digits"
-        return key("message_key", path, "Only one message, by its message_key.", "Message key", takes, MessageKey.init)
+        return key("message_key", path, "Message key", "Only one message, by its message_key.", takes, MessageKey.init)
     }
 
-    /// One device.
     package static func device(_ path: any WritableKeyPath<Filter, DeviceKey?> & Sendable) -> FilterField {
         let takes = "takes a device_key, 8-4-4-4-12 hex digits, never a token"
-        return key("device", path, "Only this device, by its device_key.", "Device key", takes, DeviceKey.init)
+        return key("device", path, "Device key", "Only this device, by its device_key.", takes, DeviceKey.init)
     }
 
     private static func key<Key>(
         _ name: StaticString,
         _ path: any WritableKeyPath<Filter, Key?> & Sendable,
-        _ about: StaticString,
         _ label: StaticString,
+        _ about: StaticString,
         _ takes: String,
         _ parse: @escaping @Sendable (String) -> Key?
     ) -> FilterField {
-        FilterField(name, about, (label, "00000000-…"), .uuid) { filter, texts, _, _ throws(FilterMistake) in
+        FilterField(name, label, about, "00000000-…", .uuid) { filter, texts, _, _ throws(FilterMistake) in
             filter[keyPath: path] = try texts.first.map { text throws(FilterMistake) in
                 guard let key = parse(text) else { throw .wrong(name, takes) }
                 return key
@@ -123,14 +118,32 @@ package struct FilterField<Filter>: Sendable {
         }
     }
 
-    /// A bound of time: an age, a day or a moment.
-    package static func time(
+    /// The first moment: an age, a day or a moment.
+    package static func since(
+        _ path: any WritableKeyPath<Filter, Timestamp?> & Sendable,
+        _ label: StaticString,
+        _ about: StaticString
+    ) -> FilterField {
+        time("since", path, label, about, "2h, yesterday, 2026-01-31")
+    }
+
+    /// The end, likewise.
+    package static func until(
+        _ path: any WritableKeyPath<Filter, Timestamp?> & Sendable,
+        _ label: StaticString,
+        _ about: StaticString
+    ) -> FilterField {
+        time("until", path, label, about, "now")
+    }
+
+    private static func time(
         _ name: StaticString,
         _ path: any WritableKeyPath<Filter, Timestamp?> & Sendable,
+        _ label: StaticString,
         _ about: StaticString,
-        form: (label: StaticString, hint: StaticString)
+        _ hint: StaticString
     ) -> FilterField {
-        FilterField(name, about, form, .time) { filter, texts, now, _ throws(FilterMistake) in
+        FilterField(name, label, about, hint, .time) { filter, texts, now, _ throws(FilterMistake) in
             filter[keyPath: path] = try texts.first.map { text throws(FilterMistake) in
                 do throws(FilterError) {
                     return try TimeExpression.parse(text, now: now)
@@ -142,7 +155,6 @@ package struct FilterField<Filter>: Sendable {
         }
     }
 
-    /// Conditions on `data`.
     package static func clauses(
         _ path: any WritableKeyPath<Filter, [WhereClause]> & Sendable,
         sees: any WritableKeyPath<Filter, Bool> & Sendable
@@ -151,7 +163,7 @@ package struct FilterField<Filter>: Sendable {
             Only messages whose data matches: data.path=value, also != < <= > >= ~ (regular expression) and 'data.path exists'; \
             given several times, all must match.
             """
-        return FilterField("where", about, ("Where", "data.total>100"), .clause, isRepeatable: true) {
+        return FilterField("where", "Where", about, "data.total>100", .clause, isRepeatable: true) {
             filter,
             texts,
             _,
@@ -194,7 +206,6 @@ package enum FilterMistake: Error, Sendable {
         }
     }
 
-    /// The field.
     package var name: String {
         switch self {
         case .wrong(let name, _): name.description
@@ -207,7 +218,6 @@ package enum FilterMistake: Error, Sendable {
 
 /// A filter that people write by its fields.
 package protocol Filtered: Sendable {
-    /// What selects everything.
     init()
     /// What it can be narrowed by, in the order of forms and descriptions.
     static var filters: [FilterField<Self>] { get }
@@ -246,15 +256,11 @@ package struct Asked<Filter: Filtered>: Sendable {
         read(now: .now)
     }
 
-    /// Whether nothing narrows.
     package var isEmpty: Bool { values.isEmpty }
 
-    /// The values of a field.
     package subscript(_ field: FilterField<Filter>) -> [String] { values[field.name.description] ?? [] }
 
     /// The filter with ages counted back from a time.
-    ///
-    /// - Throws: ``FilterMistake``
     package func judged(now: Timestamp) throws(FilterMistake) -> Filter {
         var asked = self
         asked.read(now: now)

@@ -26,11 +26,7 @@ extension HandlerView: ShownResource {
         } cell: {
             $0.count($0.state.depth)
         },
-        Field("oldest_seconds", TableColumn("OLDEST", dropOrder: 2)) {
-            $0.oldest
-        } cell: {
-            $0.oldest.map(Amount.time) ?? "-"
-        },
+        Field("oldest_seconds", TableColumn("OLDEST", dropOrder: 2), as: Self.age) { $0.oldest },
         Field("dead_letters", "DEAD") {
             $0.state.deadLetters
         } cell: {
@@ -55,6 +51,8 @@ extension HandlerView: ShownResource {
     private var word: Word { state.isPaused ? .paused : state.isClaimed ? .active : .unclaimed }
 
     private var oldest: Double? { state.oldestAge.map { max(0, $0.inSeconds) } }
+
+    private static func age(_ seconds: Double?) -> String { seconds.map(Amount.time) ?? "-" }
 
     private func count(_ count: Int) -> String { "\(count)" + (count >= countedTo ? "+" : "") }
 

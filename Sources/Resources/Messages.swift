@@ -1,3 +1,4 @@
+import Postgres
 package import Querying
 import UpstreamKit
 import Vocabulary
@@ -208,13 +209,13 @@ extension QuarantineRow: ShownResource {
         },
         // A payload as a whole.
         Field("stanza_masked", about: "as text, with what looks like a token masked") { row -> String? in
-            guard !row.isVerbatim, !row.stanza.isEmpty else { return nil }
-            return TerminalText.escape(bytes: StanzaMask.mask(row.stanza))
+            guard !row.isVerbatim, !row.stanza.bytes.isEmpty else { return nil }
+            return TerminalText.escape(bytes: StanzaMask.mask(row.stanza.bytes))
         } redact: { row, sight, _ in
-            if !sight.payloads { row.stanza = [] }
+            if !sight.payloads { row.stanza.bytes = [] }
         },
         Field("stanza_base64", about: "as received, with `reveal=token`", secrecy: .secret) { row -> String? in
-            row.isVerbatim && !row.stanza.isEmpty ? Base64.text(row.stanza) : nil
+            row.isVerbatim && !row.stanza.bytes.isEmpty ? Base64.text(row.stanza.bytes) : nil
         } redact: { row, sight, _ in
             row.isVerbatim = sight.tokens
         },

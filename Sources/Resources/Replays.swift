@@ -6,6 +6,8 @@ package import Vocabulary
 
 // The fields of replays.
 
+private let amount: @Sendable (Int64) -> String = { Amount.count($0) }
+
 extension ReplayState: ShownWord {}
 
 extension Replay: ShownResource {
@@ -24,11 +26,7 @@ extension Replay: ShownResource {
         } cell: {
             $0.share
         },
-        Field("planned", TableColumn("PLANNED", dropOrder: 1)) {
-            $0.planned
-        } cell: {
-            Amount.count($0.planned)
-        },
+        Field("planned", TableColumn("PLANNED", dropOrder: 1), as: amount) { $0.planned },
         Field("skipped") { $0.skipped },
         Field("created_at", TableColumn("CREATED", dropOrder: 3)) { $0.createdAt },
         Field("created_by", TableColumn("BY", minimum: 10, dropOrder: 4, cut: .middle)) { $0.createdBy },
@@ -68,11 +66,7 @@ extension ReplayTable.HistoryEntry: ShownResource {
     package static let fields: [Field<ReplayTable.HistoryEntry>] = [
         Field("at", "AT", label: "When", look: .moment) { $0.at },
         Field("event", "EVENT") { $0.event },
-        Field("done", "DONE") {
-            $0.done
-        } cell: {
-            Amount.count($0.done)
-        },
+        Field("done", "DONE", as: amount) { $0.done },
         Field("who", TableColumn("WHO", minimum: 10, dropOrder: 1)) { $0.who },
         // For other events it is the reason given by whoever caused them.
         Field("detail", TableColumn("DETAIL", minimum: 10, dropOrder: 2)) {
@@ -138,7 +132,7 @@ extension ReplayPlan: ShownResource {
         Field("replayed_before") { $0.replayed },
         Field("replayed_before_is_included") { $0.includesReplayed },
         Field("earlier_replays", about: "each counted where it was the latest") {
-            Rows($0.earlier.map { EarlierReplay(replay: $0.name, count: $0.count) })
+            Rows($0.earlier)
         },
         Field("first_received_at") { $0.span?.lowerBound },
         Field("last_received_at") { $0.span?.upperBound },
@@ -158,42 +152,26 @@ extension ReplayPlan.HandlerCounts: ShownResource {
     package static let schema = "PlannedHandler"
     package static let fields: [Field<ReplayPlan.HandlerCounts>] = [
         Field("handler", "HANDLER") { $0.handler },
-        amount("planned", "TO SEND") { $0.planned },
-        amount("dead", "DEAD") { $0.dead },
-        amount("before_registered", TableColumn("BEFORE IT", dropOrder: 4)) { $0.new },
-        amount("handled", TableColumn("HANDLED", dropOrder: 3)) { $0.handled },
-        amount("pending", TableColumn("WAITING", dropOrder: 2)) { $0.pending },
-        amount("replayed_before", TableColumn("REPLAYED", dropOrder: 1)) { $0.replayed },
+        Field("planned", "TO SEND", as: amount) { $0.planned },
+        Field("dead", "DEAD", as: amount) { $0.dead },
+        Field("before_registered", TableColumn("BEFORE IT", dropOrder: 4), as: amount) { $0.new },
+        Field("handled", TableColumn("HANDLED", dropOrder: 3), as: amount) { $0.handled },
+        Field("pending", TableColumn("WAITING", dropOrder: 2), as: amount) { $0.pending },
+        Field("replayed_before", TableColumn("REPLAYED", dropOrder: 1), as: amount) { $0.replayed },
     ]
-
-    private static func amount(
-        _ name: StaticString,
-        _ column: TableColumn,
-        _ count: @escaping @Sendable (Self) -> Int64
-    ) -> Field<Self> {
-        Field(name, column, count, cell: { Amount.count(count($0)) })
-    }
 }
 
 extension ReplayPlan.Count: ShownResource {
     package static let schema = "PlannedCategory"
     package static let fields: [Field<ReplayPlan.Count>] = [
-        Field("count", "COUNT") {
-            $0.count
-        } cell: {
-            Amount.count($0.count)
-        },
+        Field("count", "COUNT", as: amount) { $0.count },
         Field("category", TableColumn("CATEGORY", minimum: 20)) { $0.name },
     ]
 }
 
-/// A replay that has sent some of a plan's messages before.
-package struct EarlierReplay: ShownResource {
-    fileprivate var replay: String
-    fileprivate var count: Int64
-
+extension ReplayPlan.Earlier: ShownResource {
     package static let schema = "EarlierReplay"
-    package static let fields: [Field<EarlierReplay>] = [Field("replay") { $0.replay }, Field("count") { $0.count }]
+    package static let fields: [Field<Self>] = [Field("replay") { $0.replay }, Field("count") { $0.count }]
 }
 
 /// A message that a plan shows for many.
@@ -208,10 +186,6 @@ package struct SampledMessage: ShownResource {
         Field("message_key", "MESSAGE") { $0.message.messageKey },
         Field("device_key", TableColumn("DEVICE", dropOrder: 3)) { $0.message.deviceKey },
         Field("category", TableColumn("CATEGORY", minimum: 10, dropOrder: 1, cut: .middle)) { $0.message.category },
-        Field("data_bytes", TableColumn("DATA", dropOrder: 2)) {
-            $0.message.data?.count ?? 0
-        } cell: {
-            Amount.bytes(Int64($0.message.data?.count ?? 0))
-        },
+        Field("data_bytes", TableColumn("DATA", dropOrder: 2), as: Amount.bytes) { Int64($0.message.data?.count ?? 0) },
     ]
 }

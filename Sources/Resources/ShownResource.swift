@@ -3,7 +3,6 @@ package import Vocabulary
 
 /// A row with its fields, each described once.
 package protocol ShownResource: Sendable {
-    /// The name of its schema in the API's description.
     static var schema: String { get }
     /// Its meaning, for the API's description.
     static var about: StaticString? { get }
@@ -39,7 +38,6 @@ extension ShownResource {
         }
     }
 
-    /// Writes the row as an object.
     package func write(to json: inout JSONWriter) {
         json.beginObject()
         writeMembers(to: &json)
@@ -79,9 +77,7 @@ package struct Resource: Sendable {
     package struct Member: Sendable {
         package let name: String
         let secrecy: Secrecy
-        /// Its JSON Schema.
         let schema: String
-        /// Whether every object has it.
         let isRequired: Bool
 
         fileprivate init(_ name: String, _ schema: String, _ secrecy: Secrecy, isRequired: Bool) {
@@ -110,11 +106,9 @@ package struct Resource: Sendable {
         }
     }
 
-    /// The name of its schema in the API's description.
     package let schema: String
     /// Who may see each of its members.
     package let members: [String: Secrecy]
-    /// Its JSON Schema.
     package let description: String
 
     /// Declares a resource by its described fields.

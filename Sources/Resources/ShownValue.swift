@@ -1,9 +1,7 @@
 package import UpstreamKit
 package import Vocabulary
 
-/// A field's value: as JSON, as text, and as a type in the API's description.
 package protocol ShownValue: Sendable {
-    /// Its type in JSON Schema.
     static var schema: ValueSchema { get }
     /// Its text in CSV and in lists of facts; nil for null.
     var text: String? { get }
@@ -23,9 +21,7 @@ extension ShownValue {
     }
 }
 
-/// The type of a value in JSON Schema.
 package struct ValueSchema: Sendable {
-    /// Nil for any.
     package var type: StaticString?
     /// What a string holds: `date-time`, `uuid`.
     package var format: StaticString?
@@ -43,7 +39,6 @@ package struct ValueSchema: Sendable {
         (self.type, self.format, self.words, self.items) = (type, format, words, items)
     }
 
-    /// Returns it as a JSON object.
     func json(about: StaticString? = nil) -> String {
         var json = JSONWriter()
         write(to: &json, about: about)
@@ -170,7 +165,6 @@ extension Array: ShownValue where Element: ShownValue {
     }
 }
 
-/// An array of another resource's rows.
 package struct Rows<Row: ShownResource>: ShownValue {
     private let rows: [Row]
 
@@ -186,7 +180,6 @@ package struct Rows<Row: ShownResource>: ShownValue {
     }
 }
 
-/// A nested row.
 package struct Nested<Row: ShownResource>: ShownValue {
     private let row: Row
 

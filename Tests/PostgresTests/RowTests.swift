@@ -52,6 +52,30 @@ struct RowTests {
         )
     }
 
+    private struct Pair: Equatable, Sendable {
+        var number: Int
+        var name: String?
+    }
+
+    @Test("a structure is made of as many columns as it has members, in order; too many and too few are errors")
+    func structures() async throws {
+        try await run { connection throws(PostgresError) in
+            let two: SQL = "SELECT * FROM (VALUES (1, 'a'), (2, NULL)) AS pair (number, name) ORDER BY number"
+            let found = try connection.run(two)
+            let (all, first) = (try found.rows(Pair.init), try found.firstRow(Pair.init))
+            #expect(all == [Pair(number: 1, name: "a"), Pair(number: 2, name: nil)] && first == all.first)
+            let only = try connection.run("SELECT 3, 'c'").onlyRow(Pair.init)
+            let none = try connection.run("SELECT 3, 'c' LIMIT 0").firstRow(Pair.init)
+            #expect(only == Pair(number: 3, name: "c") && none == nil)
+        }
+        for sql: SQL in ["SELECT 1", "SELECT 1, 'a', true", "SELECT 'a', 1"] {
+            let error = await #expect(throws: PostgresError.self) {
+                try await run { connection throws(PostgresError) in try connection.run(sql).onlyRow(Pair.init) }
+            }
+            #expect(error?.failureClass == .schema, "\(sql.text)")
+        }
+    }
+
     @Test("bytes and JSON come back as they went, empty and null too")
     func bytes() async throws {
         try await run { connection throws(PostgresError) in

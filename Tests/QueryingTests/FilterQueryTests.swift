@@ -43,7 +43,7 @@ struct FilterQueryTests {
                 $0.until = QueryFixture.start + .microseconds(3 * Self.hour)
             } == ["b", "c"]
         )
-        let key = try await fixture.page().cursor(3)?.messageKey
+        let key = try await fixture.page()[3]?.cursor.messageKey
         #expect(try await ids { $0.messageKey = key } == ["d"])
         #expect(
             try await ids {

@@ -117,8 +117,8 @@ struct FormatTests {
             Seed(id: "b,c", data: nil, raw: #""\u0000""#, from: nil, at: 1),
         ]
         let page = try await QueryFixture(seeds).page()
-        let keys = (0..<2).compactMap { page.cursor($0)?.messageKey.description }
-        let device = try #require(page.deviceKey(0)).description
+        let keys = (0..<2).compactMap { page[$0]?.cursor.messageKey.description }
+        let device = try #require(page[0]?.deviceKey).description
         let prints = try page.messages.map {
             try #require($0.shown(to: Awkward.sights[0]).digest(.fingerprint)).description
         }

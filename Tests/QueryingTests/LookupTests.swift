@@ -1,4 +1,5 @@
 import Foundation
+import Postgres
 import QuerySupport
 import Querying
 import Resources
@@ -246,7 +247,7 @@ struct QuarantineTests {
         one.id = 5
         one.hasStanzas = true
         let row = try #require(try await one.rows(fixture.reader).first)
-        #expect(row.stanza == [0, 0xFF, 0x1B, 0x5B] + Array(#"{"from":"SECRET5"}"#.utf8))
+        #expect(row.stanza.bytes == [0, 0xFF, 0x1B, 0x5B] + Array(#"{"from":"SECRET5"}"#.utf8))
         let masked = String(decoding: row.json(), as: UTF8.self)
         #expect(!masked.contains("SECRET") && masked.contains("(hidden: not an XML element)"))
         let verbatim = try #require(
@@ -255,6 +256,6 @@ struct QuarantineTests {
             )
                 as? [String: Any]
         )
-        #expect(Data(base64Encoded: verbatim["stanza_base64"] as? String ?? "").map { [UInt8]($0) } == row.stanza)
+        #expect(Data(base64Encoded: verbatim["stanza_base64"] as? String ?? "").map { [UInt8]($0) } == row.stanza.bytes)
     }
 }

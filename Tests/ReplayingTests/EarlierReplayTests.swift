@@ -28,7 +28,7 @@ extension ReplayDatabaseTests {
         let fixture = try await replayed(30, sent: 20)
         let plan = try await fixture.plan(fixture.request("second", .handlers(["audit"], .all)))
         #expect(plan.selected == 30 && plan.planned == 10 && plan.replayed == 20)
-        #expect(plan.earlier == [ReplayPlan.Count(name: "first", count: 20)])
+        #expect(plan.earlier == [ReplayPlan.Earlier(replay: "first", count: 20)])
         #expect(plan.handlers.map(\.replayed) == [20] && plan.handlers.map(\.handled) == [30])
         let frozen = """
             SELECT sum(cardinality(m.message_key)) FROM upstream.replay_messages AS m JOIN upstream.replays USING (replay_id)
@@ -130,7 +130,7 @@ extension ReplayDatabaseTests {
         _ = try await fixture.step(lease, from: 0, count: 10)
         try await fixture.script("DELETE FROM upstream.deliveries")
         let plan = try await fixture.plan(fixture.request("third", .handlers(["audit"], .all)))
-        #expect(plan.earlier.map(\.name) == ["first", "again"] && plan.earlier.map(\.count) == [50, 10])
+        #expect(plan.earlier.map(\.replay) == ["first", "again"] && plan.earlier.map(\.count) == [50, 10])
         let cut = try #require(plan.span?.lowerBound)
         // The plan holds the latest 40; older ones were replayed.
         let late = fixture.request("late", .handlers(["audit"], .all)) { $0.filter.since = cut }

@@ -140,7 +140,7 @@ struct FeedBlocksTests {
         )
         let id = try await fixture.replay().id
         let items = try await fixture.admin.run { connection throws(PostgresError) in
-            try ReplayReader.read(connection, SelectionStatements.Span(replay: id, start: 0, limit: 250))
+            try ReplayItem.read(connection, SelectionStatements.Span(replay: id, start: 0, limit: 250))
         }
         #expect(items.map(\.position) == Array(0..<6))
         #expect(items.map(\.isGone) == [true, false, false, false, false, false])

@@ -90,14 +90,14 @@ struct QuarantineShow: ProgramCommand {
             guard !console.output.isTerminal else {
                 throw CommandFailure(.usage, "--raw prints untrusted bytes: redirect them to a file or a program")
             }
-            return try console.outputFile.write(row.stanza)
+            return try console.outputFile.write(row.stanza.bytes)
         }
         if json {
             let sight = Sight(tokens: reveal, payloads: true)
             return try console.show(json: rows.map { $0.shown(to: sight) })
         }
         console.facts(FactList(row.facts.filter { !$0.name.hasPrefix("stanza_") }, nameWidth: MessageText.nameWidth))
-        console.data("  " + TerminalText.escape(bytes: reveal ? row.stanza : StanzaMask.mask(row.stanza)))
+        console.data("  " + TerminalText.escape(bytes: reveal ? row.stanza.bytes : StanzaMask.mask(row.stanza.bytes)))
     }
 }
 

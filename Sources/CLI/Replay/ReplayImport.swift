@@ -91,12 +91,7 @@ struct ReplayImport: ProgramCommand {
     }
 
     private func show(_ report: ReplayImporter.Report, _ console: Terminal) throws {
-        if json {
-            return try console.json(object: [
-                "lines": report.lines, "stored": report.stored, "duplicates": report.duplicates,
-                "conflicts": report.conflicts, "refused": report.refused, "bytes": report.bytes,
-            ])
-        }
+        if json { return try console.json(report) }
         let rows = [
             ("lines", report.lines), (dryRun ? "new" : "stored", report.stored),
             ("duplicates", report.duplicates), ("conflicts", report.conflicts), ("bad lines", report.refused),

@@ -229,7 +229,7 @@ enum ReplayPlanReport {
             ("to send", "\(Amount.count(plan.planned)) \(isToHandlers ? "deliveries" : "messages")"),
         ])
         if plan.replayed > 0 {
-            let names = plan.earlier.prefix(3).map { "\($0.name) (\(Amount.count($0.count)))" }
+            let names = plan.earlier.prefix(3).map { "\($0.replay) (\(Amount.count($0.count)))" }
             let more = plan.earlier.count > 3 ? ", …" : ""
             let fate = plan.includesReplayed ? "sent again" : "left out; --include-replayed sends them again"
             facts.add(

@@ -198,7 +198,7 @@ struct ReplayForeground {
                     let ending = try await runner.run(replay, endpoint: way, progress: progress)
                     // The last owner may have died: then its lease expires.
                     guard case .held(let owner, _) = ending, ContinuousClock.now < deadline else { return ending }
-                    progress.note("waiting for the lease of \(owner) to expire")
+                    progress.set { $0.waiting = "waiting for the lease of \(owner) to expire" }
                     try await Task.sleep(for: .milliseconds(200))
                 }
             }

@@ -92,7 +92,7 @@ enum ResourceCatalog {
             Resource(MessageDetail.DeliveryRow.self), Resource(AttemptRow.self),
             Resource(MessageDetail.LedgerRow.self), Resource(Replay.self), Resource(ReplayTable.HistoryEntry.self),
             Resource(ReplayDetail.self), Resource(ReplayPlan.self), Resource(ReplayPlan.HandlerCounts.self),
-            Resource(ReplayPlan.Count.self), Resource(EarlierReplay.self), Resource(SampledMessage.self),
+            Resource(ReplayPlan.Count.self), Resource(ReplayPlan.Earlier.self), Resource(SampledMessage.self),
             Resource(Job.self), Resource(QuarantineRow.self), Resource(AuditEntry.self),
             Resource(HandlerView.self), Resource(HandlerWorker.self), Resource(WorkerRow.self),
             Resource(WorkerReport.Streams.self), Resource(WorkerReport.Rates.self), Resource(SenderView.self),

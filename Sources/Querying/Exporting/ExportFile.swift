@@ -1,6 +1,23 @@
 import CGlibc
 import Glibc
 
+package struct ExportError: Error, Sendable, CustomStringConvertible {
+    package enum Kind: Sendable {
+        /// The file exists, or can't be created.
+        case refused
+        case mismatch
+        /// Writing failed, for example because the disk is full.
+        case output
+        /// The reader of the output has closed it, as `head` does.
+        case readerGone
+    }
+
+    package var kind: Kind
+    package var description: String
+
+    init(_ kind: Kind, _ description: String) { (self.kind, self.description) = (kind, description) }
+}
+
 /// An export's output file; owns the descriptor.
 ///
 /// Readable by its owner only: it holds what devices sent.
@@ -13,7 +30,6 @@ package final class ExportFile: @unchecked Sendable {
 
     /// Its size when opened, without an incomplete last line; 0 for a new file.
     package private(set) var size: Int = 0
-    /// Its size as found.
     private(set) var length: Int = 0
 
     /// Wraps a stream that stays open, such as stdout.

@@ -11,9 +11,7 @@ package import Vocabulary
 package struct MessageExport: Sendable {
     package var filter: MessageFilter
     package var format: MessageLines.Format
-    /// Whether to write registration tokens.
     package var tokens: Bool
-    /// Whether to escape control characters in what devices sent.
     package var isForTerminal = false
     package var pageRows = 5_000
     /// About how many bytes a page may take.
@@ -24,11 +22,8 @@ package struct MessageExport: Sendable {
     }
 
     package struct Progress: Sendable {
-        /// Messages written by this run.
         package var rows: Int64 = 0
-        /// Bytes written by this run.
         package var bytes: Int64 = 0
-        /// The last message written.
         package var cursor: MessageCursor?
     }
 

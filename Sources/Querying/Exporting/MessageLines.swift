@@ -18,9 +18,6 @@ package struct MessageLines {
     }
 
     package let format: Format
-    package var hasTokens: Bool { sight.tokens }
-    /// Whether `data` and `extra` are written; otherwise an object says `"payload":"hidden"`.
-    package var hasPayloads: Bool { sight.payloads }
 
     private let sight: Sight
     private let isForTerminal: Bool
@@ -54,15 +51,12 @@ package struct MessageLines {
     /// `payloads` may be false only for NDJSON. `isForTerminal` also escapes characters in devices' data that a
     /// terminal may act on.
     package init(_ format: Format, tokens: Bool, payloads: Bool = true, isForTerminal: Bool = false) {
-        self.format = format
-        self.isForTerminal = isForTerminal
         let sight = Sight(tokens: tokens, payloads: payloads)
-        self.sight = sight
+        (self.format, self.isForTerminal, self.sight) = (format, isForTerminal, sight)
         strings = isForTerminal ? .stringForTerminal : .string
         columns = Shown.all.filter { sight.shows($0.secrecy) }
     }
 
-    /// The number of bytes not yet taken.
     package var count: Int { buffer.count }
 
     /// Returns and removes what has been written so far; the next lines have as much room.
@@ -98,7 +92,7 @@ package struct MessageLines {
 
     /// Appends a row as a JSON object without a line end; only for NDJSON.
     package mutating func appendObject(of page: MessagePage, _ row: Int) {
-        guard let fields = RowFields(page, row) else { return }
+        guard let fields = page[row] else { return }
         let start = buffer.count
         for shown in columns {
             switch shown.kind {
@@ -116,20 +110,20 @@ package struct MessageLines {
             case .json: embed(shown, fields)
             }
         }
-        if !hasPayloads { buffer.append(",\"payload\":\"hidden\"") }
+        if !sight.payloads { buffer.append(",\"payload\":\"hidden\"") }
         // Every member begins with a comma, the first one with the object.
         buffer[start] = UInt8(ascii: "{")
         buffer.append("}")
     }
 
-    private mutating func member(_ shown: Shown, _ fields: RowFields) {
+    private mutating func member(_ shown: Shown, _ fields: MessageRow) {
         guard !fields.isNull(shown.column) else { return }
         buffer += shown.start
         fields.withText(shown.column, isMasked: sight.masks(shown.secrecy)) { strings.append($0, to: &buffer) }
         buffer.append("\"")
     }
 
-    private mutating func embed(_ shown: Shown, _ fields: RowFields) {
+    private mutating func embed(_ shown: Shown, _ fields: MessageRow) {
         guard !fields.isNull(shown.column) else { return }
         buffer += shown.start
         fields.withText(shown.column, isMasked: sight.masks(shown.secrecy)) { text in
@@ -149,7 +143,7 @@ package struct MessageLines {
     // MARK: CSV
 
     private mutating func appendRecord(_ page: MessagePage, _ row: Int) {
-        guard let fields = RowFields(page, row) else { return }
+        guard let fields = page[row] else { return }
         var isFirst = true
         for shown in columns {
             if !isFirst { buffer.append(",") }
@@ -164,7 +158,7 @@ package struct MessageLines {
         buffer.append("\r\n")
     }
 
-    private mutating func field(_ shown: Shown, _ fields: RowFields) {
+    private mutating func field(_ shown: Shown, _ fields: MessageRow) {
         guard !fields.isNull(shown.column) else { return }
         fields.withText(shown.column, isMasked: sight.masks(shown.secrecy)) { text in
             guard isForTerminal else { return quote(text) }

@@ -1,8 +1,6 @@
 /// A mistake in a filter that a person wrote, and its position.
 package struct FilterError: Error, Sendable, Equatable, CustomStringConvertible {
-    /// What is wrong and how to correct it.
     package var message: String
-    /// The text as written.
     package var text: String
     /// The position of the mistake: the number of characters before it.
     package var position: Int

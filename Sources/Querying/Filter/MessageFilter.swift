@@ -1,3 +1,4 @@
+import Foundation
 package import Postgres
 package import UpstreamKit
 package import Vocabulary
@@ -34,12 +35,7 @@ package struct MessageFilter: Sendable, Equatable {
         return lhs.categories.elementsEqual(rhs.categories, by: areSame) && areSame(lhs.senderID, rhs.senderID)
             && areSame(lhs.messageID, rhs.messageID) && lhs.deviceKey == rhs.deviceKey
             && lhs.messageKey == rhs.messageKey && lhs.since == rhs.since && lhs.until == rhs.until
-            && lhs.clauses == rhs.clauses && lhs.seesTokens == rhs.seesTokens
-    }
-
-    /// Whether an index or partition pruning keeps a query from reading every message.
-    package var isNarrow: Bool {
-        !categories.isEmpty || deviceKey != nil || messageID != nil || messageKey != nil || since != nil
+            && lhs.clauses.elementsEqual(rhs.clauses) { areSame($0.text, $1.text) } && lhs.seesTokens == rhs.seesTokens
     }
 
     /// Whether a condition must be checked row by row, because no index serves it.
@@ -56,7 +52,6 @@ package struct MessageFilter: Sendable, Equatable {
     /// The tables that a filter can select from.
     package enum Table: String, Sendable {
         case messages = "upstream.messages"
-        /// Copies with other content.
         case conflicts = "upstream.conflicts"
     }
 
@@ -103,61 +98,85 @@ package struct MessageFilter: Sendable, Equatable {
 }
 
 extension MessageFilter: Codable {
-    private enum CodingKeys: String, CodingKey {
-        case categories
-        case sender
-        case device
-        case messageID = "message_id"
-        case messageKey = "message_key"
-        case since
-        case until
-        case clauses = "where"
+    private struct Form: Codable {
+        var categories: [String]?
+        var sender, device, messageID, messageKey, since, until: String?
+        var clauses: [String]?
+
+        enum CodingKeys: String, CodingKey {
+            case categories
+            case sender
+            case device
+            case messageID = "message_id"
+            case messageKey = "message_key"
+            case since
+            case until
+            case clauses = "where"
+        }
     }
 
     package init(from decoder: any Decoder) throws {
-        let members = try decoder.container(keyedBy: CodingKeys.self)
-        func failure(_ key: CodingKeys, _ text: String) -> DecodingError {
-            .dataCorruptedError(forKey: key, in: members, debugDescription: text)
-        }
-        func time(_ key: CodingKeys) throws -> Timestamp? {
-            guard let text = try members.decodeIfPresent(String.self, forKey: key) else { return nil }
-            do throws(FilterError) {
-                return try TimeExpression.moment(text)
-            } catch {
-                throw failure(key, error.message)
+        let form = try Form(from: decoder)
+        func read<Value>(_ text: String?, _ key: Form.CodingKeys, _ parse: (String) throws -> Value?) throws -> Value? {
+            guard let text else { return nil }
+            guard let value = try? parse(text) else {
+                throw DecodingError.dataCorrupted(.init(codingPath: [key], debugDescription: "unreadable"))
             }
+            return value
         }
-        categories = try members.decodeIfPresent([String].self, forKey: .categories) ?? []
-        senderID = try members.decodeIfPresent(String.self, forKey: .sender)
-        messageID = try members.decodeIfPresent(String.self, forKey: .messageID)
-        since = try time(.since)
-        until = try time(.until)
-        if let text = try members.decodeIfPresent(String.self, forKey: .device) {
-            guard let key = DeviceKey(text) else { throw failure(.device, "not a device key") }
-            deviceKey = key
-        }
-        if let text = try members.decodeIfPresent(String.self, forKey: .messageKey) {
-            guard let key = MessageKey(text) else { throw failure(.messageKey, "not a message key") }
-            messageKey = key
-        }
-        for text in try members.decodeIfPresent([String].self, forKey: .clauses) ?? [] {
-            do throws(FilterError) {
-                clauses.append(try WhereClause(parsing: text))
-            } catch {
-                throw failure(.clauses, error.description)
-            }
-        }
+        (categories, senderID, messageID) = (form.categories ?? [], form.sender, form.messageID)
+        deviceKey = try read(form.device, .device, DeviceKey.init)
+        messageKey = try read(form.messageKey, .messageKey, MessageKey.init)
+        since = try read(form.since, .since, TimeExpression.moment)
+        until = try read(form.until, .until, TimeExpression.moment)
+        clauses = try (form.clauses ?? []).compactMap { try read($0, .clauses, WhereClause.init(parsing:)) }
     }
 
     package func encode(to encoder: any Encoder) throws {
-        var members = encoder.container(keyedBy: CodingKeys.self)
-        if !categories.isEmpty { try members.encode(categories, forKey: .categories) }
-        try members.encodeIfPresent(senderID, forKey: .sender)
-        try members.encodeIfPresent(deviceKey?.description, forKey: .device)
-        try members.encodeIfPresent(messageID, forKey: .messageID)
-        try members.encodeIfPresent(messageKey?.description, forKey: .messageKey)
-        try members.encodeIfPresent(since.map(\.rfc3339), forKey: .since)
-        try members.encodeIfPresent(until.map(\.rfc3339), forKey: .until)
-        if !clauses.isEmpty { try members.encode(clauses.map(\.text), forKey: .clauses) }
+        try Form(
+            categories: categories.isEmpty ? nil : categories,
+            sender: senderID,
+            device: deviceKey?.description,
+            messageID: messageID,
+            messageKey: messageKey?.description,
+            since: since?.rfc3339,
+            until: until?.rfc3339,
+            clauses: clauses.isEmpty ? nil : clauses.map(\.text)
+        ).encode(to: encoder)
+    }
+}
+
+extension MessageFilter {
+    /// The conditions as the audit trail names them, each after a comma; empty without conditions.
+    ///
+    /// Operands of clauses are left out: they may be part of a payload or a registration token, and the trail holds
+    /// neither.
+    package var auditText: String {
+        var parts = categories.map { "category \($0)" }
+        if let senderID { parts.append("sender \(senderID)") }
+        if let deviceKey { parts.append("device \(deviceKey)") }
+        if let messageID { parts.append("message_id \(messageID)") }
+        if let messageKey { parts.append("message \(messageKey)") }
+        if let since { parts.append("since \(since.rfc3339)") }
+        if let until { parts.append("until \(until.rfc3339)") }
+        parts += clauses.map { "where " + $0.textWithoutOperand }
+        return parts.map { ", " + $0 }.joined()
+    }
+
+    /// A replay's stored selection, shown to a reader with this sight.
+    ///
+    /// Operands of clauses are parts of payloads, and may be registration tokens.
+    ///
+    /// - Returns: The JSON form with an ellipsis for each hidden operand; ``Sight/hidden`` if it can't be read.
+    package static func shown(_ selection: String, to sight: Sight) -> String {
+        guard !(sight.payloads && sight.tokens) else { return selection }
+        guard var filter = try? JSONDecoder().decode(MessageFilter.self, from: Data(selection.utf8)) else {
+            return Sight.hidden
+        }
+        guard filter.clauses.contains(where: { !sight.payloads || $0.mayNameToken }) else { return selection }
+        filter.clauses = filter.clauses.map { !sight.payloads || $0.mayNameToken ? $0.withoutOperand : $0 }
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
+        return (try? encoder.encode(filter)).map { String(decoding: $0, as: UTF8.self) } ?? Sight.hidden
     }
 }

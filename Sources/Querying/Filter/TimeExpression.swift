@@ -7,8 +7,6 @@ package import Vocabulary
 /// are.
 package enum TimeExpression {
     /// Parses an age counted back from `now`, a day or a moment.
-    ///
-    /// - Throws: ``FilterError`` with the position of the mistake.
     package static func parse(_ text: String, now: Timestamp) throws(FilterError) -> Timestamp {
         let midnight = now.microseconds - now.microsecondsOfDay
         switch text {
@@ -25,8 +23,6 @@ package enum TimeExpression {
     }
 
     /// Parses a date or a moment, whose meaning doesn't depend on the current time.
-    ///
-    /// - Throws: ``FilterError`` with the position of the mistake.
     package static func moment(_ text: String) throws(FilterError) -> Timestamp {
         do {
             return try Timestamp(parsing: text)

@@ -15,10 +15,9 @@ import Postgres
 ///
 /// A path steps into objects by name and into arrays by index: `data.items[0].sku`, from the end with `[-1]`. A name
 /// with characters other than letters, digits, `_` and `-` is quoted: `data."a.b"`.
-package struct WhereClause: Sendable, Equatable {
+package struct WhereClause: Sendable {
     package enum Comparison: String, Sendable, CaseIterable {
         case equal = "="
-        /// Not equal, or absent.
         case notEqual = "!="
         case less = "<"
         case lessOrEqual = "<="
@@ -27,7 +26,6 @@ package struct WhereClause: Sendable, Equatable {
         case matches = "~"
     }
 
-    /// The right side of a comparison.
     package enum Operand: Sendable, Equatable {
         /// Written in quotes: only a string.
         case string(String)
@@ -48,15 +46,12 @@ package struct WhereClause: Sendable, Equatable {
         case compares(Comparison, Operand)
     }
 
-    /// The clause as written.
     package let text: String
     /// Names and indexes from the root of `data` to the value; empty for the root itself.
     package let path: [String]
     package let test: Test
 
     /// Parses a clause in one of the forms in the table above.
-    ///
-    /// - Throws: ``FilterError`` with the position of the mistake.
     package init(parsing text: String) throws(FilterError) {
         var parser = WhereParser(text)
         self.text = text
@@ -80,11 +75,6 @@ package struct WhereClause: Sendable, Equatable {
         }
     }
 
-    /// A clause without a text, for statement samples.
-    init(path: [String], test: Test) {
-        (text, self.path, self.test) = ("", path, test)
-    }
-
     /// The clause without its operand in the text, for display only.
     var withoutOperand: WhereClause { WhereClause(textWithoutOperand, self) }
 
@@ -99,11 +89,6 @@ package struct WhereClause: Sendable, Equatable {
         case .compares(.matches, _): true
         case .compares(_, let operand): isOnToken || TokenText.mayHold(Array(operand.text.utf8))
         }
-    }
-
-    package static func == (lhs: WhereClause, rhs: WhereClause) -> Bool {
-        // Texts that differ only in Unicode normalization are different clauses.
-        lhs.text.utf8.elementsEqual(rhs.text.utf8)
     }
 }
 

@@ -1,4 +1,3 @@
-/// Parses the text of a ``WhereClause``.
 struct WhereParser {
     private let text: String
     private let characters: [Character]
@@ -141,7 +140,6 @@ struct WhereParser {
 
     // MARK: Strings
 
-    /// Parses a quoted string with JSON escapes.
     private mutating func parseQuoted() throws(FilterError) -> String {
         let start = position
         position += 1

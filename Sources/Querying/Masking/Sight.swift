@@ -8,10 +8,8 @@ package enum Secrecy: String, Sendable, CaseIterable {
     case secret
 }
 
-/// What a reader may see of stored data.
 package struct Sight: Sendable, Equatable {
     package var tokens: Bool
-    /// Whether what devices sent is shown.
     package var payloads: Bool
 
     package init(tokens: Bool, payloads: Bool) { (self.tokens, self.payloads) = (tokens, payloads) }
@@ -29,7 +27,6 @@ package struct Sight: Sendable, Equatable {
     /// Whether tokens within a stored value of this secrecy are masked: a device sent it as a payload.
     func masks(_ secrecy: Secrecy) -> Bool { secrecy == .payload && !tokens }
 
-    /// The placeholder for a hidden text.
     package static let hidden = "(hidden)"
 
     /// What may be shown of a text by a handler, or by what it called, about a message with these tokens.

@@ -4,9 +4,7 @@
 /// resolved, is JSON, whose token members are masked. Text that is not JSON may hold a token anywhere and is hidden
 /// whole, as is a stanza whose XML can't be read. In tags, what looks like a token is masked.
 package enum StanzaMask {
-    /// The placeholder for text in which tokens can't be located.
     static let hiddenText = "(hidden: not JSON)"
-    /// The placeholder for an unreadable stanza.
     static let hiddenStanza = "(hidden: not an XML element)"
 
     /// Masks the tokens of a stanza as received.

@@ -1,4 +1,3 @@
-import CGlibc
 import Glibc
 import Vocabulary
 
@@ -9,7 +8,6 @@ import Vocabulary
 /// any depth, in any type of message, and however the member's name is escaped. A string whose text has that member in
 /// turn is masked whole.
 package enum TokenMask {
-    /// The member whose value is a token.
     package static let member = "device_registration_id"
 
     private static let name = Array(member.utf8)
@@ -31,17 +29,7 @@ package enum TokenMask {
     static func mask(_ json: UnsafeRawBufferPointer, of token: UnsafeRawBufferPointer) -> [UInt8]? {
         let masked = maskMembers(json)
         func withoutToken(_ json: UnsafeRawBufferPointer) -> [UInt8]? {
-            guard token.count >= shortest, let start = token.baseAddress else { return nil }
-            var (result, copied): ([UInt8], Int) = ([], 0)
-            while copied < json.count, let place = json.baseAddress.map({ $0 + copied }),
-                let found = memmem(place, json.count - copied, start, token.count)
-            {
-                let count = place.distance(to: UnsafeRawPointer(found))
-                result += json[copied..<(copied + count)]
-                result += TokenText.masked.utf8
-                copied += count + token.count
-            }
-            return copied > 0 ? result + json[copied...] : nil
+            token.count < shortest ? nil : TokenText.replace(token, in: json)
         }
         return masked.map { masked in masked.withUnsafeBytes(withoutToken) ?? masked } ?? withoutToken(json)
     }

@@ -1,6 +1,7 @@
+import CGlibc
+
 /// Finds registration tokens in any text: devices' strings that may hold JSON, and what handlers say of a message.
 package enum TokenText {
-    /// The placeholder for a token.
     package static let masked = "(masked)"
     /// Runs of token characters of at least this length are taken for tokens; those of FCM have 140 and more.
     private static let longRun = 100
@@ -36,7 +37,9 @@ package enum TokenText {
     package static func mask(_ text: String, _ tokens: [String]) -> String {
         var bytes = Array(text.utf8)
         let tokens = tokens.map { Array($0.utf8) }.filter { !$0.isEmpty }
-        for token in tokens { bytes = replace(token, in: bytes) }
+        for token in tokens {
+            bytes = bytes.withUnsafeBytes { text in token.withUnsafeBytes { replace($0, in: text) } } ?? bytes
+        }
         for token in tokens { bytes = maskEnd(token, in: bytes) }
         bytes = maskRuns(bytes)
         // A member in quotation marks, an XML element, a parameter: after its name, the end of the value is unknown.
@@ -88,29 +91,32 @@ package enum TokenText {
         return plain
     }
 
-    private static func firstIndex(of part: [UInt8], in text: [UInt8], from start: Int = 0) -> Int? {
-        guard let first = part.first, text.count >= part.count else { return nil }
-        var place = start
-        while place + part.count <= text.count {
-            guard let candidate = text[place...].firstIndex(of: first), candidate + part.count <= text.count else {
-                return nil
-            }
-            if text[candidate...].starts(with: part) { return candidate }
-            place = candidate + 1
+    private static func firstIndex(
+        of part: UnsafeRawBufferPointer,
+        in text: UnsafeRawBufferPointer,
+        from start: Int = 0
+    ) -> Int? {
+        guard let base = text.baseAddress, let first = part.baseAddress, !part.isEmpty else { return nil }
+        return memmem(base + start, text.count - start, first, part.count).map {
+            base.distance(to: UnsafeRawPointer($0))
         }
-        return nil
+    }
+
+    private static func firstIndex(of part: [UInt8], in text: [UInt8]) -> Int? {
+        text.withUnsafeBytes { text in part.withUnsafeBytes { firstIndex(of: $0, in: text) } }
     }
 
     private static func contains(_ text: [UInt8], _ part: [UInt8]) -> Bool { firstIndex(of: part, in: text) != nil }
 
-    private static func replace(_ token: [UInt8], in text: [UInt8]) -> [UInt8] {
+    /// Replaces a token by ``masked``, wherever it is; nil if it is not there.
+    static func replace(_ token: UnsafeRawBufferPointer, in text: UnsafeRawBufferPointer) -> [UInt8]? {
         var (result, copied): ([UInt8], Int) = ([], 0)
         while let start = firstIndex(of: token, in: text, from: copied) {
             result += text[copied..<start]
             result += masked.utf8
             copied = start + token.count
         }
-        return result + text[copied...]
+        return copied > 0 ? result + text[copied...] : nil
     }
 
     /// Masks the beginning of a token that was cut with the text.

@@ -20,7 +20,6 @@ package enum MessageColumn: Int, CaseIterable, Sendable {
     /// The ledger's fingerprint, computed from the row: reading it would cost a lookup in another large table.
     case fingerprint
 
-    /// What a value is.
     package enum Kind: Sendable {
         case messageKey
         case deviceKey
@@ -31,7 +30,6 @@ package enum MessageColumn: Int, CaseIterable, Sendable {
         case json(verbatim: StaticString)
     }
 
-    /// Everything that is said of a column.
     package struct Traits: Sendable {
         /// The column in SQL and CSV, and the member of JSON objects.
         package var name: StaticString
@@ -40,55 +38,66 @@ package enum MessageColumn: Int, CaseIterable, Sendable {
         package var kind: Kind
         /// Its column in a terminal's table; nil for none.
         package var column: TableColumn?
-        package var look = FieldLook.code
+        package var look: FieldLook
         /// Who may see it; what devices sent as a payload is shown masked by ``TokenMask``.
-        package var secrecy = Secrecy.plain
+        package var secrecy: Secrecy
         /// Whether every message has it.
-        package var isRequired = false
+        package var isRequired: Bool
 
-        fileprivate init(_ name: StaticString, _ label: StaticString, _ kind: Kind, _ column: TableColumn? = nil) {
-            (self.name, self.label, self.kind, self.column) = (name, label, kind, column)
-        }
-
-        fileprivate static func required(
+        fileprivate init(
             _ name: StaticString,
             _ label: StaticString,
             _ kind: Kind,
-            _ column: TableColumn,
-            look: FieldLook = .code
-        ) -> Traits {
-            var traits = Traits(name, label, kind, column)
-            (traits.look, traits.isRequired) = (look, true)
-            return traits
-        }
-
-        fileprivate func seen(_ secrecy: Secrecy) -> Traits {
-            var traits = self
-            traits.secrecy = secrecy
-            return traits
+            _ column: TableColumn? = nil,
+            look: FieldLook = .code,
+            _ secrecy: Secrecy = .plain,
+            isRequired: Bool = false
+        ) {
+            (self.name, self.label, self.kind, self.column) = (name, label, kind, column)
+            (self.look, self.secrecy, self.isRequired) = (look, secrecy, isRequired)
         }
     }
 
     private var described: Traits {
         switch self {
-        case .messageKey: .required("message_key", "Message key", .messageKey, TableColumn("KEY", cut: .prefix))
-        case .receivedAt: .required("received_at", "Received", .time, "RECEIVED", look: .moment)
-        case .senderID: .required("sender_id", "Sender", .text, "SENDER")
+        case .messageKey:
+            Traits("message_key", "Message key", .messageKey, TableColumn("KEY", cut: .prefix), isRequired: true)
+        case .receivedAt: Traits("received_at", "Received", .time, "RECEIVED", look: .moment, isRequired: true)
+        case .senderID: Traits("sender_id", "Sender", .text, "SENDER", isRequired: true)
         case .messageID:
-            .required("message_id", "Message id", .text, TableColumn("ID", minimum: 8, dropOrder: 1, cut: .middle))
+            Traits(
+                "message_id",
+                "Message id",
+                .text,
+                TableColumn("ID", minimum: 8, dropOrder: 1, cut: .middle),
+                isRequired: true
+            )
         case .category:
-            .required("category", "Category", .text, TableColumn("CATEGORY", minimum: 10, cut: .middle), look: .tag)
-        case .deviceKey: .required("device_key", "Device key", .deviceKey, TableColumn("DEVICE", dropOrder: 4))
+            Traits(
+                "category",
+                "Category",
+                .text,
+                TableColumn("CATEGORY", minimum: 10, cut: .middle),
+                look: .tag,
+                isRequired: true
+            )
+        case .deviceKey:
+            Traits("device_key", "Device key", .deviceKey, TableColumn("DEVICE", dropOrder: 4), isRequired: true)
         case .registrationToken:
-            Traits("registration_token", "Registration token", .text, TableColumn("TOKEN", dropOrder: 3)).seen(.secret)
+            Traits("registration_token", "Registration token", .text, TableColumn("TOKEN", dropOrder: 3), .secret)
         case .messageType: Traits("message_type", "Type", .text, "TYPE")
         case .stanzaFrom: Traits("stanza_from", "Stanza from", .text, TableColumn("FROM", minimum: 10, cut: .middle))
         case .data:
-            Traits("data", "Data", .json(verbatim: "data_verbatim"), TableColumn("DATA", minimum: 10, dropOrder: 2))
-                .seen(.payload)
-        case .dataRaw: Traits("data_raw", "Data as text", .text).seen(.payload)
-        case .extra: Traits("extra", "Other members", .json(verbatim: "extra_verbatim")).seen(.payload)
-        case .fingerprint: Traits("fingerprint", "Fingerprint", .digest, "FINGERPRINT").seen(.payload)
+            Traits(
+                "data",
+                "Data",
+                .json(verbatim: "data_verbatim"),
+                TableColumn("DATA", minimum: 10, dropOrder: 2),
+                .payload
+            )
+        case .dataRaw: Traits("data_raw", "Data as text", .text, nil, .payload)
+        case .extra: Traits("extra", "Other members", .json(verbatim: "extra_verbatim"), nil, .payload)
+        case .fingerprint: Traits("fingerprint", "Fingerprint", .digest, "FINGERPRINT", .payload)
         }
     }
 

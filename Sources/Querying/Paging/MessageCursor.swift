@@ -1,3 +1,5 @@
+import Digests
+package import Postgres
 package import UpstreamKit
 package import Vocabulary
 
@@ -14,7 +16,6 @@ package struct MessageCursor: Sendable, Equatable, Comparable, CustomStringConve
         self.messageKey = messageKey
     }
 
-    /// Parses the text form; nil if it is not one.
     package init?(_ text: String) {
         guard let slash = text.lastIndex(of: "/"), let key = MessageKey(String(text[text.index(after: slash)...])),
             let time = try? TimeExpression.moment(String(text[..<slash]))
@@ -27,6 +28,21 @@ package struct MessageCursor: Sendable, Equatable, Comparable, CustomStringConve
     package static func < (lhs: MessageCursor, rhs: MessageCursor) -> Bool {
         (lhs.receivedAt, lhs.messageKey) < (rhs.receivedAt, rhs.messageKey)
     }
+}
+
+extension DeviceKey {
+    /// The key of the device that holds this token: the first 16 bytes of its SHA-256.
+    package init(of token: RegistrationToken) {
+        self.init(Digest128(hashing: token.rawValue))
+    }
+}
+
+extension MessageKey: SQLDecodable {
+    package init(_ field: SQLField) throws(SQLFieldFault) { self.init(try Digest128(field)) }
+}
+
+extension DeviceKey: SQLDecodable {
+    package init(_ field: SQLField) throws(SQLFieldFault) { self.init(try Digest128(field)) }
 }
 
 package enum PageOrder: Sendable {

@@ -9,10 +9,10 @@ package struct MessagePager: Sendable {
     package var filter: MessageFilter
     package var order: PageOrder
     package var limit: Int
-    /// Ends a page with the row that takes it past this many bytes, as stored; nil for no limit.
+    /// Ends a page with the row that takes it past this many bytes, as stored.
     ///
     /// Bounds memory whatever devices send.
-    package var byteLimit: Int?
+    package var byteLimit = Int.max
     /// Whether ``byteLimit`` counts uncompressed instead of stored bytes.
     ///
     /// Costs decompression; without it a page of compressible text may take many times the limit.
@@ -35,15 +35,7 @@ package struct MessagePager: Sendable {
     package mutating func next(_ connection: PostgresConnection) async throws(PostgresError) -> MessagePage {
         let (sql, limit, byteLimit) = (statement, limit, byteLimit)
         let page = try await connection.run { connection throws(PostgresError) in
-            let result = try connection.run(sql)
-            guard result.count < limit, let byteLimit, result.count > 0 else {
-                return try MessagePage(result, isFull: result.count >= limit)
-            }
-            // A page that ended at the byte limit may have any number of rows.
-            let bytes = try result.read(result.count - 1) { row throws(PostgresError) in
-                try row.value("bytes_through", as: Int64.self)
-            }
-            return try MessagePage(result, isFull: bytes >= byteLimit)
+            try MessagePage(try connection.run(sql), limit: limit, byteLimit: byteLimit)
         }
         if let end = page.end { cursor = end }
         return page

@@ -19,22 +19,35 @@ enum MessageStatements {
         if let since = pager.since { condition = "\(condition) AND \(committed(since: since))" }
         let order: SQL =
             isBackwards ? "m.received_at DESC, m.message_key DESC" : "m.received_at ASC, m.message_key ASC"
-        guard let byteLimit = pager.byteLimit else {
-            return """
-                SELECT \(MessagePage.columns()) FROM upstream.messages AS m
-                WHERE \(condition) ORDER BY \(order) LIMIT \(pager.limit)
-                """
-        }
-        return """
-            SELECT \(MessagePage.columns()), m.bytes_through::bigint FROM (
-                SELECT m.*, sum(m.bytes) OVER (ORDER BY \(order) ROWS UNBOUNDED PRECEDING) AS bytes_through
-                FROM (
-                    SELECT *, \(pager.countsVerbatim ? verbatimBytes : storedBytes) AS bytes
-                    FROM upstream.messages AS m WHERE \(condition) ORDER BY \(order) LIMIT \(pager.limit)
-                ) AS m
+        return bounded(
+            MessagePage.columns,
+            from: "upstream.messages",
+            where: condition,
+            order,
+            limit: pager.limit,
+            bytes: pager.countsVerbatim ? verbatimBytes : storedBytes,
+            upTo: pager.byteLimit
+        )
+    }
+
+    /// Columns of the first rows `m`, up to the one that takes them past a number of bytes, and the bytes up to each.
+    static func bounded(
+        _ columns: SQL,
+        from table: SQL,
+        where condition: SQL,
+        _ order: SQL,
+        limit: Int,
+        bytes: SQL,
+        upTo byteLimit: Int
+    ) -> SQL {
+        """
+        SELECT \(columns), m.bytes_through::bigint FROM (
+            SELECT m.*, sum(m.bytes) OVER (ORDER BY \(order) ROWS UNBOUNDED PRECEDING) AS bytes_through FROM (
+                SELECT *, \(bytes) AS bytes FROM \(table) AS m WHERE \(condition) ORDER BY \(order) LIMIT \(limit)
             ) AS m
-            WHERE m.bytes_through - m.bytes < \(byteLimit) ORDER BY \(order)
-            """
+        ) AS m
+        WHERE m.bytes_through - m.bytes < \(byteLimit) ORDER BY \(order)
+        """
     }
 
     /// The size of a row `m` as stored; reads no value that is stored out of line.
@@ -80,7 +93,7 @@ enum MessageStatements {
     /// The messages at some positions, oldest first; the span prunes other partitions.
     static func at(_ places: [MessageCursor], in span: ClosedRange<Timestamp>) -> SQL {
         """
-        SELECT \(MessagePage.columns()) FROM upstream.messages AS m
+        SELECT \(MessagePage.columns) FROM upstream.messages AS m
         WHERE m.received_at >= \(span.lowerBound) AND m.received_at <= \(span.upperBound)
             AND (m.received_at, m.message_key) IN (
                 SELECT * FROM unnest(\(places.map(\.receivedAt)), \(places.map(\.messageKey.digest)))
@@ -91,64 +104,6 @@ enum MessageStatements {
 
     /// The database's time, and the oldest open transaction: all before it are visible to the next statement.
     static let moment: SQL = "SELECT clock_timestamp(), pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
-
-    /// Messages of dropped days that are kept for their dead letters; `condition` is on the row `m`.
-    static func kept(where condition: SQL) -> SQL {
-        let order: SQL = "m.received_at DESC, m.message_key DESC"
-        return """
-            SELECT \(MessagePage.columns()), m.bytes_through::bigint FROM (
-                SELECT m.*, sum(m.bytes) OVER (ORDER BY \(order) ROWS UNBOUNDED PRECEDING) AS bytes_through FROM (
-                    SELECT *, \(verbatimBytes) AS bytes FROM upstream.dead_messages AS m
-                    WHERE \(condition) ORDER BY \(order) LIMIT \(MessageLookup.hitLimit)
-                ) AS m
-            ) AS m
-            WHERE m.bytes_through - m.bytes < \(MessageLookup.byteLimit) ORDER BY \(order)
-            """
-    }
-
-    /// The content of a released conflict, by its release key, and the key of the message it conflicts with.
-    static func released(_ key: MessageKey) -> SQL {
-        """
-        SELECT \(MessagePage.columns()), c.message_key AS conflicts_with
-        FROM upstream.conflicts AS c, upstream.message_of(\(key.digest), 'epoch') AS m
-        WHERE upstream.release_key(c.message_key, c.fingerprint) = \(key.digest) AND c.released_at IS NOT NULL
-        """
-    }
-
-    static func ledger(_ key: MessageKey) -> SQL {
-        "SELECT fingerprint, received_at FROM upstream.message_ids WHERE message_key = \(key.digest)"
-    }
-
-    /// The first keys of the ledger in a range.
-    static func keys(in range: ClosedRange<Digest128>) -> SQL {
-        """
-        SELECT message_key FROM upstream.message_ids
-        WHERE message_key BETWEEN \(range.lowerBound) AND \(range.upperBound)
-        ORDER BY message_key LIMIT \(MessageLookup.prefixLimit)
-        """
-    }
-
-    static func deliveries(_ key: MessageKey) -> SQL {
-        """
-        SELECT
-            handler, attempts, next_attempt_at, lease_owner, lease_until, last_error, replay_id, NULL::text,
-            NULL::timestamptz
-        FROM upstream.deliveries WHERE message_key = \(key.digest)
-        UNION ALL
-        SELECT handler, 0, lease_until, lease_owner, lease_until, NULL, replay_id, NULL, NULL
-        FROM upstream.delivery_blocks WHERE \(key.digest) = ANY (keys)
-        ORDER BY handler
-        """
-    }
-
-    /// The dead letters of a message, with the columns of ``deliveries(_:)``.
-    static func deadLetters(_ key: MessageKey) -> SQL {
-        """
-        SELECT
-            handler, attempts, next_attempt_at, lease_owner, lease_until, last_error, replay_id, error_group, died_at
-        FROM upstream.dead_letters WHERE message_key = \(key.digest) ORDER BY handler
-        """
-    }
 
     /// A time after every stored message, and not before the database's.
     static let end: SQL = """

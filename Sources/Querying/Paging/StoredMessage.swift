@@ -2,39 +2,37 @@ import Postgres
 package import UpstreamKit
 package import Vocabulary
 
-/// A row of `upstream.messages` or `upstream.conflicts`.
 package struct StoredMessage: Sendable {
     /// The message as handlers see it, with its token and payload.
     package let message: UpstreamMessage
     /// What is shown of it: neither token nor payload by default.
     package var sight = Sight(tokens: false, payloads: false)
-    private let values: RowFields
+    private let values: MessageRow
 
     /// Reads a row.
-    ///
-    /// - Throws: `PostgresError` of class `schema`.
-    init(_ values: RowFields) throws(PostgresError) {
+    init(_ values: MessageRow) throws(PostgresError) {
         self.values = values
-        let data = try values.value(.data, as: JSONColumn?.self)
-        let raw = try values.value(.dataRaw, as: JSONColumn?.self)
+        let data: JSONColumn? = try values.value(.data)
+        let raw: JSONColumn? = try values.value(.dataRaw)
+        let extra: JSONColumn? = try values.value(.extra)
         message = UpstreamMessage(
-            messageKey: values.keys.cursor.messageKey,
+            messageKey: values.cursor.messageKey,
             messageID: try values.value(.messageID),
             senderID: try values.value(.senderID),
             category: try values.value(.category),
             registrationToken: RegistrationToken(try values.value(.registrationToken)),
-            deviceKey: values.keys.deviceKey,
+            deviceKey: values.deviceKey,
             data: (raw ?? data)?.utf8,
-            extra: try values.value(.extra, as: JSONColumn?.self)?.utf8,
+            extra: extra?.utf8,
             messageType: try values.value(.messageType),
-            receivedAtMicroseconds: values.keys.cursor.receivedAt.microseconds
+            receivedAtMicroseconds: values.cursor.receivedAt.microseconds
         )
     }
 
     /// Whether the data is in `data_raw`, because jsonb rejects it.
     package var isDataRaw: Bool { !values.isNull(.dataRaw) }
 
-    package var cursor: MessageCursor { values.keys.cursor }
+    package var cursor: MessageCursor { values.cursor }
 
     // MARK: What is shown
 

@@ -2,25 +2,21 @@ package import Postgres
 package import UpstreamKit
 package import Vocabulary
 
-/// A row of `upstream.conflicts`.
 package struct ConflictRow: Sendable {
     /// The first copy with this content; its key is that of the message it conflicts with.
     package var copy: StoredMessage
     package var fingerprint: Digest128
     /// Its public name: the fingerprint, or a substitute where payloads are hidden.
     package var name: Digest128
-    /// How many copies of this content were received.
     package var timesSeen: Int64
-    /// When the latest copy was received.
     package var lastSeenAt: Timestamp
     /// When it was released to the handlers; nil if never.
     package var releasedAt: Timestamp?
-    /// The database role that released it.
     package var releasedBy: String?
     /// The key under which handlers see it.
     package var releaseKey: MessageKey
 
-    /// The page's bytes up to and including this row; 0 if not counted.
+    /// The page's bytes up to and including this row.
     let bytesThrough: Int64
 
     /// Its place in the order of conflicts.
@@ -28,7 +24,7 @@ package struct ConflictRow: Sendable {
     /// The same with ``name`` for the fingerprint.
     package var namedCursor: ConflictCursor { ConflictCursor(message: copy.cursor, fingerprint: name) }
 
-    /// Decodes the rows of ``ConflictStatements/page(_:)``.
+    /// Decodes the rows of ``RecordStatements/conflicts(_:)``.
     static func rows(of result: PostgresResult) throws(PostgresError) -> [ConflictRow] {
         let page = try MessagePage(result)
         var number = -1
@@ -44,7 +40,7 @@ package struct ConflictRow: Sendable {
                 lastSeenAt: try row.next(),
                 releasedAt: try row.next(),
                 releasedBy: try row.next(),
-                releaseKey: MessageKey(try row.next(Digest128.self)),
+                releaseKey: try row.next(),
                 bytesThrough: try row.next()
             )
         }
@@ -62,7 +58,6 @@ package struct ConflictCursor: Sendable, Equatable, CustomStringConvertible {
         (self.message, self.fingerprint) = (message, fingerprint)
     }
 
-    /// Parses the text form; nil if it is not one.
     package init?(_ text: String) {
         guard let slash = text.lastIndex(of: "/"), let message = MessageCursor(String(text[..<slash])),
             let fingerprint = Digest128(uuid: text[text.index(after: slash)...].utf8)
@@ -76,13 +71,12 @@ package struct ConflictCursor: Sendable, Equatable, CustomStringConvertible {
 package struct ConflictQuery: Sendable {
     /// Which conflicts; times are those of the first copy.
     package var filter: MessageFilter
-    /// Only this content.
     package var fingerprint: Digest128?
     /// The position after which it begins, newest first.
     package var cursor: ConflictCursor?
     package var limit: Int
-    /// Ends a page with the row that takes it past this many bytes, uncompressed; nil for no limit.
-    package var byteLimit: Int?
+    /// Ends a page with the row that takes it past this many bytes, uncompressed.
+    package var byteLimit = Int.max
 
     package init(filter: MessageFilter, fingerprint: Digest128? = nil, after cursor: ConflictCursor? = nil, limit: Int)
     {
@@ -92,13 +86,10 @@ package struct ConflictQuery: Sendable {
         self.limit = limit
     }
 
-    var statement: SQL { ConflictStatements.page(self) }
-
     /// Runs the query, newest first.
     package func rows(_ connection: PostgresConnection) async throws(PostgresError) -> [ConflictRow] {
-        let sql = statement
-        return try await connection.run { connection throws(PostgresError) in
-            try ConflictRow.rows(of: try connection.run(sql))
+        try await connection.run { [self] connection throws(PostgresError) in
+            try ConflictRow.rows(of: try connection.run(RecordStatements.conflicts(self)))
         }
     }
 
@@ -107,7 +98,6 @@ package struct ConflictQuery: Sendable {
         _ connection: PostgresConnection
     ) async throws(PostgresError) -> (rows: [ConflictRow], isFull: Bool) {
         let rows = try await rows(connection)
-        let isCut = byteLimit.map { limit in rows.last.map { $0.bytesThrough >= limit } ?? false } ?? false
-        return (rows, isCut || rows.count >= limit)
+        return (rows, rows.count >= limit || (rows.last?.bytesThrough ?? 0) >= byteLimit)
     }
 }

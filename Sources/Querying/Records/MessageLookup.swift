@@ -12,24 +12,19 @@ package struct MessageDetail: Sendable {
     package var deadLetters: [DeliveryRow]
     /// Attempts of handlers, oldest first, as far as kept (`retention.attempts`).
     package var attempts: [AttemptRow]
-    /// Copies with other content.
     package var conflicts: [ConflictRow]
     /// Whether more conflicts are stored than ``MessageLookup`` reads at once.
     package var hasMoreConflicts = false
-    /// The conflicts' bytes, uncompressed.
     var conflictBytes: Int { Int(conflicts.last?.bytesThrough ?? 0) }
     /// The key of the message it conflicts with, if it was found by a conflict's release key.
     package var conflictsWith: MessageKey?
 
-    /// A row of `message_ids`.
     package struct LedgerRow: Sendable {
-        /// The fingerprint of the accepted copy; nil if it is not shown.
         package var fingerprint: Digest128?
         /// When the accepted copy was received.
         package var receivedAt: Timestamp
     }
 
-    /// A row of `deliveries` or `dead_letters`.
     package struct DeliveryRow: Sendable {
         package var handler: String
         /// Failed attempts that count.
@@ -40,14 +35,29 @@ package struct MessageDetail: Sendable {
         package var leaseUntil: Timestamp?
         package var lastError: String?
         package var replayID: Digest128?
-        /// The error group of a dead letter.
         package var errorGroup: String?
-        /// When a dead letter was given up.
         package var diedAt: Timestamp?
     }
 }
 
-/// The messages that a reference may mean.
+/// An attempt of a handler at a message, as `upstream.attempts` shows it.
+package struct AttemptRow: Sendable, Equatable {
+    package var handler: String
+    /// Its number: 1 plus the counted attempts before it.
+    package var attempt: Int
+    /// When it began, by the database's clock.
+    package var startedAt: Timestamp
+    /// How long it took; nil if a delivery became a dead letter without an attempt.
+    package var duration: Duration?
+    /// `done`, `retry`, `rejected`, `exhausted` or `released`.
+    package var outcome: String
+    /// The HTTP status of a webhook's unsuccessful answer.
+    package var status: Int?
+    package var errorGroup: String?
+    /// The process that made it: host and process id.
+    package var worker: String
+}
+
 package struct FoundMessages: RandomAccessCollection, Sendable {
     private let details: [MessageDetail]
     /// Whether there are more than ``MessageLookup`` reads at once.
@@ -92,11 +102,11 @@ package struct MessageLookup: Sendable {
         var pager = MessagePager(filter, .newestFirst, limit: Self.hitLimit)
         (pager.byteLimit, pager.countsVerbatim) = (Self.byteLimit, true)
         let stored = try await pager.next(connection)
-        let kept = try await page(MessageStatements.kept(where: "m.message_id = \(reference)"))
+        let kept = try await page(RecordStatements.kept(where: "m.message_id = \(reference)"))
         var found: [MessageDetail] = []
         for page in [stored, kept] {
             for row in 0..<page.count {
-                guard let key = page.cursor(row)?.messageKey, !found.contains(where: { $0.messageKey == key }) else {
+                guard let key = page[row]?.cursor.messageKey, !found.contains(where: { $0.messageKey == key }) else {
                     continue
                 }
                 let read = found.reduce(0) { $0 + $1.conflictBytes }
@@ -108,8 +118,8 @@ package struct MessageLookup: Sendable {
     }
 
     private func find(_ range: ClosedRange<Digest128>) async throws(PostgresError) -> FoundMessages {
-        let keys = try await connection.result(of: MessageStatements.keys(in: range)).map { row throws(PostgresError) in
-            MessageKey(try row.next() as Digest128)
+        let keys = try await connection.result(of: RecordStatements.keys(in: range)).map { row throws(PostgresError) in
+            try row.next(MessageKey.self)
         }
         var found: [MessageDetail] = []
         for key in keys {
@@ -130,7 +140,7 @@ package struct MessageLookup: Sendable {
         var pager = MessagePager(filter, .newestFirst, limit: 1)
         var page = try await pager.next(connection)
         if page.count == 0 {
-            page = try await self.page(MessageStatements.kept(where: "m.message_key = \(key.digest)"))
+            page = try await self.page(RecordStatements.kept(where: "m.message_key = \(key.digest)"))
         }
         let detail = try await detail(key, page, page.count > 0 ? 0 : nil, conflictBytes: conflictBytes)
         return detail.stored == nil && detail.ledger == nil ? try await released(key) : detail
@@ -138,21 +148,16 @@ package struct MessageLookup: Sendable {
 
     private func page(_ sql: SQL) async throws(PostgresError) -> MessagePage {
         try await connection.run { connection throws(PostgresError) in
-            let result = try connection.run(sql)
-            guard result.count > 0 else { return try MessagePage(result) }
-            let bytes = try result.read(result.count - 1) { row throws(PostgresError) in
-                try row.value("bytes_through", as: Int64.self)
-            }
-            return try MessagePage(result, isFull: bytes >= Self.byteLimit || result.count >= Self.hitLimit)
+            try MessagePage(try connection.run(sql), limit: Self.hitLimit, byteLimit: Self.byteLimit)
         }
     }
 
     /// Finds a released conflict by its release key, under which handlers and dead letters know it.
     private func released(_ key: MessageKey) async throws(PostgresError) -> MessageDetail? {
         let found = try await connection.run { connection throws(PostgresError) in
-            let result = try connection.run(MessageStatements.released(key))
+            let result = try connection.run(RecordStatements.released(key))
             let other = try result.first { row throws(PostgresError) in
-                MessageKey(try row.value("conflicts_with", as: Digest128.self))
+                try row.value("conflicts_with", as: MessageKey.self)
             }
             return (page: try MessagePage(result), conflictsWith: other)
         }
@@ -178,30 +183,13 @@ package struct MessageLookup: Sendable {
             MessageDetail(
                 messageKey: key,
                 stored: try row.map { row throws(PostgresError) in try page.message(row) },
-                ledger: try connection.run(MessageStatements.ledger(key)).first { row throws(PostgresError) in
-                    MessageDetail.LedgerRow(fingerprint: try row.next(), receivedAt: try row.next())
-                },
-                deliveries: try connection.run(MessageStatements.deliveries(key)).map(MessageDetail.DeliveryRow.init),
-                deadLetters: try connection.run(MessageStatements.deadLetters(key)).map(MessageDetail.DeliveryRow.init),
-                attempts: try AttemptHistory.of(key.digest, connection),
+                ledger: try connection.run(RecordStatements.ledger(key)).firstRow(MessageDetail.LedgerRow.init),
+                deliveries: try connection.run(RecordStatements.deliveries(key)).rows(MessageDetail.DeliveryRow.init),
+                deadLetters: try connection.run(RecordStatements.deadLetters(key)).rows(MessageDetail.DeliveryRow.init),
+                attempts: try connection.run(RecordStatements.attempts(of: key.digest)).rows(AttemptRow.init),
                 conflicts: conflicts.rows,
                 hasMoreConflicts: conflicts.isFull
             )
         }
-    }
-}
-
-extension MessageDetail.DeliveryRow {
-    /// Reads a row of ``MessageStatements/deliveries(_:)``.
-    fileprivate init(_ row: inout PostgresRow) throws(PostgresError) {
-        handler = try row.next()
-        attempts = try row.next()
-        nextAttemptAt = try row.next()
-        leaseOwner = try row.next()
-        leaseUntil = try row.next()
-        lastError = try row.next()
-        replayID = try row.next()
-        errorGroup = try row.next()
-        diedAt = try row.next()
     }
 }

@@ -17,16 +17,10 @@ package struct TokensOfMessages: Sendable {
             tokens = [:]
             return
         }
-        let sql = TokenStatements.tokens(places)
-        let rows = try await connection.result(of: sql).map { row throws(PostgresError) in
-            (
-                key: MessageKey(try row.next(Digest128.self)), token: try row.next(String?.self),
-                receipt: try row.next(String?.self)
-            )
+        let rows = try await connection.result(of: RecordStatements.tokens(places)).rows {
+            (key: MessageKey, token: String?, receipt: String?) in (key, [token, receipt].compactMap(\.self))
         }
-        var tokens: [MessageKey: [String]] = [:]
-        for row in rows { tokens[row.key, default: []] += [row.token, row.receipt].compactMap(\.self) }
-        self.tokens = tokens
+        tokens = Dictionary(rows, uniquingKeysWith: +)
     }
 
     package subscript(_ key: MessageKey) -> [String] { tokens[key] ?? [] }

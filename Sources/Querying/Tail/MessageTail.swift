@@ -15,8 +15,6 @@ package struct MessageTail: Sendable {
     /// Starts to follow; what has committed by now counts as shown.
     ///
     /// `overlap` is how late a commit may be; every `longInterval` the whole overlap is read.
-    ///
-    /// - Throws: ``PostgresError``
     package init(
         _ filter: MessageFilter,
         overlap: Duration,
@@ -93,7 +91,7 @@ package struct MessageTail: Sendable {
                     for row in 0..<page.count {
                         try show(page, row)
                         // Same order; a row deleted in the meantime is skipped.
-                        while shown < end, places[shown] != page.cursor(row) { shown += 1 }
+                        while shown < end, places[shown] != page[row]?.cursor { shown += 1 }
                         shown += 1
                     }
                     (shown, next) = (end, end)
@@ -116,10 +114,9 @@ package struct MessageTail: Sendable {
         var cursor: MessageCursor?
         while true {
             let sql = MessageStatements.places(filter, after: cursor, limit: Self.placeLimit)
-            let found = try await connection.result(of: sql).map { row throws(PostgresError) in
-                let time = try row.next(Timestamp.self)
-                let key = MessageKey(try row.next(Digest128.self))
-                return (place: MessageCursor(receivedAt: time, messageKey: key), bytes: try row.next(Int64.self))
+            let found = try await connection.result(of: sql).rows {
+                (time: Timestamp, key: MessageKey, bytes: Int64) in
+                (place: MessageCursor(receivedAt: time, messageKey: key), bytes: bytes)
             }
             var places: [MessageCursor] = []
             var sizes: [Int64] = []
@@ -145,15 +142,12 @@ package struct MessageTail: Sendable {
         return try await connection.run { connection throws(PostgresError) in try MessagePage(try connection.run(sql)) }
     }
 
-    /// How many positions are read at once.
     private static let placeLimit = 10_000
     /// The most rows, and about the most bytes, of bodies read at once.
     private static let (pageRows, pageBytes) = (1_000, Int64(4 << 20))
 
     /// The starting position of a new follower.
     package static func moment(_ connection: PostgresConnection) async throws(PostgresError) -> TailPosition {
-        try await connection.result(of: MessageStatements.moment).only { row throws(PostgresError) in
-            TailPosition(at: try row.next(), transaction: try row.next())
-        }
+        try await connection.result(of: MessageStatements.moment).onlyRow(TailPosition.init(at:transaction:))
     }
 }

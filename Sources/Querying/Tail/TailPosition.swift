@@ -14,7 +14,6 @@ package struct TailPosition: Sendable, Equatable, CustomStringConvertible {
         (self.at, self.transaction) = (at, transaction)
     }
 
-    /// Parses the text form; nil if it is not one.
     package init?(_ text: String) {
         let parts = text.split(separator: "-", omittingEmptySubsequences: false)
         // Too few digits to overflow, also when an earlier time is computed from it.

@@ -15,7 +15,6 @@ package struct TailWindow: Sendable {
     package let shortOverlap: Duration
     /// The interval between polls over the whole overlap.
     package let longInterval: Duration
-    /// The maximum number of remembered keys.
     package let seenLimit: Int
 
     /// The span that a poll should have covered but could not, because too many messages arrived.
@@ -27,8 +26,9 @@ package struct TailWindow: Sendable {
     /// Whether the overlap had to shrink because too many messages arrived.
     package private(set) var isShortened = false
     private var seen: [MessageKey: Timestamp] = [:]
-    private var lastPoll: Timestamp
-    private var lastLongPoll: Timestamp
+    package private(set) var lastSuccess: Timestamp
+    /// The last successful poll that read the whole overlap.
+    package private(set) var lastLongSuccess: Timestamp
     private var lowest = Timestamp(microseconds: .min)
     /// The current poll's time, and whether it reads the whole overlap.
     private var current: (now: Timestamp, isLong: Bool)
@@ -44,38 +44,32 @@ package struct TailWindow: Sendable {
         self.seenLimit = seenLimit
         shortOverlap = min(overlap, .seconds(2))
         self.longInterval = longInterval
-        lastPoll = now
-        lastLongPoll = now
+        lastSuccess = now
+        lastLongSuccess = now
         current = (now, false)
     }
 
     /// Where the first read begins; its rows count as already shown.
-    package var start: Timestamp { lastLongPoll - overlap }
-
-    /// The time of the last successful poll that read the whole overlap.
-    package var lastLongSuccess: Timestamp { lastLongPoll }
-
-    package var lastSuccess: Timestamp { lastPoll }
+    package var start: Timestamp { lastLongSuccess - overlap }
 
     /// Begins a poll and returns the `received_at` to read from.
     ///
     /// Until ``succeeded()`` is called, the next poll begins where this one did.
     package mutating func poll(now: Timestamp) -> Timestamp {
         // A clock that was set back must not open a gap, even if a row is shown twice.
-        if now < lastPoll { lowest = min(lowest, now) }
-        lastPoll = min(now, lastPoll)
-        lastLongPoll = min(now, lastLongPoll)
-        current = (now, now - lastLongPoll >= longInterval)
-        let floor = current.isLong ? lastLongPoll - overlap : lastPoll - shortOverlap
+        if now < lastSuccess { lowest = min(lowest, now) }
+        lastSuccess = min(now, lastSuccess)
+        lastLongSuccess = min(now, lastLongSuccess)
+        current = (now, now - lastLongSuccess >= longInterval)
+        let floor = current.isLong ? lastLongSuccess - overlap : lastSuccess - shortOverlap
         unproven = floor < lowest && isShortened ? floor..<lowest : nil
         return max(floor, lowest)
     }
 
-    /// Records that the poll has read all rows.
     package mutating func succeeded() {
-        lastPoll = current.now
+        lastSuccess = current.now
         guard current.isLong else { return }
-        lastLongPoll = current.now
+        lastLongSuccess = current.now
         // The next long poll begins here.
         let floor = current.now - overlap
         forget(before: floor)

@@ -27,7 +27,6 @@ struct ImportReader {
     /// A reader that uses this time for lines without one.
     init(now: Timestamp) { self.now = now }
 
-    /// Reads a line without line end.
     mutating func read(_ line: UnsafeBufferPointer<UInt8>) throws(Refusal) -> IncomingMessage {
         let fields = try Fields(line, &scanner)
         guard fields.members["registration_token"] != nil else {

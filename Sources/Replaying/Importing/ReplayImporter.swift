@@ -3,9 +3,7 @@ import MessageStore
 package import Postgres
 import Vocabulary
 
-/// Why a line of an import is rejected.
 package struct ImportProblem: Error, Sendable, Equatable {
-    /// The line, from 1.
     package var line: Int
     /// The reason, without content of the message.
     package var message: String
@@ -16,20 +14,16 @@ package struct ImportProblem: Error, Sendable, Equatable {
 /// Idempotent: what is already stored counts as a duplicate, so a file may be loaded again, for example after an
 /// interruption.
 package struct ReplayImporter: Sendable {
-    package struct Report: Sendable, Equatable {
+    package struct Report: Sendable, Encodable {
         /// Lines read; empty ones are not counted.
         package var lines = 0
-        /// Messages that were new.
         package var stored = 0
         /// Messages that were already stored with the same content.
         package var duplicates = 0
         /// Messages that were already stored with other content; they go to `conflicts`.
         package var conflicts = 0
-        /// Rejected lines.
         package var refused = 0
         package var bytes: Int64 = 0
-
-        package init() {}
     }
 
     private let settings: PostgresSettings
@@ -51,10 +45,7 @@ package struct ReplayImporter: Sendable {
     ///   - isDryRun: Whether only to check the lines and compare them with what is stored. A message that is twice in
     ///     the file counts as a duplicate only if both lines are near each other.
     package init(_ settings: PostgresSettings, isDelivered: Bool, isStrict: Bool, isDryRun: Bool = false) {
-        self.settings = settings
-        self.isDelivered = isDelivered
-        self.isStrict = isStrict
-        self.isDryRun = isDryRun
+        (self.settings, self.isDelivered, self.isStrict, self.isDryRun) = (settings, isDelivered, isStrict, isDryRun)
     }
 
     /// Reads and stores to the end.
@@ -99,7 +90,6 @@ package struct ReplayImporter: Sendable {
         var report = Report()
         var reader: ImportReader
         var batch: [IncomingMessage] = []
-        /// The lines of the batch.
         var places: [Int] = []
         var size = 0
         var line = 0

@@ -4,8 +4,6 @@ import Vocabulary
 
 extension Replay {
     /// Reads a row of ``ReplayStatements``; nil for a state or options that only another version knows.
-    ///
-    /// - Throws: ``PostgresError`` of class `schema`.
     static func read(_ row: inout PostgresRow) throws(PostgresError) -> Replay? {
         let (id, name) = (try row.next(Digest128.self), try row.next(String.self))
         let (kind, handlers) = (try row.next(String.self), try row.next([String].self))
@@ -48,7 +46,6 @@ extension Replay {
     }
 }
 
-/// The column `options`.
 struct ReplayOptions: Codable {
     var pace: ReplayPace
     var path: String?
@@ -85,8 +82,6 @@ struct ReplayOptions: Codable {
     }
 
     /// The column's value.
-    ///
-    /// - Throws: ``PostgresError`` for a number that JSON can't hold.
     var column: JSONColumn {
         get throws(PostgresError) { try JSONColumn(encoding: self, "the options of the replay") }
     }
@@ -94,8 +89,6 @@ struct ReplayOptions: Codable {
 
 extension JSONColumn {
     /// The JSON form of a value.
-    ///
-    /// - Throws: ``PostgresError`` for a number that JSON can't hold.
     init(encoding value: some Encodable, _ name: String) throws(PostgresError) {
         do {
             self.init(utf8: [UInt8](try JSONEncoder().encode(value)))

@@ -2,14 +2,11 @@ package import Vocabulary
 
 /// A replay as its row shows it.
 package struct Replay: Sendable {
-    /// Identifies it in every table and log.
     package var id: Digest128
-    /// Names it for people.
     package var name: String
     package var target: ReplayTarget
     package var pace: ReplayPace
     package var state: ReplayState
-    /// The filter as JSON.
     package var selection: String
     /// The reason given by whoever planned it.
     package var reason: String?
@@ -24,13 +21,11 @@ package struct Replay: Sendable {
     package var span: ClosedRange<Timestamp>?
     /// How many of them, from the first on, are done.
     package var done: Int64
-    /// How many of those were skipped.
     package var skipped: Int64
     /// The length of the output file that belongs to what is done.
     package var bytes: Int64
     /// How often it was started from its first message.
     package var runs: Int64
-    /// Who runs it.
     package var owner: String?
     /// When the lease ends unless it is renewed.
     package var leaseUntil: Timestamp?
@@ -38,11 +33,9 @@ package struct Replay: Sendable {
     package var isHeld: Bool
     /// How long ago its current run began, by the database's clock.
     package var elapsed: Duration?
-    /// The error that last stopped it.
     package var lastError: String?
 }
 
-/// How fast a replay sends.
 package struct ReplayPace: Sendable, Equatable, Codable {
     /// Maximum messages per second; nil for no limit.
     package var rate: Double?
@@ -51,12 +44,9 @@ package struct ReplayPace: Sendable, Equatable, Codable {
     /// The maximum in flight: deliveries that wait for their handler, or unacked messages.
     package var concurrency: Int?
 
-    /// What ``rate`` and ``speed`` may be.
     package static let rates = 0.001...1e9
-    /// What ``concurrency`` may be.
     package static let concurrencies = 1...100_000
 
-    /// By default without limits.
     package init(rate: Double? = nil, speed: Double? = nil, concurrency: Int? = nil) {
         self.rate = rate
         self.speed = speed

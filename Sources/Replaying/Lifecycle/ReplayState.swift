@@ -1,4 +1,3 @@
-/// The state of a replay: the column `state`.
 package enum ReplayState: String, CaseIterable, Sendable, Codable {
     /// Its selection is frozen; nothing has been sent.
     case planned
@@ -6,7 +5,6 @@ package enum ReplayState: String, CaseIterable, Sendable, Codable {
     case running
     /// Nothing is sent until it is resumed.
     case paused
-    /// Everything has been sent.
     case finished
     /// Cancelled by a person; can't be resumed.
     case cancelled
@@ -14,30 +12,21 @@ package enum ReplayState: String, CaseIterable, Sendable, Codable {
     case failed
 }
 
-/// An event in the life of a replay.
+/// A person's decision about a replay; its runner ends it by itself.
 package enum ReplayEvent: String, CaseIterable, Sendable {
-    /// A person starts or continues it.
+    /// Starts or continues it.
     case start
-    /// A person starts it from its first message, whatever has been sent.
+    /// Starts it from its first message, whatever has been sent.
     case startAgain
-    /// A person pauses it.
     case pause
-    /// A person resumes it.
     case resume
-    /// A person cancels it.
     case cancel
-    /// Its runner has sent everything.
-    case finish
-    /// Its runner gives it up.
-    case fail
 }
 
 package enum ReplayTransition: Sendable, Equatable {
-    /// It changes to that state.
     case become(ReplayState)
     /// It runs, from its first message.
     case restart
-    /// It already is as requested.
     case stay
     /// It stays as it is; the text says why and what to do instead.
     case refuse(String)
@@ -62,9 +51,6 @@ extension ReplayState {
         case (.planned, .resume): .refuse("it has never run; start it")
         case (.planned, .cancel), (.running, .cancel), (.paused, .cancel), (.failed, .cancel): .become(.cancelled)
         case (.cancelled, .cancel): .stay
-        case (.running, .finish): .become(.finished)
-        case (.running, .fail): .become(.failed)
-        case (_, .finish), (_, .fail): .refuse("it is no longer running")
         case (.finished, .pause), (.finished, .resume), (.finished, .cancel): .refuse("already finished")
         case (.cancelled, .start), (.cancelled, .startAgain), (.cancelled, .pause), (.cancelled, .resume):
             .refuse("its selection is deleted; plan another replay")

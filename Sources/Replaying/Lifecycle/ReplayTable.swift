@@ -1,7 +1,6 @@
 package import Postgres
 package import Vocabulary
 
-/// The tables `replays` and `replay_events`, for people's views and decisions.
 package enum ReplayTable {
     package static func list(
         _ connection: isolated PostgresConnection,
@@ -27,7 +26,6 @@ package enum ReplayTable {
         package var at: Timestamp
         package var event: String
         package var who: String
-        /// How many messages were done by then.
         package var done: Int64
         package var detail: String?
     }
@@ -37,15 +35,7 @@ package enum ReplayTable {
         _ connection: isolated PostgresConnection,
         of id: Digest128
     ) throws(PostgresError) -> [HistoryEntry] {
-        try connection.run(ReplayStatements.history(of: id)).map { row throws(PostgresError) in
-            HistoryEntry(
-                at: try row.next(),
-                event: try row.next(),
-                who: try row.next(),
-                done: try row.next(),
-                detail: try row.next()
-            )
-        }
+        try connection.run(ReplayStatements.history(of: id)).rows(HistoryEntry.init)
     }
 
     /// Counts a replay's pending deliveries, and its dead letters; each count stops at 100,000.
@@ -54,9 +44,7 @@ package enum ReplayTable {
         of replay: Replay
     ) throws(PostgresError) -> (waiting: Int64, dead: Int64) {
         guard case .handlers(let names, _) = replay.target else { return (0, 0) }
-        return try connection.run(ReplayStatements.deliveries(of: replay.id, to: names)).only {
-            row throws(PostgresError) in (waiting: try row.next(), dead: try row.next())
-        }
+        return try connection.run(ReplayStatements.deliveries(of: replay.id, to: names)).onlyRow { ($0, $1) }
     }
 
     static func note(

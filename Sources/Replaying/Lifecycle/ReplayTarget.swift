@@ -5,7 +5,6 @@ package enum ReplayTarget: Sendable, Equatable {
     /// An XMPP server, as the account (`localpart@domain`) that a worker is bound to.
     case endpoint(host: String, port: Int, account: String)
 
-    /// The column `kind`.
     package var kind: String {
         switch self {
         case .handlers: "handlers"
@@ -24,7 +23,6 @@ package enum ReplayTarget: Sendable, Equatable {
         }
     }
 
-    /// The handlers; empty for other targets.
     var handlers: [String] {
         if case .handlers(let names, _) = self { names } else { [] }
     }

@@ -58,7 +58,6 @@ enum PlanStatements {
         """
     }
 
-    /// Selects deliveries of messages.
     static func selectDeliveries(_ filter: MessageFilter, for handlers: [String], isSubscribed: Bool) -> SQL {
         """
         INSERT INTO replay_selection
@@ -91,8 +90,8 @@ enum PlanStatements {
     // MARK: Counts
 
     /// The selected rows that a plan holds.
-    private static func wanted(_ choice: ReplayRequest.Choice) -> SQL {
-        choice.includesReplayed ? standing(choice.scope) : "\(standing(choice.scope)) AND earlier IS NULL"
+    private static func wanted(_ request: ReplayRequest) -> SQL {
+        request.includesReplayed ? standing(request.scope) : "\(standing(request.scope)) AND earlier IS NULL"
     }
 
     /// The selected rows that a plan would hold if none had been replayed before.
@@ -106,38 +105,38 @@ enum PlanStatements {
     }
 
     /// By handler and standing: rows selected, rows in the plan, and requested rows that were replayed before.
-    static func standings(_ choice: ReplayRequest.Choice) -> SQL {
+    static func standings(_ request: ReplayRequest) -> SQL {
         """
         SELECT
-            handler::int8, standing::text, count(*), sum((\(wanted(choice)))::int)::int8,
-            count(*) FILTER (WHERE \(standing(choice.scope)) AND earlier IS NOT NULL)
+            handler::int8, standing::text, count(*), sum((\(wanted(request)))::int)::int8,
+            count(*) FILTER (WHERE \(standing(request.scope)) AND earlier IS NOT NULL)
         FROM replay_selection GROUP BY 1, 2
         """
     }
 
     /// The plan's deliveries or messages by category, the largest first.
-    static func categories(_ choice: ReplayRequest.Choice) -> SQL {
-        "SELECT category, count(*) FROM replay_selection WHERE \(wanted(choice)) GROUP BY 1 ORDER BY 2 DESC, 1"
+    static func categories(_ request: ReplayRequest) -> SQL {
+        "SELECT category, count(*) FROM replay_selection WHERE \(wanted(request)) GROUP BY 1 ORDER BY 2 DESC, 1"
     }
 
     /// The plan's time span, and how many messages the filter selected.
-    static func span(_ choice: ReplayRequest.Choice, hasSeveralHandlers: Bool) -> SQL {
+    static func span(_ request: ReplayRequest, hasSeveralHandlers: Bool) -> SQL {
         let selected: SQL =
             hasSeveralHandlers
             ? "(SELECT count(*) FROM (SELECT DISTINCT received_at, message_key FROM replay_selection) AS one)"
             : "(SELECT count(*) FROM replay_selection)"
-        return "SELECT min(received_at), max(received_at), \(selected) FROM replay_selection WHERE \(wanted(choice))"
+        return "SELECT min(received_at), max(received_at), \(selected) FROM replay_selection WHERE \(wanted(request))"
     }
 
     /// The first three messages of the plan, and the last.
-    static func sample(_ choice: ReplayRequest.Choice) -> SQL {
+    static func sample(_ request: ReplayRequest) -> SQL {
         """
-        SELECT \(MessagePage.columns())
+        SELECT \(MessagePage.columns)
         FROM (
-            (SELECT DISTINCT received_at, message_key FROM replay_selection WHERE \(wanted(choice))
+            (SELECT DISTINCT received_at, message_key FROM replay_selection WHERE \(wanted(request))
             ORDER BY received_at, message_key LIMIT 3)
             UNION
-            (SELECT received_at, message_key FROM replay_selection WHERE \(wanted(choice))
+            (SELECT received_at, message_key FROM replay_selection WHERE \(wanted(request))
             ORDER BY received_at DESC, message_key DESC LIMIT 1)
         ) AS edge
         CROSS JOIN LATERAL (
@@ -184,7 +183,7 @@ enum PlanStatements {
     }
 
     /// Copies the plan's rows into the replay's frozen selection.
-    static func freeze(_ id: Digest128, _ choice: ReplayRequest.Choice) -> SQL {
+    static func freeze(_ id: Digest128, _ request: ReplayRequest) -> SQL {
         """
         INSERT INTO upstream.replay_messages (replay_id, chunk, received_at, message_key, handler)
         SELECT
@@ -194,7 +193,7 @@ enum PlanStatements {
         FROM (
             SELECT received_at, message_key, handler,
                 row_number() OVER (ORDER BY received_at, message_key, handler) AS place
-            FROM replay_selection WHERE \(wanted(choice))
+            FROM replay_selection WHERE \(wanted(request))
         ) AS chosen
         GROUP BY 2
         """

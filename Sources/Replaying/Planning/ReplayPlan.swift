@@ -2,7 +2,6 @@ package import MessageStore
 package import Querying
 package import Vocabulary
 
-/// A request to send messages again.
 package struct ReplayRequest: Sendable {
     package var name: String
     package var filter: MessageFilter
@@ -12,27 +11,15 @@ package struct ReplayRequest: Sendable {
     /// Whether to resend what an earlier replay has sent to the same place.
     package var includesReplayed = false
 
-    struct Choice: Sendable {
-        /// By the message's state at the handler; nil for a target without handlers.
-        var scope: Scope?
-        /// Whether to include what an earlier replay has sent.
-        var includesReplayed: Bool
-    }
-
-    /// The selected rows that the plan holds.
-    var choice: Choice { Choice(scope: scope, includesReplayed: includesReplayed) }
-
     /// A target before the registered handlers are known.
     package enum Target: Sendable {
         /// These handlers, whatever they are subscribed to; if empty, all subscribed ones.
         case handlers([String], Scope)
-        /// Another target.
         case other(ReplayTarget)
     }
 
     /// The deliveries of a replay to handlers, by the message's state at the handler.
     package enum Scope: Sendable {
-        /// Only dead letters.
         case onlyFailed
         /// Dead letters, and messages received before the handler was registered.
         case notHandled
@@ -47,22 +34,23 @@ package struct ReplayRequest: Sendable {
     }
 
     package init(name: String, filter: MessageFilter, target: Target, by author: AuditAuthor) {
-        self.name = name
-        self.filter = filter
-        self.target = target
-        self.author = author
+        (self.name, self.filter, self.target, self.author) = (name, filter, target, author)
     }
 
-    /// The scope; nil for a target without handlers.
     var scope: Scope? {
         if case .handlers(_, let scope) = target { scope } else { nil }
     }
 }
 
-/// What a plan holds and leaves out.
 package struct ReplayPlan: Sendable {
     package struct Count: Sendable, Equatable {
         package var name: String
+        package var count: Int64
+    }
+
+    /// A replay that has sent some of a plan's messages before.
+    package struct Earlier: Sendable, Equatable {
+        package var replay: String
         package var count: Int64
     }
 
@@ -81,19 +69,16 @@ package struct ReplayPlan: Sendable {
         package var planned: Int64 = 0
     }
 
-    /// The replay's id; nil for a dry run, which keeps nothing.
     package var id: Digest128?
     package var name: String
     package var target: ReplayTarget
     package var pace: ReplayPace
-    /// How many messages the filter selects.
     package var selected: Int64 = 0
-    /// How many deliveries or messages will be sent.
     package var planned: Int64 = 0
     /// How many of the requested rows an earlier replay has sent to the same place.
     package var replayed: Int64 = 0
     /// The earlier replays that sent them, the largest first; each row counts for the latest.
-    package var earlier: [Count] = []
+    package var earlier: [Earlier] = []
     /// Whether they are sent again; otherwise the plan leaves them out.
     package var includesReplayed: Bool
     /// The span of their `received_at`.
@@ -101,18 +86,14 @@ package struct ReplayPlan: Sendable {
     /// By category, the largest first, and the rest in one.
     package var categories: [Count] = []
     package var handlers: [HandlerCounts] = []
-    /// The first messages and the last.
     package var sample: [StoredMessage] = []
     /// The estimated duration in seconds.
     package var estimate: Double = 0
     /// Whether the estimate comes from earlier replays instead of a guess.
     package var isMeasured = false
 
-    /// A plan without rows.
     init(_ request: ReplayRequest, target: ReplayTarget) {
-        name = request.name
-        pace = request.pace
-        includesReplayed = request.includesReplayed
+        (name, pace, includesReplayed) = (request.name, request.pace, request.includesReplayed)
         self.target = target
     }
 }

@@ -3,12 +3,15 @@ package import Postgres
 import Querying
 import Vocabulary
 
-/// Plans replays: freezes what a filter selects.
+/// The planning of a replay: freezes what a filter selects.
 ///
 /// The filter is evaluated once: later commits don't join, and the counts shown are those of the frozen rows.
-package enum ReplayPlanner {
+package struct ReplayPlanner {
     /// The number of messages in a row of `replay_messages`.
     static let chunkSize: Int64 = 1_000
+
+    private let request: ReplayRequest
+    private let isDryRun: Bool
 
     /// Plans a replay inside a transaction, bounded by the session's statement timeout; a failed plan keeps nothing.
     ///
@@ -18,16 +21,11 @@ package enum ReplayPlanner {
         _ request: ReplayRequest,
         isDryRun: Bool = false
     ) throws(PostgresError) -> Result<ReplayPlan, ReplayError> {
-        try Planning(request: request, isDryRun: isDryRun).run(connection)
+        try ReplayPlanner(request: request, isDryRun: isDryRun).run(connection)
     }
-}
 
-/// The planning of one replay, inside its transaction.
-private struct Planning {
-    let request: ReplayRequest
-    let isDryRun: Bool
-
-    func run(_ connection: isolated PostgresConnection) throws(PostgresError) -> Result<ReplayPlan, ReplayError> {
+    private func run(_ connection: isolated PostgresConnection) throws(PostgresError) -> Result<ReplayPlan, ReplayError>
+    {
         if !isDryRun, try connection.run(PlanStatements.unfinished(request.name)).count > 0 { return .failure(taken) }
         let target: ReplayTarget
         switch try resolve(connection) {
@@ -35,8 +33,8 @@ private struct Planning {
         case .success(let resolved): target = resolved
         }
         try select(connection, target)
-        var plan = try PlanCounts(request: request, target: target).plan(connection)
-        plan.sample = try MessagePage(connection.run(PlanStatements.sample(request.choice))).messages
+        var plan = try counts(connection, target)
+        plan.sample = try MessagePage(connection.run(PlanStatements.sample(request))).messages
         try estimate(&plan, connection)
         guard !isDryRun, plan.planned > 0 else { return .success(plan) }
         do throws(PostgresError) {
@@ -54,7 +52,6 @@ private struct Planning {
         )
     }
 
-    /// Resolves the handlers that the request means.
     private func resolve(
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) -> Result<ReplayTarget, ReplayError> {
@@ -63,9 +60,7 @@ private struct Planning {
         case .other(let target): return .success(target)
         case .handlers(let names, let chosen): (wanted, scope) = (names, chosen)
         }
-        let known = try connection.run(PlanStatements.handlers).map { row throws(PostgresError) in
-            try row.next(String.self)
-        }
+        let known = try connection.run(PlanStatements.handlers).rows(as: String.self)
         if let stranger = wanted.first(where: { !known.contains($0) }) {
             let list = known.isEmpty ? "none has been registered yet" : "registered: " + known.joined(separator: ", ")
             return .failure(ReplayError(.unknown, "unknown handler '\(stranger)'; \(list)"))
@@ -143,7 +138,7 @@ private struct Planning {
             options: try ReplayOptions(plan.target, plan.pace).column
         )
         let id = try connection.run(insert).value(Digest128.self)
-        try connection.run(PlanStatements.freeze(id, request.choice))
+        try connection.run(PlanStatements.freeze(id, request))
         let author = request.author
         try ReplayTable.note(connection, id, "planned", who: author.name, detail: author.reason)
         try AuditLog.record(
@@ -154,5 +149,58 @@ private struct Planning {
             by: author
         )
         return id
+    }
+
+    // MARK: Counts
+
+    private static let mostCategories = 10
+
+    /// The plan of the selection, without its sample and estimate.
+    private func counts(
+        _ connection: isolated PostgresConnection,
+        _ target: ReplayTarget
+    ) throws(PostgresError) -> ReplayPlan {
+        var plan = ReplayPlan(request, target: target)
+        try countHandlers(&plan, connection)
+        plan.categories = Self.merged(
+            try connection.run(PlanStatements.categories(request)).rows(ReplayPlan.Count.init)
+        )
+        let span = PlanStatements.span(request, hasSeveralHandlers: target.handlers.count > 1)
+        (plan.span, plan.selected) = try connection.run(span).onlyRow {
+            (first: Timestamp?, last: Timestamp?, selected: Int64) in
+            (first.flatMap { first in last.map { first...$0 } }, selected)
+        }
+        guard plan.replayed > 0 else { return plan }
+        plan.earlier = try connection.run(EarlierStatements.counts(request.scope)).rows(ReplayPlan.Earlier.init)
+        return plan
+    }
+
+    private func countHandlers(
+        _ plan: inout ReplayPlan,
+        _ connection: isolated PostgresConnection
+    ) throws(PostgresError) {
+        plan.handlers = plan.target.handlers.map { ReplayPlan.HandlerCounts(handler: $0) }
+        let rows = try connection.run(PlanStatements.standings(request))
+            .rows(as: (Int?, String, Int64, Int64, Int64).self)
+        for (handler, standing, count, planned, replayed) in rows {
+            plan.planned += planned
+            plan.replayed += replayed
+            guard let place = handler.map({ $0 - 1 }), plan.handlers.indices.contains(place) else { continue }
+            plan.handlers[place].planned += planned
+            plan.handlers[place].replayed += replayed
+            switch standing {
+            case "p": plan.handlers[place].pending = count
+            case "x": plan.handlers[place].dead = count
+            case "n": plan.handlers[place].new = count
+            default: plan.handlers[place].handled = count
+            }
+        }
+    }
+
+    private static func merged(_ categories: [ReplayPlan.Count]) -> [ReplayPlan.Count] {
+        guard categories.count > mostCategories else { return categories }
+        let rest = categories[(mostCategories - 1)...]
+        let others = ReplayPlan.Count(name: "\(rest.count) others", count: rest.reduce(0) { $0 + $1.count })
+        return categories.prefix(mostCategories - 1) + [others]
     }
 }

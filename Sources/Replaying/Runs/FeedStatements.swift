@@ -25,11 +25,9 @@ enum FeedStatements {
         var lease: ReplayLease
         var position: Int64
         var count: Int64
-        /// The position after the step.
         var end: Int64 { position + count }
     }
 
-    /// Moves the replay's position.
     static let advance: PreparedStatement<Step> = """
         UPDATE upstream.replays
         SET done = done + \(\.count), lease_until = now() + \(\.lease.length.microseconds) * interval '1 microsecond'
@@ -46,7 +44,6 @@ enum FeedStatements {
         """
     }
 
-    /// Counts messages of the step as skipped.
     static func skip(_ count: Int64, _ lease: ReplayLease) -> SQL {
         """
         UPDATE upstream.replays SET skipped = skipped + \(count)
@@ -168,7 +165,6 @@ enum FeedStatements {
         FROM fitting
         """
 
-    /// The deliveries of a step.
     private static func picked<Parameters>(
         _ replay: any KeyPath<Parameters, Digest128> & Sendable,
         _ position: any KeyPath<Parameters, Int64> & Sendable,

@@ -12,19 +12,8 @@ enum HandlerFeed {
     struct Step: Sendable, Equatable {
         /// Whether the lease was valid; otherwise nothing was done.
         var status: ReplayLease.Status
-        /// How many messages are done now.
         var done: Int64 = 0
-        /// How many of those were skipped.
         var skipped: Int64 = 0
-    }
-
-    /// Counts the replay's pending deliveries, up to a limit.
-    static func pending(
-        _ connection: isolated PostgresConnection,
-        _ replay: Digest128,
-        limit: Int64
-    ) throws(PostgresError) -> Int64 {
-        try connection.run(FeedStatements.pending, .init(replay: replay, limit: limit)).value()
     }
 
     /// Queues `count` messages (above 0) from a position on: in rows, or in blocks of a worker that also gets their bodies,
@@ -43,7 +32,8 @@ enum HandlerFeed {
     ) throws(PostgresError) -> (step: Step, messages: [ReplayedMessage]?) {
         try connection.transaction { connection throws(PostgresError) in
             let step = FeedStatements.Step(lease: lease, position: position, count: count)
-            guard var moved = try connection.run(FeedStatements.advance, step).first(Step.init) else {
+            guard var moved = try connection.run(FeedStatements.advance, step).firstRow(Step.init(done:skipped:))
+            else {
                 return (try missed(connection, step), nil)
             }
             var messages: [ReplayedMessage]?
@@ -83,7 +73,7 @@ enum HandlerFeed {
         _ connection: isolated PostgresConnection,
         _ step: FeedStatements.Step
     ) throws(PostgresError) -> Step {
-        let now = try connection.run(LeaseStatements.progress(step.lease)).first(Step.init)
+        let now = try connection.run(LeaseStatements.progress(step.lease)).firstRow(Step.init(done:skipped:))
         // Less than the end if the step was cut.
         guard let now, now.done > step.position, now.done <= step.end else {
             return Step(status: try step.lease.status(connection))
@@ -93,10 +83,8 @@ enum HandlerFeed {
 }
 
 extension HandlerFeed.Step {
-    /// Reads `done` and `skipped`.
-    fileprivate init(_ row: inout PostgresRow) throws(PostgresError) {
-        self.init(status: .held, done: try row.next(), skipped: try row.next())
-    }
+    /// A step that was taken.
+    fileprivate init(done: Int64, skipped: Int64) { self.init(status: .held, done: done, skipped: skipped) }
 }
 
 extension ReplayedMessage {

@@ -1,5 +1,6 @@
 import Dispatcher
 import Postgres
+import Vocabulary
 
 /// A run to handlers: queues deliveries as fast as pace and handlers allow.
 struct HandlerRun: Sendable {
@@ -8,7 +9,6 @@ struct HandlerRun: Sendable {
     let database: RetryingDatabase
     /// The handlers of this process: what they can take at once needs no row and no claim.
     let intake: (any ReplayIntake)?
-    /// The most pending deliveries.
     let limit: Int64
     /// How often the lease is renewed while nothing can be queued.
     let checkpoint: Duration
@@ -60,7 +60,7 @@ struct HandlerRun: Sendable {
     ) async throws -> ReplayPacer.Allowance {
         let count = min(ReplayPlanner.chunkSize, replay.planned - position, limit)
         let pending = try await database.run { connection throws(PostgresError) in
-            try HandlerFeed.pending(connection, replay.id, limit: limit)
+            try connection.run(FeedStatements.pending, .init(replay: replay.id, limit: limit)).value(Int64.self)
         }
         // Wait for enough room to be worth a transaction.
         guard limit - pending >= max(1, min(limit / 4, count)) else {
@@ -71,7 +71,7 @@ struct HandlerRun: Sendable {
         guard pacer.needsTimes else { return pacer.allowance(of: Int(room), times: [], now: now) }
         let span = SelectionStatements.Span(replay: replay.id, start: position, limit: room)
         let times = try await database.run { connection throws(PostgresError) in
-            try ReplayReader.times(connection, span)
+            try connection.run(SelectionStatements.times, span).rows(as: Timestamp.self)
         }
         return pacer.allowance(of: times.isEmpty ? Int(room) : times.count, times: times, now: now)
     }
@@ -89,21 +89,19 @@ struct HandlerRun: Sendable {
         _ count: Int64,
         from position: Int64
     ) async throws -> HandlerFeed.Step {
-        let taken: (step: HandlerFeed.Step, messages: [ReplayedMessage]?)
-        do {
-            taken = try await database.run { connection throws(PostgresError) in
-                try HandlerFeed.step(connection, lease, from: position, count: count, to: offer)
+        var messages: [ReplayedMessage]?
+        defer {
+            if let messages {
+                intake?.committed(offer, replayed: messages, by: replay.id)
+            } else {
+                intake?.withdrawn(offer)
             }
-        } catch {
-            intake?.withdrawn(offer)
-            throw error
         }
-        if let messages = taken.messages {
-            intake?.committed(offer, replayed: messages, by: replay.id)
-        } else {
-            intake?.withdrawn(offer)
+        let step: HandlerFeed.Step
+        (step, messages) = try await database.run { connection throws(PostgresError) in
+            try HandlerFeed.step(connection, lease, from: position, count: count, to: offer)
         }
-        return taken.step
+        return step
     }
 
     /// Takes a step; nil if the handlers here have no room now.

@@ -15,36 +15,26 @@ enum LeaseStatements {
 
     /// Who holds the lease of a replay.
     static func holder(of replay: Digest128) -> SQL {
-        "SELECT state, lease_owner, lease_until FROM upstream.replays WHERE replay_id = \(replay)"
+        "SELECT state, lease_token, lease_owner, lease_until FROM upstream.replays WHERE replay_id = \(replay)"
     }
 
-    static func token(of replay: Digest128) -> SQL {
-        "SELECT state, lease_token FROM upstream.replays WHERE replay_id = \(replay)"
-    }
-
-    static func renew(_ lease: ReplayLease) -> SQL { renew(lease, also: "") }
-
-    static func renew(_ lease: ReplayLease, _ position: ReplayLease.Position) -> SQL {
-        renew(
-            lease,
-            also: """
+    static func renew(_ lease: ReplayLease, _ position: ReplayLease.Position?) -> SQL {
+        let change: SQL =
+            position.map { position in
+                """
                 , done = greatest(done, \(position.done)), skipped = greatest(skipped, \(position.skipped)),
                     bytes = \(position.bytes)
                 """
-        )
-    }
-
-    private static func renew(_ lease: ReplayLease, also more: SQL) -> SQL {
-        """
-        UPDATE upstream.replays SET lease_until = \(end(of: lease.length))\(more)
-        WHERE \(holds(lease)) AND state IN ('running', 'paused')
-        RETURNING state
-        """
+            } ?? ""
+        return """
+            UPDATE upstream.replays SET lease_until = \(end(of: lease.length))\(change)
+            WHERE \(holds(lease)) AND state IN ('running', 'paused')
+            RETURNING state
+            """
     }
 
     static func files(_ lease: ReplayLease) -> SQL { "SELECT file FROM upstream.replays WHERE \(holds(lease))" }
 
-    /// Stores which files belong to the replay.
     static func setFiles(_ lease: ReplayLease, _ files: String) -> SQL {
         "UPDATE upstream.replays SET file = \(files) WHERE \(holds(lease))"
     }

@@ -1,4 +1,4 @@
-import Postgres
+package import Postgres
 import Vocabulary
 
 /// The right to run a replay, held by one process at a time.
@@ -8,7 +8,6 @@ import Vocabulary
 package struct ReplayLease: Sendable {
     let replay: Digest128
     let owner: String
-    /// The fencing token.
     let token: Int64
     /// How long it is valid unless it is renewed.
     let length: Duration
@@ -18,11 +17,9 @@ package struct ReplayLease: Sendable {
         case held
         /// A person paused, cancelled or restarted it, or it has ended.
         case stopped(ReplayState)
-        /// Another runner has taken it.
         case lost
     }
 
-    /// A run's progress.
     package struct Position: Sendable, Equatable {
         package var done: Int64
         package var skipped: Int64
@@ -34,11 +31,9 @@ package struct ReplayLease: Sendable {
     }
 
     enum Acquisition: Sendable {
-        /// It is ours.
         case taken(ReplayLease, Position)
         /// Held by another process, until then unless renewed.
         case held(by: String, until: Timestamp?)
-        /// The replay does not run.
         case stopped(ReplayState)
     }
 
@@ -65,12 +60,23 @@ package struct ReplayLease: Sendable {
         _ connection: isolated PostgresConnection,
         _ replay: Digest128
     ) throws(PostgresError) -> Acquisition {
-        let holder = try connection.run(LeaseStatements.holder(of: replay)).first { row throws(PostgresError) in
-            (state: try ReplayState(&row), owner: try row.next(String?.self), until: try row.next(Timestamp?.self))
-        }
-        guard let holder else { return .stopped(.cancelled) }
+        guard let holder = try holder(connection, replay) else { return .stopped(.cancelled) }
         guard holder.state == .running else { return .stopped(holder.state) }
         return .held(by: holder.owner ?? "another process", until: holder.until)
+    }
+
+    private struct Holder {
+        var state: ReplayState
+        var token: Int64
+        var owner: String?
+        var until: Timestamp?
+    }
+
+    private static func holder(
+        _ connection: isolated PostgresConnection,
+        _ replay: Digest128
+    ) throws(PostgresError) -> Holder? {
+        try connection.run(LeaseStatements.holder(of: replay)).firstRow(Holder.init)
     }
 
     /// Renews the lease, with the position if it has changed.
@@ -80,15 +86,15 @@ package struct ReplayLease: Sendable {
         _ connection: isolated PostgresConnection,
         _ position: Position?
     ) throws(PostgresError) -> Status {
-        let sql = position.map { LeaseStatements.renew(self, $0) } ?? LeaseStatements.renew(self)
-        guard let state = try connection.run(sql).first(ReplayState.init) else { return try status(connection) }
+        let renewed = try connection.run(LeaseStatements.renew(self, position))
+        guard let state = try renewed.rows(as: ReplayState.self).first else {
+            return try status(connection)
+        }
         return state == .running ? .held : .stopped(state)
     }
 
     func outputMark(_ connection: isolated PostgresConnection) throws(PostgresError) -> OutputMark {
-        let text = try connection.run(LeaseStatements.files(self)).first { row throws(PostgresError) in
-            try row.next(String?.self)
-        }
+        let text = try connection.run(LeaseStatements.files(self)).rows(as: String?.self).first
         return OutputMark(text ?? nil)
     }
 
@@ -99,14 +105,10 @@ package struct ReplayLease: Sendable {
 
     /// Why a fenced statement met no row.
     func status(_ connection: isolated PostgresConnection) throws(PostgresError) -> Status {
-        let found = try connection.run(LeaseStatements.token(of: replay)).first { row throws(PostgresError) in
-            (state: try ReplayState(&row), token: try row.next(Int64.self))
-        }
-        guard let found else { return .stopped(.cancelled) }
+        guard let found = try Self.holder(connection, replay) else { return .stopped(.cancelled) }
         return found.token == token && found.state != .running ? .stopped(found.state) : .lost
     }
 
-    /// Releases the lease; the replay keeps its state, so that another runner may continue it.
     func release(_ connection: isolated PostgresConnection) throws(PostgresError) {
         try connection.run(LeaseStatements.release(self))
     }
@@ -123,13 +125,10 @@ package struct ReplayLease: Sendable {
     }
 }
 
-extension ReplayState {
-    /// Reads the next column.
-    ///
-    /// - Throws: ``PostgresError`` of class `schema` for a state that only another version knows.
-    init(_ row: inout PostgresRow) throws(PostgresError) {
-        guard let state = ReplayState(rawValue: try row.next()) else {
-            throw PostgresError(.schema, "the replay is in a state that this version does not know")
+extension ReplayState: SQLDecodable {
+    package init(_ field: SQLField) throws(SQLFieldFault) {
+        guard let state = ReplayState(rawValue: try String(field)) else {
+            throw .form("state of a replay that this version knows")
         }
         self = state
     }

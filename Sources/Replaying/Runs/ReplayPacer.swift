@@ -7,9 +7,7 @@ import Vocabulary
 /// resumed run does not race to catch up.
 struct ReplayPacer: Sendable {
     enum Allowance: Sendable, Equatable {
-        /// This many of the offered messages.
         case send(Int)
-        /// None for this long.
         case wait(Duration)
     }
 
@@ -57,7 +55,6 @@ struct ReplayPacer: Sendable {
         return .send(min(allowed, Int(credit)))
     }
 
-    /// Records that this many were sent.
     mutating func sent(_ count: Int) {
         if rate != nil { credit -= Double(count) }
     }

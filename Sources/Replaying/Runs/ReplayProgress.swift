@@ -3,10 +3,8 @@ import Synchronization
 /// The progress of a run, for display.
 package final class ReplayProgress: Sendable {
     package struct View: Sendable, Equatable {
-        /// How many messages there are.
         package var planned: Int64 = 0
         package var done: Int64 = 0
-        /// How many of those were skipped.
         package var skipped: Int64 = 0
         /// The reason for not sending, for display; nil while it sends.
         package var waiting: String?
@@ -18,11 +16,5 @@ package final class ReplayProgress: Sendable {
 
     package var view: View { state.withLock { $0 } }
 
-    /// Sets the reason for not sending.
-    package func note(_ waiting: String) { set { $0.waiting = waiting } }
-
-    /// Changes it.
-    package func set(_ change: (inout View) -> Void) {
-        state.withLock { change(&$0) }
-    }
+    package func set(_ change: (inout View) -> Void) { state.withLock { change(&$0) } }
 }

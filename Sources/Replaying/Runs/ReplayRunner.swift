@@ -7,13 +7,11 @@ package import Vocabulary
 /// Runs or continues one replay: takes its lease, sends, and stores its progress.
 package struct ReplayRunner: Sendable {
     package enum Ending: Sendable, Equatable {
-        /// Everything has been sent.
         case finished
         /// A person paused or cancelled it, or it had ended before.
         case stopped(ReplayState)
         /// Another process runs it, until then unless it renews its lease.
         case held(by: String, until: Timestamp?)
-        /// Another process has taken it over.
         case lost
         case failed(ReplayError.Kind, String)
         /// This process was asked to stop; another may continue.
@@ -167,7 +165,6 @@ package struct ReplayRunner: Sendable {
 }
 
 extension ReplayLease.Status {
-    /// How the run ends; nil while the lease is valid.
     var ending: ReplayRunner.Ending? {
         switch self {
         case .held: nil

@@ -20,7 +20,7 @@ enum SelectionStatements {
     /// `OFFSET 0` makes each a lookup by primary key: the planner can't know how few rows there are, and must not scan
     /// whole days.
     static let messages: PreparedStatement<Span> = """
-        SELECT \(raw: MessagePage.columns().text), m.selected_at, m.place FROM (
+        SELECT \(raw: MessagePage.columns.text), m.selected_at, m.place FROM (
             SELECT m.*, chosen.received_at AS selected_at, chosen.place,
                 coalesce(sum(m.size) OVER (
                     ORDER BY chosen.place ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING

@@ -9,14 +9,18 @@ struct SinkRun<Sink: ReplaySink>: Sendable {
     /// How often the position is stored and the replay's state checked.
     let checkpoint: Duration
 
-    /// How many messages are read at once.
     private static var pageSize: Int64 { 250 }
 
     private var progress: ReplayProgress { database.progress }
 
     /// Runs until everything is sent, the lease says to stop, or the target fails; then closes the sink.
     func run(from start: ReplayLease.Position) async throws -> ReplayRunner.Ending {
-        let result = await firstResult(from: start)
+        let result: Result<ReplayRunner.Ending, any Error>
+        do {
+            result = .success(try await sendWatched(from: start))
+        } catch {
+            result = .failure(error)
+        }
         // Not cancelled with this task: whatever the ending, what is done is stored.
         let ending = try await Task {
             guard let position = try? await sink.position() else { return result }
@@ -30,36 +34,20 @@ struct SinkRun<Sink: ReplaySink>: Sendable {
         return try ending.get()
     }
 
-    /// The first result of sending and of watching the replay's state.
-    private func firstResult(
-        from start: ReplayLease.Position
-    ) async -> Result<ReplayRunner.Ending, any Error> {
-        await withTaskGroup(of: Result<ReplayRunner.Ending?, any Error>.self) { group in
-            group.addTask { await Self.result { try await sendAll(from: start) } }
-            group.addTask { await Self.result { try await watch() } }
+    /// Sends, beside watching the replay's state: the first to end ends both.
+    private func sendWatched(from start: ReplayLease.Position) async throws -> ReplayRunner.Ending {
+        try await withThrowingTaskGroup(of: ReplayRunner.Ending?.self) { group in
+            group.addTask { try await sendAll(from: start) }
+            group.addTask { try await watch() }
             group.addTask {
                 await sink.run()
-                return .success(nil)
+                return nil
             }
             defer { group.cancelAll() }
-            while let result = await group.next() {
-                switch result {
-                case .success(let ending?): return .success(ending)
-                case .success(nil): continue
-                case .failure(let error): return .failure(error)
-                }
+            while let ending = try await group.next() {
+                if let ending { return ending }
             }
-            return .failure(CancellationError())
-        }
-    }
-
-    private static func result(
-        _ body: () async throws -> ReplayRunner.Ending
-    ) async -> Result<ReplayRunner.Ending?, any Error> {
-        do {
-            return .success(try await body())
-        } catch {
-            return .failure(error)
+            throw CancellationError()
         }
     }
 
@@ -71,7 +59,7 @@ struct SinkRun<Sink: ReplaySink>: Sendable {
         while next < replay.planned {
             let span = SelectionStatements.Span(replay: replay.id, start: next, limit: Self.pageSize)
             let items = try await database.run { connection throws(PostgresError) in
-                try ReplayReader.read(connection, span)
+                try ReplayItem.read(connection, span)
             }
             guard !items.isEmpty else { throw ReplayError(.invalid, "the replay's selection is incomplete") }
             next += Int64(items.count)

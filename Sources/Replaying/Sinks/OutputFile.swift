@@ -145,7 +145,6 @@ struct OutputFile: Sendable {
         }
     }
 
-    /// Renames the complete file; replaces only the file of an earlier run of this replay.
     func finish() throws(ReplayError) {
         guard FileIdentity(at: partial) == mark.current else {
             throw ReplayError(.refused, "\(partial) was replaced while this replay wrote it")

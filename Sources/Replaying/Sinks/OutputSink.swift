@@ -73,16 +73,10 @@ actor OutputSink: ReplaySink {
 
     private func flush() throws(ReplayError) {
         buffer += lines.take()
-        var start = 0
-        while start < buffer.count {
-            let written = buffer.withUnsafeBytes { bytes in
-                bytes.baseAddress.map { Glibc.write(descriptor, $0 + start, bytes.count - start) } ?? 0
-            }
-            if written > 0 {
-                start += written
-            } else if errno != EINTR {
-                throw OutputFile.failure("can't write the output")
-            }
+        do throws(ExportError) {
+            try ExportFile(stream: descriptor).write(buffer)
+        } catch {
+            throw ReplayError(.unavailable, error.description)
         }
         current.bytes += Int64(buffer.count)
         buffer.removeAll(keepingCapacity: true)

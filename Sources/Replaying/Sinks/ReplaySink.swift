@@ -16,7 +16,6 @@ package protocol ReplaySink: Sendable {
     /// Runs beside ``send(_:)``, until cancelled.
     func run() async
 
-    /// Closes the target.
     func close() async
 }
 

@@ -6,7 +6,6 @@ import Vocabulary
 /// The members that the worker reads are rewritten; `data` and all others stay as the device wrote them. Any worker
 /// derives the same key and fingerprint.
 package enum ReplayStanza {
-    /// The JSON text of the payload.
     static func envelope(_ message: UpstreamMessage) -> [UInt8] {
         var json: [UInt8] = []
         json.reserveCapacity(256 + (message.data?.count ?? 0) + (message.extra?.count ?? 0))

@@ -42,8 +42,7 @@ extension LeaseStatements: StatementCatalog {
         return [
             StatementSample("take", take(id, owner: "", length: .seconds(1))),
             StatementSample("holder", holder(of: id)),
-            StatementSample("token", token(of: id)),
-            StatementSample("renew", renew(lease)),
+            StatementSample("renew", renew(lease, nil)),
             StatementSample("renew, with a position", renew(lease, .init(done: 0, skipped: 0, bytes: 0))),
             StatementSample("files", files(lease)),
             StatementSample("setFiles", setFiles(lease, "")),
@@ -61,7 +60,6 @@ extension PlanStatements: StatementCatalog {
         let request = ReplayRequest(name: "", filter: filter, target: .handlers([], .all), by: author)
         let plan = ReplayPlan(request, target: .output(path: nil, format: .ndjson))
         let json = JSONColumn(utf8: [])
-        let choice = ReplayRequest.Choice(scope: .all, includesReplayed: false)
         let tables: SQL = "\(EarlierStatements.makeReplays); \(EarlierStatements.makeMessages); \(makeSelection)"
         return [
             StatementSample("unfinished", unfinished("")),
@@ -71,13 +69,13 @@ extension PlanStatements: StatementCatalog {
             StatementSample("selectKept", selectKept(filter, for: [], isSubscribed: true), after: tables),
             StatementSample("selectDeliveries", selectDeliveries(filter, for: [], isSubscribed: true), after: tables),
             StatementSample("standing", "SELECT FROM replay_selection WHERE \(standing(.all))", after: tables),
-            StatementSample("standings", standings(choice), after: tables),
-            StatementSample("categories", categories(choice), after: tables),
-            StatementSample("span", span(choice, hasSeveralHandlers: true), after: tables),
-            StatementSample("sample", sample(choice), after: tables),
+            StatementSample("standings", standings(request), after: tables),
+            StatementSample("categories", categories(request), after: tables),
+            StatementSample("span", span(request, hasSeveralHandlers: true), after: tables),
+            StatementSample("sample", sample(request), after: tables),
             StatementSample("measuredRate", measuredRate("")),
             StatementSample("insert", insert(request, plan, selection: json, options: json)),
-            StatementSample("freeze", freeze(Digest128(high: 0, low: 0), choice), after: tables),
+            StatementSample("freeze", freeze(Digest128(high: 0, low: 0), request), after: tables),
         ]
     }
 }

@@ -22,15 +22,15 @@ struct FeedBatch: Sendable {
     var isEmpty: Bool { events.isEmpty && position == nil && gap == nil }
 
     mutating func append(_ page: MessagePage, _ row: Int, _ lines: inout MessageLines) {
-        guard let place = page.cursor(row), let device = page.deviceKey(row) else { return }
-        func bytes(_ column: MessageColumn) -> [UInt8] { page.withBytes(row, column) { [UInt8]($0) } }
+        guard let message = page[row] else { return }
+        func bytes(_ column: MessageColumn) -> [UInt8] { message.withBytes(column) { [UInt8]($0) } }
         let start = text.writerIndex
         Self.append(page, row, &lines, to: &text)
         events.append(
             Event(
                 range: start..<text.writerIndex,
-                place: place,
-                device: device,
+                place: message.cursor,
+                device: message.deviceKey,
                 category: bytes(.category),
                 sender: bytes(.senderID),
                 messageID: bytes(.messageID)

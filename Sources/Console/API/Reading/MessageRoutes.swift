@@ -83,7 +83,7 @@ enum MessageRoutes {
             (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.page, true)
             let estimate = wantsEstimate ? try await ScanEstimate.rows(filter, connection) : nil
             let page = try await pager.next(connection)
-            let keys = sight.tokens ? (0..<page.count).compactMap { page.cursor($0)?.messageKey.description } : []
+            let keys = sight.tokens ? (0..<page.count).compactMap { page[$0]?.cursor.messageKey.description } : []
             return (keys, filter, estimate != nil, Self.json(page, estimate, sight))
         }
         if sight.tokens { try await request.recordReveal(of: keys.count, "messages" + filter.auditText, keys) }

@@ -131,7 +131,7 @@ struct MessageStream: Sendable {
         var text = ByteBuffer()
         if sent.count > Self.sentLimit { sent = [] }
         for row in rows {
-            guard let key = page.cursor(row)?.messageKey, sent.insert(key).inserted else { continue }
+            guard let key = page[row]?.cursor.messageKey, sent.insert(key).inserted else { continue }
             FeedBatch.append(page, row, &lines, to: &text)
         }
         try await out.write(text)

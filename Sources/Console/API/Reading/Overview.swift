@@ -58,7 +58,3 @@ extension [WorkerRow] {
         return sums.values.sorted { $0.sender < $1.sender }
     }
 }
-
-extension WorkerReport.Streams {
-    static func none(of sender: String) -> Self { .init(sender: sender, connecting: 0, bound: 0, draining: 0) }
-}

@@ -67,7 +67,7 @@ enum QuarantinePage {
             <nav class="tabs" aria-label="View">\(tab("Text", base, !isHex))\(tab("Hex", base.query("view", "hex"), isHex))</nav>
             """
         // Apparent registration tokens are masked in both.
-        let masked = StanzaMask.mask(row.stanza)
+        let masked = StanzaMask.mask(row.stanza.bytes)
         let content: HTML =
             isHex
             ? HexDump.html(masked) : "\(stranger: TerminalText.escape(bytes: Array(masked.prefix(128 << 10))))"

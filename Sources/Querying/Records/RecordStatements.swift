@@ -1,0 +1,130 @@
+import Postgres
+import UpstreamKit
+import Vocabulary
+
+/// The statements about one message, and about what was no ordinary one.
+enum RecordStatements {
+    /// Messages of dropped days that are kept for their dead letters; `condition` is on the row `m`.
+    static func kept(where condition: SQL) -> SQL {
+        MessageStatements.bounded(
+            MessagePage.columns,
+            from: "upstream.dead_messages",
+            where: condition,
+            "m.received_at DESC, m.message_key DESC",
+            limit: MessageLookup.hitLimit,
+            bytes: MessageStatements.verbatimBytes,
+            upTo: MessageLookup.byteLimit
+        )
+    }
+
+    /// The content of a released conflict, by its release key, and the key of the message it conflicts with.
+    static func released(_ key: MessageKey) -> SQL {
+        """
+        SELECT \(MessagePage.columns), c.message_key AS conflicts_with
+        FROM upstream.conflicts AS c, upstream.message_of(\(key.digest), 'epoch') AS m
+        WHERE upstream.release_key(c.message_key, c.fingerprint) = \(key.digest) AND c.released_at IS NOT NULL
+        """
+    }
+
+    static func ledger(_ key: MessageKey) -> SQL {
+        "SELECT fingerprint, received_at FROM upstream.message_ids WHERE message_key = \(key.digest)"
+    }
+
+    /// The first keys of the ledger in a range.
+    static func keys(in range: ClosedRange<Digest128>) -> SQL {
+        """
+        SELECT message_key FROM upstream.message_ids
+        WHERE message_key BETWEEN \(range.lowerBound) AND \(range.upperBound)
+        ORDER BY message_key LIMIT \(MessageLookup.prefixLimit)
+        """
+    }
+
+    static func deliveries(_ key: MessageKey) -> SQL {
+        """
+        SELECT
+            handler, attempts, next_attempt_at, lease_owner, lease_until, last_error, replay_id, NULL::text,
+            NULL::timestamptz
+        FROM upstream.deliveries WHERE message_key = \(key.digest)
+        UNION ALL
+        SELECT handler, 0, lease_until, lease_owner, lease_until, NULL, replay_id, NULL, NULL
+        FROM upstream.delivery_blocks WHERE \(key.digest) = ANY (keys)
+        ORDER BY handler
+        """
+    }
+
+    /// The dead letters of a message, with the columns of ``deliveries(_:)``.
+    static func deadLetters(_ key: MessageKey) -> SQL {
+        """
+        SELECT
+            handler, attempts, next_attempt_at, lease_owner, lease_until, last_error, replay_id, error_group, died_at
+        FROM upstream.dead_letters WHERE message_key = \(key.digest) ORDER BY handler
+        """
+    }
+
+    /// A page of conflicts, the newest first.
+    static func conflicts(_ query: ConflictQuery) -> SQL {
+        var condition = query.filter.condition(on: .conflicts)
+        if let fingerprint = query.fingerprint { condition = "\(condition) AND m.fingerprint = \(fingerprint)" }
+        if let cursor = query.cursor {
+            let (message, fingerprint) = (cursor.message, cursor.fingerprint)
+            condition = """
+                \(condition) AND (m.received_at, m.message_key, m.fingerprint)
+                    < (\(message.receivedAt), \(message.messageKey.digest), \(fingerprint))
+                """
+        }
+        let columns: SQL = """
+            \(MessagePage.columns), m.fingerprint, m.times_seen, m.last_seen_at, m.released_at, m.released_by,
+            upstream.release_key(m.message_key, m.fingerprint)
+            """
+        let order: SQL = "m.received_at DESC, m.message_key DESC, m.fingerprint DESC"
+        return MessageStatements.bounded(
+            columns,
+            from: "upstream.conflicts",
+            where: condition,
+            order,
+            limit: query.limit,
+            bytes: MessageStatements.verbatimBytes,
+            upTo: query.byteLimit
+        )
+    }
+
+    /// A page of quarantined stanzas along the id.
+    static func quarantine(_ query: QuarantineQuery) -> SQL {
+        let isBackwards = query.order == .newestFirst
+        var parts: [SQL] = []
+        if let id = query.id { parts.append("id = \(id)") }
+        if let senderID = query.senderID { parts.append("sender_id = \(senderID)") }
+        if let reason = query.reason { parts.append("reason = \(reason)") }
+        if let messageID = query.messageID { parts.append("message_id = \(messageID)") }
+        if let since = query.since { parts.append("received_at >= \(since)") }
+        if let until = query.until { parts.append("received_at < \(until)") }
+        if let cursor = query.cursor { parts.append(isBackwards ? "id < \(cursor)" : "id > \(cursor)") }
+        let condition: SQL = parts.isEmpty ? "true" : .joined(parts, separator: " AND ")
+        let stanza: SQL = query.hasStanzas ? "stanza" : "''::bytea"
+        let order: SQL = isBackwards ? "id DESC" : "id ASC"
+        return """
+            SELECT
+                id, sender_id, message_id, reason, detail, \(stanza), octet_length(stanza), times_seen, received_at,
+                last_seen_at, false
+            FROM upstream.quarantine WHERE \(condition) ORDER BY \(order) LIMIT \(query.limit)
+            """
+    }
+
+    static func attempts(of key: Digest128) -> SQL {
+        """
+        SELECT handler, attempt, started_at, duration, outcome, status, error_group, worker
+        FROM upstream.attempts_of(\(key)) ORDER BY started_at, handler, attempt
+        """
+    }
+
+    /// Each message's token, and the one in a receipt's data.
+    static func tokens(_ places: [(key: MessageKey, receivedAt: Timestamp)]) -> SQL {
+        """
+        SELECT
+            place.key, m.registration_token,
+            CASE WHEN m.message_type = 'receipt' THEN m.data::jsonb ->> \(TokenMask.member) END
+        FROM unnest(\(places.map(\.key.digest)), \(places.map(\.receivedAt))) AS place (key, at)
+        CROSS JOIN LATERAL upstream.message_of(place.key, place.at) AS m
+        """
+    }
+}
