@@ -1,3 +1,4 @@
+package import Telemetry
 package import Vocabulary
 
 /// A circuit breaker: stops delivering to a handler that is down, and probes it until it works again.
@@ -65,15 +66,8 @@ package struct CircuitBreaker: Sendable {
         return false
     }
 
-    /// The state for people.
-    package enum Phase: String, Sendable {
-        /// Everything passes.
-        case closed
-        /// Nothing passes until a time.
-        case open
-        /// A probe may begin, or is under way.
-        case halfOpen = "half_open"
-    }
+    /// The state for people and metrics.
+    package typealias Phase = CircuitState
 
     /// The current phase, and, if open, when the next probe may begin.
     package func phase(now: ContinuousClock.Instant) -> (Phase, probe: ContinuousClock.Instant?) {

@@ -108,7 +108,7 @@ package struct DispatchReport: Sendable {
 
     func show(_ activity: [HandlerActivity]) {
         for (metrics, handler) in zip(handlerMetrics, activity) {
-            metrics.circuit.set(CircuitState(handler.circuit).rawValue)
+            metrics.circuit.set(handler.circuit.index)
             metrics.paused.set(handler.isPaused ? 1 : 0)
         }
     }
@@ -224,18 +224,6 @@ package struct DispatchReport: Sendable {
             .notificationsUnavailable,
             "database notifications do not arrive (a pooler in transaction mode?); polling instead"
         )
-    }
-}
-
-extension CircuitState {
-    /// The metrics' name for a breaker's phase.
-    fileprivate init(_ phase: CircuitBreaker.Phase) {
-        self =
-            switch phase {
-            case .closed: .closed
-            case .open: .open
-            case .halfOpen: .halfOpen
-            }
     }
 }
 

@@ -204,7 +204,7 @@ final class ConnectionSlot: Sendable {
             .info,
             .reconnectScheduled,
             "opening a new connection",
-            [.reason: .string(reason.text), .durationSeconds: .seconds(delay)]
+            [.reason: .string(reason.rawValue), .durationSeconds: .seconds(delay)]
         )
         return delay
     }

@@ -207,7 +207,7 @@ final class MessageReceiver: StreamDelegate {
     }
 
     private func log(_ end: SessionEnd) {
-        let fields: LogFields = [.reason: .string(end.reason.text), .error: .string(end.message)]
+        let fields: LogFields = [.reason: .string(end.reason.rawValue), .error: .string(end.message)]
         switch end.reason {
         case .streamClosed, .draining:
             logger.event(.info, .streamClosed, "the stream was closed", fields)

@@ -37,7 +37,6 @@ struct CommandFailure: Error, CustomStringConvertible {
             )
         case let error as MigrationError: self.init(ExitStatus(error), "\(error)")
         case let error as WorkerError: self.init(.configuration, "\(error)")
-        case let error as AdminError: self.init(.configuration, "\(error)")
         case let error as ConsoleError: self.init(.configuration, "\(error)")
         case let error as FilterError: self.init(.usage, "\(error)")
         case let error as FilterMistake: self.init(error)
