@@ -395,9 +395,8 @@ let package = Package(
         suite(
             "HandlersTests",
             [
-                "Vocabulary", "Handlers", "UpstreamKit", "Dispatcher", "Digests", "IntegrationSupport",
-                "TLSWire",
-                logging,
+                "Vocabulary", "ConfigurationKeys", "Handlers", "UpstreamKit", "Dispatcher", "Digests",
+                "IntegrationSupport", "TLSWire", logging,
             ]
         ),
         suite(
@@ -432,7 +431,7 @@ let package = Package(
                 "UpstreamConfiguration",
                 "Vocabulary", "IntegrationSupport",
                 "DatabaseSupport", "CLI", "Console", "Diagnosis", "Worker", "CCSEmulator", "Postgres", "LocalDatabase",
-                "Handlers", "Probing", "Compare",
+                "Handlers", "Probing", "Compare", "Dispatcher", "UpstreamKit",
                 "MessageStore", "Querying", "Replaying", "TLSWire",
                 "Telemetry", nio, nioPosix, logging,
             ]

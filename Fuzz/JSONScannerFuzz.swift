@@ -13,19 +13,16 @@ private func require(_ condition: Bool, _ what: StaticString) {
 
 nonisolated(unsafe) private var reused = JSONScanner()
 nonisolated(unsafe) private var codec: UpstreamCodec = {
-    var configuration = CodecConfiguration(sender: 0, senderID: "1", domain: "example.com")
-    configuration.dialect = .xmpp
-    return UpstreamCodec(configuration: configuration)
+    UpstreamCodec(StreamSettings(senderID: "1", domain: "example.com", dialect: .xmpp))
 }()
 
 /// The same sender with JSON containers and every fall-back.
 nonisolated(unsafe) private var containerCodecs: [UpstreamCodec] = [JSONPayload.Ack.json, .receipt].map { ack in
-    var configuration = CodecConfiguration(sender: 0, senderID: "1", domain: "example.com")
-    configuration.dialect = .xmpp
-    configuration.payload = .json(
+    var settings = StreamSettings(senderID: "1", domain: "example.com", dialect: .xmpp)
+    settings.payload = .json(
         JSONPayload(ack: ack, messageID: .stanzaID, from: .sender, categoryFrom: .localpart, category: "c")
     )
-    return UpstreamCodec(configuration: configuration)
+    return UpstreamCodec(settings)
 }
 
 private func scan(_ text: UnsafeBufferPointer<UInt8>, with scanner: inout JSONScanner) -> JSONKind? {
@@ -89,7 +86,7 @@ private func checkEnvelope(_ text: UnsafeBufferPointer<UInt8>) {
     ]
     for case .some(let span) in spans { require(isInside(span, message.bytes.count), "a span outside of the bytes") }
     require((message.kind == .malformed) == (echoed == nil), "an ack without an id, or the reverse")
-    let ack = encodedAck(of: message, AckEncoder(dialect: .ccs))
+    let ack = encodedAck(of: message, AckEncoder(StreamSettings(senderID: "1", domain: "example.com")))
     require(!message.isAcked || ack.count <= AckEncoder.mostBytes, "an ack over the ceiling")
     if let extra = message.extra {
         var inner = JSONScanner()
@@ -137,7 +134,7 @@ private func checkContainer(_ text: UnsafeBufferPointer<UInt8>) {
             require(message.fingerprint == wanted.fingerprint || wanted.category == nil, "another fingerprint")
         }
         require(index == 0 || !message.isAcked, "a receipt that nobody asked for")
-        _ = encodedAck(of: message, AckEncoder(dialect: .xmpp))
+        _ = encodedAck(of: message, AckEncoder(StreamSettings(senderID: "1", domain: "example.com", dialect: .xmpp)))
     }
 }
 

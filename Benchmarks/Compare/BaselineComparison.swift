@@ -76,13 +76,7 @@ struct BaselineComparison {
         _ problems: inout [String]
     ) async throws -> Run {
         let database = try await site.makeDatabase()
-        var settings = BenchLoad.emulator(
-            count: count,
-            connections: connections,
-            size: plan.size,
-            window: plan.window,
-            sampling: rate == nil ? 7 : 1
-        )
+        var settings = plan.load(count: count, connections: connections, sampling: rate == nil ? 7 : 1)
         settings.load.rate = rate
         let pair = try await pair(settings, database, isBare: isBare)
         var run = try await pair.stopping {

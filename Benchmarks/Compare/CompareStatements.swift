@@ -1,17 +1,6 @@
-package import Postgres
+import Postgres
 
-package enum CompareStatements: StatementCatalog {
-    package static var samples: [StatementSample] {
-        [
-            StatementSample("historySize", historySize),
-            StatementSample(
-                "bareBatchSizes",
-                bareBatchSizes,
-                after: "CREATE TEMPORARY TABLE baseline (message_id text)"
-            ),
-        ]
-    }
-
+enum CompareStatements {
     /// The size of the history of attempts with its indexes, in bytes.
     static let historySize: SQL =
         "SELECT sum(pg_total_relation_size(relation))::int8 FROM upstream.attempt_partitions()"

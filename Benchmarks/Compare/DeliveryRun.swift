@@ -32,8 +32,7 @@ struct DeliveryRun: Sendable {
         last: (_ database: String) async throws -> Value
     ) async throws -> (Figures, Value) {
         let count = plan.messages
-        let (pair, database) = try await BenchPair.start(handlers, count: count, at: site, plan)
-        let result = try await pair.stopping {
+        return try await site.measure(plan.load(count: count), handlers: handlers, plan, &problems) { pair, database in
             try await pair.wait("the warm-up") { $0.tally.acked >= count / 5 }
             let before = try await pair.reading()
             try await pair.wait("every ack") { $0.isComplete }
@@ -50,8 +49,5 @@ struct DeliveryRun: Sendable {
             )
             return (figures, try await last(database))
         }
-        problems += pair.problems
-        try await site.dropDatabase()
-        return result
     }
 }

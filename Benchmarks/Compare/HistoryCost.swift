@@ -88,13 +88,13 @@ struct HistoryCost: Sendable {
             try worker.check()
             let left = try await BenchSite.waiting(database)
             if first == nil, left < backlog {
-                first = (left, .now, ProcessUsage.family(site.postgres).cpu, ProcessUsage.process(worker.id).cpu)
+                first = (left, .now, ProcessUsage.cpu(ofFamily: site.postgres), ProcessUsage.cpu(of: worker.id))
             }
             if left == 0 { break }
             try await Task.sleep(for: .milliseconds(20))
         }
-        let (end, postgres) = (ContinuousClock.now, ProcessUsage.family(site.postgres).cpu)
-        let used = ProcessUsage.process(worker.id).cpu
+        let (end, postgres) = (ContinuousClock.now, ProcessUsage.cpu(ofFamily: site.postgres))
+        let used = ProcessUsage.cpu(of: worker.id)
         let bytes = try await bytes(database, backlog)
         worker.stop()
         try await site.dropDatabase()

@@ -18,8 +18,7 @@ struct ReceivePath {
 
     /// The stanzas in a row.
     private let stream: [UInt8]
-    private let configuration = CodecConfiguration(
-        sender: 0,
+    private let settings = StreamSettings(
         senderID: "1234567890",
         domain: "fcm.googleapis.com",
         trustedFrom: ["devices@gcm.googleapis.com"]
@@ -48,7 +47,7 @@ struct ReceivePath {
     /// - Throws: `XMLStreamError` if the input is invalid, which is a bug in this file.
     func run(rounds: Int, isDecoding: Bool) throws -> (count: Int, checksum: UInt64) {
         let framer = XMLFramer()
-        var codec = UpstreamCodec(configuration: configuration)
+        var codec = UpstreamCodec(settings)
         let header =
             "<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>"
         try Array(header.utf8).withUnsafeBytes { try framer.feed($0) { _ in } }

@@ -2,14 +2,12 @@ import Digests
 import Foundation
 import Vocabulary
 
-/// Writes accepted acks to a file for `upstream-worker audit --against`: one JSON object a line, with time, sender and
-/// id.
+/// Writes accepted acks to a file for `upstream-worker audit --against`: one JSON object a line.
 ///
-/// A worker's message key depends on its `id_scope`, which a peer doesn't know: with `sender` it follows from sender
-/// and id, with `device` from the registration token too, so each line has that key as well (`docs/protocol.md`, "What
-/// identifies a message"). The token itself is not written.
+/// A worker's message key depends on its `id_scope`, which a peer doesn't know: each line has the sender and id, and
+/// the key that follows from the registration token too (`docs/protocol.md`, "What identifies a message").
 final class AckFile {
-    private let file: LineFile
+    let file: LineFile
     private let encoder = JSONEncoder()
 
     private struct Line: Encodable {
@@ -26,15 +24,12 @@ final class AckFile {
         }
     }
 
-    /// Creates or empties the file, readable by its owner only.
     init(path: String) throws {
         file = try LineFile(path: path, name: "the file of acks")
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
     }
 
-    /// Adds an ack by the unescaped id and `from` of its message and the sender id.
-    ///
-    /// An id that is not UTF-8 is left out, since no database could hold it.
+    /// Adds an ack; an id that is not UTF-8 is left out, since no database could hold it.
     func record(_ id: [UInt8], from token: [UInt8], for sender: String) {
         let key = Self.key(ofDevice: token, id, for: sender)
         guard let id = String(validating: id, as: UTF8.self) else { return }
@@ -42,11 +37,8 @@ final class AckFile {
         if let line = try? encoder.encode(line) { file.append(line) }
     }
 
-    /// The message key for ids that are unique per device only.
     private static func key(ofDevice token: [UInt8], _ id: [UInt8], for sender: String) -> String {
         let parts = Array(sender.utf8) + [0] + token + [0] + id
         return "\(parts.withUnsafeBytes { Digest128(hashing: $0) })"
     }
-
-    func flush() { file.flush() }
 }

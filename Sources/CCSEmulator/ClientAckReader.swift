@@ -4,7 +4,6 @@
 /// (docs/protocol.md, A CCS). Everything else is malformed: the hosted service took such texts for downstream messages.
 package struct ClientAckReader {
     package enum Reading: Equatable {
-        /// An ack; ``ClientAckReader/withFields(_:)`` lends its fields.
         case ack
         case malformed(Problem)
     }

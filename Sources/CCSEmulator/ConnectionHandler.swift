@@ -9,7 +9,6 @@ final class ConnectionHandler: ChannelInboundHandler {
     typealias InboundIn = XMLStreamEvent
     typealias OutboundOut = ByteBuffer
 
-    /// Whether messages may be sent.
     enum Phase: Equatable {
         case negotiating
         case bound
@@ -17,31 +16,29 @@ final class ConnectionHandler: ChannelInboundHandler {
         case draining(messages: Int)
         /// The emulator has ended its stream, or the peer must; acks still count.
         case ending
-        /// Closed; later input is ignored.
         case closed
     }
 
     let number: Int
     let core: EmulatorCore
     let stream: XMLStreamHandler
-    private(set) var negotiation: ServerNegotiation
+    let cutter = TransportCutter()
+    private var negotiation: ServerNegotiation
     var phase = Phase.negotiating
     /// The sender's messages, and this connection's slot in its book; nil until bound.
     var pool: SenderPool?
     var slot = 0
-    /// Set-up faults still to come.
-    var negotiationFaults: [Fault]
+    private let negotiationFaults: [Fault]
     /// Whether a fault keeps it from reading and writing.
     var isStalled = false
     /// Whether the client sends messages itself, for the workers of its account.
     var isSource = false
-    /// Whether a fault has silenced it for good.
     var isSilent = false
     /// Whether a fault justifies the peer's error or end of the connection.
     var expectsBreak = false
     /// Output queued behind a stanza that is being written in pieces; nil if none is.
     private var held: ByteBuffer?
-    private(set) var context: ChannelHandlerContext?
+    private var context: ChannelHandlerContext?
     private(set) var isShownInTranscript = false
     private var hasPeerEnded = false
 
@@ -65,13 +62,9 @@ final class ConnectionHandler: ChannelInboundHandler {
         }
     }
 
-    func handlerAdded(context: ChannelHandlerContext) {
-        self.context = context
-    }
+    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
 
-    func handlerRemoved(context: ChannelHandlerContext) {
-        self.context = nil
-    }
+    func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard !isSilent, phase != .closed else { return }
@@ -80,8 +73,8 @@ final class ConnectionHandler: ChannelInboundHandler {
             let domain = header.attribute("to", of: 0).map { header.string($0) }
             perform(negotiation.opened(to: domain, streamID: core.streamID(number)))
         case .stanza(let stanza):
-            if stanza.element(0, is: "error", in: "http://etherx.jabber.org/streams") {
-                core.peerSentStreamError(self)
+            if stanza.element(0, is: "error", in: Namespace.stream) {
+                core.count(\.streamErrors, expectsBreak ? nil : "the peer sent a stream error", on: self)
                 end()
             } else if pool != nil {
                 core.received(stanza, on: self)
@@ -89,7 +82,7 @@ final class ConnectionHandler: ChannelInboundHandler {
                 perform(negotiation.received(stanza, resource: core.resource(number)))
             }
         case .skipped(let stanza):
-            broken(by: "a stanza over the limits: \(stanza.reason.shortDescription)", condition: "policy-violation")
+            broken(by: "a stanza over the limits: \(stanza.reason.rawValue)", condition: "policy-violation")
         case .closed:
             hasPeerEnded = true
             if phase != .ending { write(ServerStanzas.streamEnd) }
@@ -98,30 +91,26 @@ final class ConnectionHandler: ChannelInboundHandler {
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if event as? TLSEvent == .closedCleanly, hasPeerEnded { core.peerEndedInOrder() }
+        if event as? TLSEvent == .closedCleanly, hasPeerEnded { core.count(\.orderlyEnds, on: self) }
         context.fireUserInboundEventTriggered(event)
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        core.readComplete(self)
-    }
-
-    func channelWritabilityChanged(context: ChannelHandlerContext) {
         core.pump(self)
+        core.finishDraining(self)
     }
 
-    func channelInactive(context: ChannelHandlerContext) {
-        core.closed(self)
-    }
+    func channelWritabilityChanged(context: ChannelHandlerContext) { core.pump(self) }
+
+    func channelInactive(context: ChannelHandlerContext) { core.closed(self) }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         guard let error = error as? XMLStreamError else { return close() }
         broken(by: error.message, condition: String(describing: error.condition))
     }
 
-    /// The peer broke the stream's rules.
     private func broken(by what: String, condition: String) {
-        if !expectsBreak, phase != .closed { core.peerBrokeStream(self, why: what) }
+        if !expectsBreak, phase != .closed { core.count(\.brokenStreams, what, on: self) }
         write(ServerStanzas.streamError(condition) + ServerStanzas.streamEnd)
         close()
     }
@@ -129,47 +118,41 @@ final class ConnectionHandler: ChannelInboundHandler {
     private func perform(_ actions: [ServerNegotiation.Action]) {
         for action in actions {
             switch action {
-            case .write(let text):
-                write(text)
-            case .startTLS:
-                startTLS()
-            case .restart:
-                stream.reset()
+            case .write(let text): write(text)
+            case .startTLS: startTLS()
+            case .restart: stream.reset()
             case .signedIn:
                 isShownInTranscript = true
                 if negotiationFaults.contains(.closeAfterAuth) { return close() }
-            case .refused:
-                core.refused(self)
+            case .refused: core.count(\.refusals, on: self)
             case .bound(let sender):
                 if negotiationFaults.contains(.closeAfterBind) { return close() }
                 phase = .bound
                 core.bind(self, sender: sender)
             case .violation(let condition):
-                core.peerBrokeStream(self, why: "the set-up of the stream ended with \(condition)")
+                core.count(\.brokenStreams, "the set-up of the stream ended with \(condition)", on: self)
                 end(error: condition)
             }
         }
     }
 
     private func startTLS() {
-        guard let context, stream.unreadBytes == 0, let cutter = core.cutters[number] else {
-            core.peerBrokeStream(self, why: "bytes before the TLS handshake")
+        guard let context, stream.unreadBytes == 0 else {
+            core.count(\.brokenStreams, "bytes before the TLS handshake", on: self)
             return close()
         }
         stream.reset()
         negotiation.secured()
         do {
-            let handler = try core.makeTLSHandler()
-            try context.pipeline.syncOperations.addHandler(handler, position: .after(cutter))
+            try context.pipeline.syncOperations.addHandler(core.makeTLSHandler(), position: .after(cutter))
         } catch {
             close()
         }
     }
 
-    /// Writes and flushes, or queues behind a stanza that is being written in pieces.
-    func write(_ text: String) {
-        write(ByteBuffer(string: text))
-    }
+    func write(_ text: String) { write(ByteBuffer(string: text)) }
+
+    func write(_ bytes: [UInt8]) { write(ByteBuffer(bytes: bytes)) }
 
     /// Writes and flushes, or queues behind a stanza that is being written in pieces.
     func write(_ bytes: ByteBuffer) {
@@ -195,10 +178,6 @@ final class ConnectionHandler: ChannelInboundHandler {
             self.write(held)
             self.core.pump(self)
         }
-    }
-
-    func writeBytewise(_ bytes: ByteBuffer) {
-        for byte in bytes.readableBytesView { write(ByteBuffer(bytes: [byte])) }
     }
 
     func pause(reading: Bool, writing: Bool, for time: TimeAmount) {
@@ -236,10 +215,9 @@ final class ConnectionHandler: ChannelInboundHandler {
     /// Closes without TLS's close_notify; with `reset`, by a TCP reset.
     func cut(reset: Bool) {
         guard phase != .closed else { return }
-        let cutter = core.cutters[number]
         phase = .closed
         core.closed(self)
-        cutter?.cut(reset: reset)
+        cutter.cut(reset: reset)
     }
 }
 
@@ -248,13 +226,9 @@ final class TransportCutter: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     private var context: ChannelHandlerContext?
 
-    func handlerAdded(context: ChannelHandlerContext) {
-        self.context = context
-    }
+    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
 
-    func handlerRemoved(context: ChannelHandlerContext) {
-        self.context = nil
-    }
+    func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
 
     func cut(reset: Bool) {
         guard let context else { return }
@@ -266,7 +240,6 @@ final class TransportCutter: ChannelInboundHandler {
     }
 }
 
-/// Copies all traffic to the transcript.
 final class TranscriptTap: ChannelDuplexHandler {
     typealias InboundIn = ByteBuffer
     typealias InboundOut = ByteBuffer
@@ -282,17 +255,12 @@ final class TranscriptTap: ChannelDuplexHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        transcript.record(
-            unwrapInboundIn(data),
-            connection: connection.number,
-            direction: .received,
-            isShown: connection.isShownInTranscript
-        )
+        transcript.record(unwrapInboundIn(data), "in", of: connection.number, isShown: connection.isShownInTranscript)
         context.fireChannelRead(data)
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        transcript.record(unwrapOutboundIn(data), connection: connection.number, direction: .sent, isShown: true)
+        transcript.record(unwrapOutboundIn(data), "out", of: connection.number, isShown: true)
         context.write(data, promise: promise)
     }
 }

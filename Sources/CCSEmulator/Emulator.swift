@@ -11,7 +11,6 @@ package final class Emulator: Sendable {
     private let group: MultiThreadedEventLoopGroup
     private let listener: any Channel
     private let core: NIOLoopBound<EmulatorCore>
-    /// The counts at the stop.
     private let final = Mutex<Tally?>(nil)
 
     private init(
@@ -28,14 +27,10 @@ package final class Emulator: Sendable {
     }
 
     /// Starts an emulator; the caller must ``stop()`` it.
-    ///
-    /// Throws ``EmulatorError`` for an invalid configuration, TLSWire's error for an unusable certificate, and the
-    /// system's error if it can't listen.
     package static func start(_ configuration: EmulatorConfiguration) async throws -> Emulator {
         let problems = configuration.load.problems + (configuration.window < 1 ? ["window must be 1 or more"] : [])
         guard problems.isEmpty else { throw EmulatorError(message: problems.joined(separator: "; ")) }
-        let identity = try ServerIdentity(configuration)
-        let (context, authorityPEM) = (identity.context, identity.authorityPEM)
+        let (context, authorityPEM) = try configuration.makeIdentity()
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let eventLoop = group.next()
         do {
@@ -66,9 +61,7 @@ package final class Emulator: Sendable {
         }
     }
 
-    /// Closes the listener and every connection; counts stay readable.
-    ///
-    /// The tally is taken before the connections close. A second call returns the same one.
+    /// Closes the listener and every connection; returns the counts from before that, also at a second call.
     @discardableResult
     package func stop() async -> Tally {
         if let last = final.withLock({ $0 }) { return last }
@@ -91,7 +84,6 @@ package final class Emulator: Sendable {
         return try await listener.eventLoop.submit { try body(core.value) }.get()
     }
 
-    /// The same for an asynchronous call.
     func onLoop<T: Sendable>(
         awaiting body: @escaping @Sendable (EmulatorCore) -> EventLoopFuture<T>
     ) async throws -> T {

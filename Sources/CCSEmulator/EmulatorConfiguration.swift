@@ -1,14 +1,12 @@
 package import NIOCore
 package import TLSWire
 
-/// How an emulator listens, whom it lets in, and which faults it injects.
 package struct EmulatorConfiguration: Sendable {
     package enum Security: Sendable, Hashable {
         /// TLS from the first byte, as in the hosted service.
         case direct
         /// Plain text, then STARTTLS, which is required before sign-in.
         case startTLS
-        /// Plain text only; for tests of clients that must refuse it.
         case none
     }
 
@@ -17,13 +15,11 @@ package struct EmulatorConfiguration: Sendable {
         case generated(names: [String], addresses: [String])
         /// PEM files: the certificate with its chain, and its key.
         case files(certificate: String, key: String)
-        /// Anything that TLSWire can serve.
         case server(TLSServerConfiguration)
     }
 
     package enum Credentials: Sendable {
         case any
-        /// These sender ids with their secrets.
         case secrets([String: String])
     }
 
@@ -38,20 +34,16 @@ package struct EmulatorConfiguration: Sendable {
     package var domain = "gcm.googleapis.com"
     /// The `from` of upstream stanzas; nil for none.
     package var stanzaFrom: String? = "devices@gcm.googleapis.com"
-    /// The most unacked messages of a connection.
     package var window = 100
     /// Whether stream features have another prefix than `stream:` (docs/protocol.md, Setting up a stream).
     package var usesForeignFeaturePrefix = false
-    /// Whether to offer RFC 3921's session.
     package var offersSession = true
     /// How often to send a space on each bound connection; nil for never.
     package var whitespaceInterval: TimeAmount?
-    /// The messages of each sender's devices.
     package var load = LoadProfile()
     package var faults = FaultScript()
     /// A file for a transcript of both directions, one JSON object a line; nil for none.
     package var transcript: String?
-    /// A file for every accepted ack, one JSON object a line; nil for none.
     package var acks: String?
     /// Measures the ack latency of every n-th generated message; nil for none.
     package var latencySampling: Int?
@@ -59,7 +51,6 @@ package struct EmulatorConfiguration: Sendable {
     package var recordsAcks = false
     /// How many messages a draining connection still gets while its sender has no other bound.
     package var drainMessages = 20
-    /// How long a draining connection stays open at most.
     package var drainTimeout = TimeAmount.seconds(5)
     /// Whether to close a draining connection; if not, only the peer ends it.
     package var closesDrained = true
@@ -67,4 +58,25 @@ package struct EmulatorConfiguration: Sendable {
     package var closeTimeout = TimeAmount.seconds(2)
 
     package init() {}
+}
+
+extension EmulatorConfiguration {
+    /// Makes the server's context, nil without TLS, and the authority that a client must trust, nil unless generated.
+    func makeIdentity() throws -> (context: TLSContext?, authorityPEM: [UInt8]?) {
+        if security == .none { return (nil, nil) }
+        switch identity {
+        case .server(let server): return (try TLSContext.server(server), nil)
+        case .files(let certificate, let key):
+            let identity = TLSIdentity(certificateChain: .file(certificate), privateKey: .file(key))
+            do {
+                return (try TLSContext.server(TLSServerConfiguration(identity)), nil)
+            } catch {
+                throw EmulatorError(message: error.description)
+            }
+        case .generated(let names, let addresses):
+            let authority = try CertificateAuthority()
+            let certificate = try authority.issue(CertificateRequest(dnsNames: names, addresses: addresses))
+            return (try TLSContext.server(TLSServerConfiguration(certificate)), authority.certificatePEM)
+        }
+    }
 }

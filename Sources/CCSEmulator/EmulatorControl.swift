@@ -1,10 +1,7 @@
 package import NIOCore
 
 extension Emulator {
-    /// The current counts and connections.
-    package func snapshot() async throws -> EmulatorSnapshot {
-        try await onLoop { $0.snapshot }
-    }
+    package func snapshot() async throws -> EmulatorSnapshot { try await onLoop { $0.snapshot } }
 
     /// Waits until a condition holds, checking after every change; `what` describes it for the error.
     package func wait(
@@ -17,7 +14,6 @@ extension Emulator {
         throw EmulatorError(message: "not within \(limit.nanoseconds / 1_000_000) ms: \(what)\n\(tally.summary)")
     }
 
-    /// Waits until every message was sent and every delivered copy acked.
     package func waitUntilComplete(limit: TimeAmount = .seconds(30)) async throws {
         try await wait(for: "every message acked", limit: limit) { $0.isComplete }
     }
@@ -32,9 +28,7 @@ extension Emulator {
         }
     }
 
-    /// Injects a fault into a bound connection now, by default the one bound first.
-    ///
-    /// Faults of a single message do nothing here.
+    /// Injects a fault into a bound connection, by default the one bound first; those of a single message do nothing.
     package func inject(_ fault: Fault, on connection: Int? = nil) async throws {
         try await onLoop { core in
             let (connection, pool) = try core.boundConnection(connection)
@@ -42,11 +36,8 @@ extension Emulator {
         }
     }
 
-    /// Writes bytes to a bound connection without recording them.
     package func inject(raw bytes: [UInt8], on connection: Int? = nil) async throws {
-        try await onLoop { core in
-            try core.boundConnection(connection).0.write(ByteBuffer(bytes: bytes))
-        }
+        try await onLoop { try $0.boundConnection(connection).0.write(ByteBuffer(bytes: bytes)) }
     }
 
     /// Sends a message on a bound connection, by default the one bound first, and redelivers it until acked.
@@ -60,14 +51,12 @@ extension Emulator {
         expectsAck: Bool = true,
         on connection: Int? = nil
     ) async throws {
-        try await onLoop { core in
-            let (connection, pool) = try core.boundConnection(connection)
-            let special = MessageBook.Special(id: id, to: to, stanza: stanza, expectsAck: expectsAck)
-            core.send(special, of: pool, on: connection)
+        try await send(on: connection) { _ in
+            MessageBook.Special(id: id, to: to, stanza: stanza, expectsAck: expectsAck)
         }
     }
 
-    /// Sends a message with this JSON; see ``inject(stanza:id:to:expectsAck:on:)``.
+    /// The same for a message with this JSON.
     package func inject(
         json: String,
         id: String,
@@ -76,28 +65,26 @@ extension Emulator {
         expectsAck: Bool = true,
         on connection: Int? = nil
     ) async throws {
-        try await onLoop { core in
-            let (connection, pool) = try core.boundConnection(connection)
-            let special = MessageBook.Special(
-                id: Array(id.utf8),
-                to: Array(to.utf8),
-                stanza: pool.address.stanza(around: json.utf8, form: form),
-                expectsAck: expectsAck
-            )
-            core.send(special, of: pool, on: connection)
+        try await send(on: connection) { address in
+            let stanza = address.stanza(around: json.utf8, form: form)
+            return MessageBook.Special(id: Array(id.utf8), to: Array(to.utf8), stanza: stanza, expectsAck: expectsAck)
         }
     }
 
-    /// The ack latencies since the last call in seconds, from a message's delivery to its first ack.
-    ///
-    /// Empty without ``EmulatorConfiguration/latencySampling``.
-    package func takeLatencies() async throws -> [Double] {
-        try await onLoop { $0.latency?.take() ?? [] }
+    private func send(
+        on connection: Int?,
+        _ special: @escaping @Sendable (StanzaAddress) -> MessageBook.Special
+    ) async throws {
+        try await onLoop { core in
+            let (connection, pool) = try core.boundConnection(connection)
+            core.send(special(pool.address), of: pool, on: connection)
+        }
     }
 
+    /// The latencies in seconds from delivery to first ack, measured since the last call.
+    package func takeLatencies() async throws -> [Double] { try await onLoop { $0.latency?.take() ?? [] } }
+
     /// The acks accepted since the last call, one for each copy, in order.
-    ///
-    /// Empty without ``EmulatorConfiguration/recordsAcks``.
     package func takeAcks() async throws -> [AckRecord] {
         try await onLoop { core in
             defer { core.acks = [] }
@@ -105,9 +92,7 @@ extension Emulator {
         }
     }
 
-    package func add(_ rule: FaultRule) async throws {
-        try await onLoop { core in core.schedule.add(rule, deliveries: core.deliveries) }
-    }
+    package func add(_ rule: FaultRule) async throws { try await onLoop { $0.schedule.add(rule) } }
 
     /// Cuts a connection, bound or not, by a TCP reset or by closing the socket without TLS's close_notify.
     package func kill(_ connection: Int, reset: Bool) async throws {

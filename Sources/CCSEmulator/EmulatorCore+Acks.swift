@@ -1,4 +1,3 @@
-import NIOCore
 import XMLWire
 
 extension EmulatorCore {
@@ -6,7 +5,10 @@ extension EmulatorCore {
         if stanza.element(0, is: "message", in: "jabber:client") {
             guard let payload = stanza.child("gcm", in: "google:mobile:data"),
                 stanza.elements[payload].end == payload + 1
-            else { return unexpected("a message without a gcm element, or with elements in it", connection) }
+            else {
+                let what = "a message without a gcm element, or with elements in it"
+                return count(\.unexpectedStanzas, what, on: connection)
+            }
             let text = stanza.elements[payload].text
             if isForOwnAccount(stanza, on: connection), !isAck(stanza, text) {
                 relay(text, of: stanza, from: connection)
@@ -17,7 +19,7 @@ extension EmulatorCore {
             answer(stanza, on: connection)
         } else if !stanza.element(0, is: "presence", in: "jabber:client") {
             // The hosted service ignored presences, and some clients send one.
-            unexpected("an unknown stanza", connection)
+            count(\.unexpectedStanzas, "an unknown stanza", on: connection)
         }
     }
 
@@ -29,17 +31,15 @@ extension EmulatorCore {
         let type = stanza.attribute("type", of: 0).map { stanza.string($0) }
         switch type {
         case "get" where stanza.child("ping", in: "urn:xmpp:ping") != nil:
-            counts.pings += 1
             connection.write(ServerStanzas.result(for: stanza))
-            changed()
-        case "set" where stanza.child("session", in: "urn:ietf:params:xml:ns:xmpp-session") != nil:
+            count(\.pings, on: connection)
+        case "set" where stanza.child("session", in: Namespace.session) != nil:
             connection.write(ServerStanzas.result(for: stanza))
         case "get", "set":
-            unexpected("an iq that nothing asked for", connection)
+            count(\.unexpectedStanzas, "an iq that nothing asked for", on: connection)
             connection.write(ServerStanzas.notSupported(stanza))
-        default:
-            // Results and errors of our pings.
-            break
+        // Results and errors of our pings.
+        default: break
         }
     }
 
@@ -47,26 +47,21 @@ extension EmulatorCore {
         guard let pool = connection.pool else { return }
         let reading = stanza.bytes.withUnsafeBufferPointer { reader.read(UnsafeBufferPointer(rebasing: $0[range])) }
         if case .malformed(let problem) = reading {
-            counts.malformedAcks += 1
-            violation("connection \(connection.number): a malformed ack: \(problem.rawValue)")
-            refuse(stanza.bytes[range], code: 400, reason: "InvalidJson: \(problem.rawValue)", on: connection)
-            return
+            count(\.malformedAcks, "a malformed ack: \(problem.rawValue)", on: connection)
+            let reason = "InvalidJson: \(problem.rawValue)"
+            return connection.write(ServerStanzas.refusal(of: stanza.bytes[range], code: 400, reason: reason))
         }
         let (sequence, isSender) = reader.withFields { id, to -> (Int?, Bool) in
-            if let relayed = pool.book.special(withID: id), pool.book.isOutstanding(relayed, on: connection.slot) {
-                return (relayed, pool.book.special(relayed).to.elementsEqual(to))
-            }
-            if let sequence = pool.generator.sequence(ofID: id), pool.book.isKnown(sequence) {
-                return (sequence, pool.generator.isSender(to, of: sequence))
-            }
-            guard let sequence = pool.book.special(withID: id) else { return (nil, false) }
-            return (sequence, pool.book.special(sequence).to.elementsEqual(to))
+            let special = pool.book.special(withID: id)
+            let relayed = special.flatMap { pool.book.isOutstanding($0, on: connection.slot) ? $0 : nil }
+            let sequence = relayed ?? pool.sequence(ofID: id)
+            return (sequence, sequence.map { pool.isSender(to, of: $0) } ?? false)
         }
+        let refusal = { ServerStanzas.refusal(of: stanza.bytes[range], code: 406, reason: ServerStanzas.notHere) }
         guard let sequence, isSender else {
-            counts.unknownAcks += 1
             let what = sequence == nil ? "an id that was never sent" : "another `to` than the message's from"
-            violation("connection \(connection.number): an ack for \(what)")
-            return refuse(stanza.bytes[range], code: 406, reason: ServerStanzas.notHere, on: connection)
+            count(\.unknownAcks, "an ack for \(what)", on: connection)
+            return connection.write(refusal())
         }
         switch pool.book.ack(sequence, on: connection.slot) {
         case .accepted:
@@ -75,33 +70,12 @@ extension EmulatorCore {
             if configuration.recordsAcks { acks.append(AckRecord(id: pool.id(of: sequence))) }
             if sequence < 0 { relayAck(range, of: stanza, for: sequence, in: pool) }
             return changed()
-        case .double:
-            counts.doubleAcks += 1
-            violation("connection \(connection.number): a double ack")
+        case .double: count(\.doubleAcks, "a double ack", on: connection)
         case .wrongConnection:
-            counts.wrongConnectionAcks += 1
-            violation("connection \(connection.number): an ack for a copy that another connection delivered")
-        case .unwanted:
-            counts.unwantedAcks += 1
-            violation("connection \(connection.number): an ack for what must not be acked")
-        case .unknown:
-            counts.unknownAcks += 1
-            violation("connection \(connection.number): an ack for an id that was never sent")
+            count(\.wrongConnectionAcks, "an ack for a copy that another connection delivered", on: connection)
+        case .unwanted: count(\.unwantedAcks, "an ack for what must not be acked", on: connection)
+        case .unknown: count(\.unknownAcks, "an ack for an id that was never sent", on: connection)
         }
-        refuse(stanza.bytes[range], code: 406, reason: ServerStanzas.notHere, on: connection)
-    }
-
-    private func refuse(
-        _ text: some Collection<UInt8>,
-        code: Int,
-        reason: String,
-        on connection: ConnectionHandler
-    ) {
-        connection.write(ByteBuffer(bytes: ServerStanzas.refusal(of: text, code: code, reason: reason)))
-    }
-
-    private func unexpected(_ what: String, _ connection: ConnectionHandler) {
-        counts.unexpectedStanzas += 1
-        violation("connection \(connection.number): \(what)")
+        connection.write(refusal())
     }
 }

@@ -1,7 +1,6 @@
 import NIOCore
 
 extension EmulatorCore {
-    /// Delivers one message with the faults that are due.
     func deliver(
         _ sequence: Int,
         isFirst: Bool,
@@ -11,22 +10,13 @@ extension EmulatorCore {
     ) {
         var bytes = ByteBuffer()
         append(sequence, isFirst: isFirst, of: pool, on: connection, to: &bytes)
-        var isWritten = false
-        for fault in faults {
-            switch fault {
-            case .torn(let milliseconds):
-                let place = Int(SplitMix.mix(UInt64(deliveries)) % UInt64(max(1, bytes.readableBytes)))
-                connection.writeTorn(bytes, at: place, after: .milliseconds(Int64(milliseconds)))
-                isWritten = true
-            case .bytewise:
-                connection.writeBytewise(bytes)
-                isWritten = true
-            default:
-                break
-            }
-            if isWritten { break }
+        switch faults.first(where: { if case .torn = $0 { true } else { $0 == .bytewise } }) {
+        case .torn(let milliseconds):
+            let place = Int(SplitMix.mix(UInt64(deliveries)) % UInt64(max(1, bytes.readableBytes)))
+            connection.writeTorn(bytes, at: place, after: .milliseconds(Int64(milliseconds)))
+        case .bytewise: for byte in bytes.readableBytesView { connection.write([byte]) }
+        default: connection.write(bytes)
         }
-        if !isWritten { connection.write(bytes) }
         for fault in faults { apply(fault, to: sequence, of: pool, on: connection) }
         changed()
     }
@@ -56,26 +46,23 @@ extension EmulatorCore {
         case .streamError(let condition): connection.end(error: condition)
         case .stanzaError:
             let text = #"{"to":"FAKE-none","message_id":"none","message_type":"ack"}"#
-            write(ServerStanzas.refusal(of: text.utf8, code: 406, reason: ServerStanzas.notHere), on: connection)
+            connection.write(ServerStanzas.refusal(of: text.utf8, code: 406, reason: ServerStanzas.notHere))
         case .nack(let code):
             let id = sequence.map { self.id(of: $0, in: pool) } ?? "none"
-            write(ServerStanzas.nack(code: code, id: id, sender: "FAKE-none"), on: connection)
+            connection.write(ServerStanzas.nack(code: code, id: id, sender: "FAKE-none"))
         case .whitespace: connection.write(" ")
         case .ping: connection.write(ServerStanzas.ping(id: deliveries))
-        case .noise: write(ServerStanzas.noise(address: pool.address), on: connection)
+        case .noise: connection.write(ServerStanzas.noise(address: pool.address))
         }
     }
 
     /// Sends a message that is not part of the load; see ``Emulator/inject(_:on:)``.
     func send(_ special: MessageBook.Special, of pool: SenderPool, on connection: ConnectionHandler) {
-        let sequence =
-            special.id.withUnsafeBufferPointer { pool.generator.sequence(ofID: $0) }.flatMap {
-                pool.book.isKnown($0) ? $0 : nil
-            } ?? special.id.withUnsafeBufferPointer { pool.book.special(withID: $0) }
+        let sequence = special.id.withUnsafeBufferPointer { pool.sequence(ofID: $0) }
         let entry = sequence ?? pool.book.add(special)
         deliveries += 1
         pool.book.delivered(entry, on: connection.slot, isFirst: sequence == nil && special.expectsAck)
-        write(special.stanza, on: connection)
+        connection.write(special.stanza)
         changed()
     }
 
@@ -94,7 +81,7 @@ extension EmulatorCore {
     }
 
     private func drain(_ connection: ConnectionHandler, with stanza: [UInt8]) {
-        write(stanza, on: connection)
+        connection.write(stanza)
         guard connection.phase == .bound, let pool = connection.pool else { return }
         let isAlone = pool.connections.allSatisfy { $0 === connection || $0.phase != .bound }
         connection.phase = .draining(messages: isAlone ? configuration.drainMessages : 0)
@@ -112,7 +99,7 @@ extension EmulatorCore {
         // Nothing after this can be read, so deliveries stop first, before a write of this size lets any more through.
         // The peer must end the connection.
         connection.phase = .ending
-        write(HostileXML.named(name ?? next) ?? [], on: connection)
+        connection.write(HostileXML.named(name ?? next) ?? [])
         eventLoop.assumeIsolated().scheduleTask(in: configuration.drainTimeout) { connection.close() }
     }
 
@@ -126,18 +113,10 @@ extension EmulatorCore {
             address: pool.address,
             form: forms[oddities % forms.count]
         )
-        send(
-            MessageBook.Special(id: instance.id, to: instance.to, stanza: instance.stanza, expectsAck: odd.isAcked),
-            of: pool,
-            on: connection
-        )
+        send(instance, of: pool, on: connection)
     }
 
     private func id(of sequence: Int, in pool: SenderPool) -> String {
         sequence >= 0 ? pool.generator.id(sequence) : "special"
-    }
-
-    private func write(_ bytes: [UInt8], on connection: ConnectionHandler) {
-        connection.write(ByteBuffer(bytes: bytes))
     }
 }

@@ -1,10 +1,8 @@
-import NIOCore
 import XMLWire
 
 // A bound client that sends an upstream message to its own bare address acts as the service, as it would at a standard
 // server: the message goes to the account's workers, and their ack comes back to the client.
 extension EmulatorCore {
-    /// The bare address of the account that a connection is bound for.
     func address(of pool: SenderPool) -> String { "\(pool.sender)@\(configuration.domain)" }
 
     /// Whether a stanza is for the workers of its sender's own account.
@@ -13,15 +11,12 @@ extension EmulatorCore {
         return stanza.string(to) == address(of: pool)
     }
 
-    /// Hands a client's message to the account's workers, now or when one has room.
-    ///
-    /// From then on the client gets no messages itself.
+    /// Hands a client's message to the account's workers, now or when one has room; it gets none itself from then on.
     func relay(_ text: Range<Int>, of stanza: Stanza, from connection: ConnectionHandler) {
         guard let pool = connection.pool else { return }
         let payload = stanza.bytes[text]
         guard let identity = payload.withUnsafeBufferPointer({ RelayedIdentity($0) }) else {
-            counts.unexpectedStanzas += 1
-            return violation("connection \(connection.number): a message to relay without message_id and from")
+            return count(\.unexpectedStanzas, "a message to relay without message_id and from", on: connection)
         }
         connection.isSource = true
         let own = address(of: pool)
@@ -34,9 +29,8 @@ extension EmulatorCore {
             )
         )
         pool.sources[sequence] = connection.number
-        counts.relayed += 1
         for other in pool.connections where other !== connection { pump(other) }
-        changed()
+        count(\.relayed, on: connection)
     }
 
     /// Passes a worker's ack of a relayed message to the client that sent it last.
@@ -44,7 +38,7 @@ extension EmulatorCore {
         guard let number = pool.sources.removeValue(forKey: sequence), let source = connections[number] else { return }
         let own = address(of: pool)
         let ack = StanzaAddress(from: own, to: nil).stanza(around: stanza.bytes[text], form: .defaultNamespace)
-        source.write(ByteBuffer(bytes: ack))
+        source.write(ack)
     }
 }
 

@@ -2,7 +2,6 @@ import NIOCore
 import TLSWire
 import XMLWire
 
-/// The emulator's state and decisions, confined to one event loop.
 final class EmulatorCore {
     let configuration: EmulatorConfiguration
     let eventLoop: any EventLoop
@@ -11,7 +10,6 @@ final class EmulatorCore {
     let ackFile: AckFile?
     private(set) var pools: [String: SenderPool] = [:]
     private(set) var connections: [Int: ConnectionHandler] = [:]
-    private(set) var cutters: [Int: TransportCutter] = [:]
     var schedule: FaultSchedule
     var counts = Tally()
     var deliveries = 0
@@ -34,7 +32,6 @@ final class EmulatorCore {
         var timeout: Scheduled<Void>
     }
 
-    /// The size limit of a batch of stanzas in one write.
     static let batchBytes = 65_536
     private static let rateInterval = TimeAmount.milliseconds(5)
     private static let violationsKept = 20
@@ -67,39 +64,25 @@ final class EmulatorCore {
         return try TLSHandler(context: tlsContext)
     }
 
-    /// Builds a new connection's pipeline.
     func accept(_ channel: any Channel) throws {
         guard isAccepting else { throw ChannelError.ioOnClosedChannel }
         accepted += 1
         counts.connections += 1
         let number = accepted
         let faults = schedule.due(atConnection: number)
-        let negotiation = ServerNegotiation(
-            ServerNegotiation.Settings(
-                requiresStartTLS: configuration.security == .startTLS,
-                domain: configuration.domain,
-                credentials: configuration.credentials,
-                usesForeignFeaturePrefix: configuration.usesForeignFeaturePrefix,
-                offersSession: configuration.offersSession,
-                refusesAll: faults.contains(.refuse)
-            )
-        )
-        let stream = XMLStreamHandler()
         let connection = ConnectionHandler(
             number: number,
             core: self,
-            negotiation: negotiation,
+            negotiation: ServerNegotiation(configuration, refusesAll: faults.contains(.refuse)),
             faults: faults,
-            stream: stream
+            stream: XMLStreamHandler()
         )
-        let cutter = TransportCutter()
         connections[number] = connection
-        cutters[number] = cutter
         let pipeline = channel.pipeline.syncOperations
-        try pipeline.addHandler(cutter)
+        try pipeline.addHandler(connection.cutter)
         if configuration.security == .direct { try pipeline.addHandler(makeTLSHandler()) }
         if let transcript { try pipeline.addHandler(TranscriptTap(transcript: transcript, connection: connection)) }
-        try pipeline.addHandlers([stream, connection])
+        try pipeline.addHandlers([connection.stream, connection])
         changed()
     }
 
@@ -125,17 +108,11 @@ final class EmulatorCore {
     func closed(_ connection: ConnectionHandler) {
         connection.phase = .closed
         guard connections.removeValue(forKey: connection.number) != nil else { return }
-        cutters[connection.number] = nil
         if let pool = connection.pool {
             pool.book.close(connection.slot)
             pool.connections.removeAll { $0 === connection }
         }
         changed()
-    }
-
-    func readComplete(_ connection: ConnectionHandler) {
-        pump(connection)
-        finishDraining(connection)
     }
 
     /// Ends a draining connection once nothing is left to send or to ack.
@@ -146,29 +123,12 @@ final class EmulatorCore {
         connection.end()
     }
 
-    func refused(_ connection: ConnectionHandler) {
-        counts.refusals += 1
-        changed()
-    }
-
-    func peerSentStreamError(_ connection: ConnectionHandler) {
-        counts.streamErrors += 1
-        if !connection.expectsBreak { violation("connection \(connection.number): the peer sent a stream error") }
-        changed()
-    }
-
-    func peerBrokeStream(_ connection: ConnectionHandler, why: String) {
-        counts.brokenStreams += 1
-        violation("connection \(connection.number): \(why)")
-    }
-
-    func peerEndedInOrder() {
-        counts.orderlyEnds += 1
-        changed()
-    }
-
-    func violation(_ text: String) {
-        if counts.violations.count < Self.violationsKept { counts.violations.append(text) }
+    /// Counts something; a violation by a connection's peer is kept in words too.
+    func count(_ counter: WritableKeyPath<Tally, Int>, _ violation: String? = nil, on connection: ConnectionHandler) {
+        counts[keyPath: counter] += 1
+        if let violation, counts.violations.count < Self.violationsKept {
+            counts.violations.append("connection \(connection.number): \(violation)")
+        }
         changed()
     }
 
@@ -181,26 +141,25 @@ final class EmulatorCore {
         {
             // A write may reveal that the connection is gone: write before taking a message, or nobody would redeliver
             // it.
-            if batch.readableBytes > 0, schedule.isDue(atDelivery: deliveries + 1) {
+            let faults = schedule.due(atDelivery: deliveries + 1)
+            if batch.readableBytes > 0, !faults.isEmpty {
                 connection.write(batch)
                 batch.clear()
                 continue
             }
             guard let next = pool.book.next(fresh: pool.permits >= 1) else { break }
             if next.isFirst { pool.permits -= 1 }
-            let faults = schedule.due(atDelivery: deliveries + 1)
             if faults.isEmpty {
                 append(next.sequence, isFirst: next.isFirst, of: pool, on: connection, to: &batch)
             } else {
                 deliver(next.sequence, isFirst: next.isFirst, of: pool, on: connection, faults: faults)
             }
         }
-        if batch.readableBytes > 0 {
-            connection.write(batch)
-            // The batch, not the window, was full: continue after this write.
-            if batch.readableBytes >= Self.batchBytes { pumpLater(connection) }
-            changed()
-        }
+        guard batch.readableBytes > 0 else { return }
+        connection.write(batch)
+        // The batch, not the window, was full: continue after this write.
+        if batch.readableBytes >= Self.batchBytes { eventLoop.assumeIsolated().execute { self.pump(connection) } }
+        changed()
     }
 
     /// Encodes a copy and records it.
@@ -222,10 +181,6 @@ final class EmulatorCore {
         }
     }
 
-    private func pumpLater(_ connection: ConnectionHandler) {
-        eventLoop.assumeIsolated().execute { self.pump(connection) }
-    }
-
     private func startTasks() {
         if let rate = configuration.load.rate {
             let share = rate * Double(Self.rateInterval.nanoseconds) / 1e9
@@ -242,8 +197,7 @@ final class EmulatorCore {
                 for connection in self.connections.values where connection.pool != nil { connection.write(" ") }
             }
         }
-        if let transcript { every(.milliseconds(500)) { transcript.flush() } }
-        if let ackFile { every(.milliseconds(500)) { ackFile.flush() } }
+        if transcript != nil || ackFile != nil { every(.milliseconds(500)) { self.flushFiles() } }
     }
 
     private func every(_ interval: TimeAmount, _ body: @escaping () -> Void) {
@@ -276,8 +230,12 @@ final class EmulatorCore {
         tasks.removeAll()
         for connection in connections.values { connection.close() }
         for (id, _) in waiters { settle(id, false) }
-        transcript?.flush()
-        ackFile?.flush()
+        flushFiles()
+    }
+
+    private func flushFiles() {
+        transcript?.file.flush()
+        ackFile?.file.flush()
     }
 
     var tally: Tally {

@@ -6,31 +6,21 @@ package enum EnvelopeForm: UInt8, CaseIterable, Sendable {
     case defaultNamespace
     /// `<data:gcm xmlns:data="google:mobile:data">`, as in the hosted service's acks and controls.
     case prefixed
-    /// The JSON inside a CDATA section.
     case cdata
     /// Quotes as `&quot;` and `&apos;`, as Prosody and ejabberd write them.
     case entities
 
     /// Appends the payload element around a JSON text, which may be any valid UTF-8 that XML can carry.
     package func wrap(_ json: some Collection<UInt8>, into output: inout [UInt8]) {
-        switch self {
-        case .defaultNamespace:
-            output += #"<gcm xmlns="google:mobile:data">"#.utf8
-            XMLEscape.text(json, quotes: false, into: &output)
-            output += "</gcm>".utf8
-        case .prefixed:
-            output += #"<data:gcm xmlns:data="google:mobile:data">"#.utf8
-            XMLEscape.text(json, quotes: false, into: &output)
-            output += "</data:gcm>".utf8
-        case .cdata:
-            output += #"<gcm xmlns="google:mobile:data">"#.utf8
+        let isPrefixed = self == .prefixed
+        output +=
+            (isPrefixed ? #"<data:gcm xmlns:data="google:mobile:data">"# : #"<gcm xmlns="google:mobile:data">"#).utf8
+        if self == .cdata {
             XMLEscape.cdata(json, into: &output)
-            output += "</gcm>".utf8
-        case .entities:
-            output += #"<gcm xmlns="google:mobile:data">"#.utf8
-            XMLEscape.text(json, quotes: true, into: &output)
-            output += "</gcm>".utf8
+        } else {
+            XMLEscape.text(json, quotes: self == .entities, into: &output)
         }
+        output += (isPrefixed ? "</data:gcm>" : "</gcm>").utf8
     }
 }
 

@@ -2,13 +2,9 @@
 ///
 /// Well-formed stanzas that are merely too deep, too wide or of an unknown prefix must not be: see ``OddMessage``.
 package enum HostileXML {
-    /// The names, in a fixed order.
     package static let names = makers.map(\.name)
 
-    /// The bytes to write for a name.
-    package static func named(_ name: String) -> [UInt8]? {
-        makers.first { $0.name == name }?.bytes()
-    }
+    package static func named(_ name: String) -> [UInt8]? { makers.first { $0.name == name }?.bytes() }
 
     /// Made on demand: some are large, and the help shows only the names.
     private static let makers: [(name: String, bytes: @Sendable () -> [UInt8])] = [

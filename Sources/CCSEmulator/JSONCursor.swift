@@ -9,7 +9,6 @@ package struct JSONCursor {
         skipSpace()
     }
 
-    /// Whether only white space was left.
     package var isAtEnd: Bool { position == text.count }
 
     package var peek: UInt8? { position < text.count ? text[position] : nil }
@@ -22,9 +21,7 @@ package struct JSONCursor {
         return true
     }
 
-    /// Unescapes the string literal at the cursor.
-    ///
-    /// - Returns: The range of its bytes in `output`; nil unless it is a valid RFC 8259 literal.
+    /// Unescapes the string literal at the cursor; nil unless it is a valid RFC 8259 literal.
     package mutating func string(into output: inout [UInt8]) -> Range<Int>? {
         guard peek == UInt8(ascii: "\"") else { return nil }
         position += 1
@@ -53,9 +50,7 @@ package struct JSONCursor {
         return nil
     }
 
-    /// Skips the value at the cursor and the white space behind it without validating its content.
-    ///
-    /// - Returns: False if the text ends inside it.
+    /// Skips the value at the cursor without validating its content; false if the text ends inside it.
     package mutating func skipValue() -> Bool {
         var depth = 0
         var isInString = false
@@ -115,12 +110,8 @@ package struct JSONCursor {
         guard position + 4 <= text.count else { return nil }
         var value: UInt32 = 0
         for byte in text[position..<position + 4] {
-            switch byte {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"): value = value << 4 | UInt32(byte - UInt8(ascii: "0"))
-            case UInt8(ascii: "a")...UInt8(ascii: "f"): value = value << 4 | UInt32(byte - UInt8(ascii: "a") + 10)
-            case UInt8(ascii: "A")...UInt8(ascii: "F"): value = value << 4 | UInt32(byte - UInt8(ascii: "A") + 10)
-            default: return nil
-            }
+            guard let digit = Character(Unicode.Scalar(byte)).hexDigitValue else { return nil }
+            value = value << 4 | UInt32(digit)
         }
         position += 4
         return value

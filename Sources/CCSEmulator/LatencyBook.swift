@@ -6,9 +6,7 @@ struct LatencyBook {
     private var delivered: [Int: NIODeadline] = [:]
     private var seconds: [Double] = []
 
-    init(every: Int) {
-        self.every = max(1, every)
-    }
+    init(every: Int) { self.every = max(1, every) }
 
     /// Notes a delivery; a redelivery restarts the measurement.
     mutating func delivered(_ sequence: Int) {
@@ -21,7 +19,6 @@ struct LatencyBook {
         seconds.append(Double((NIODeadline.now() - start).nanoseconds) * 1e-9)
     }
 
-    /// Returns the latencies and clears them.
     mutating func take() -> [Double] {
         defer { seconds = [] }
         return seconds

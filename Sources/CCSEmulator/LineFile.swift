@@ -15,7 +15,6 @@ final class LineFile {
         self.file = file
     }
 
-    /// Adds a line and its newline.
     func append(_ line: Data) {
         lines += line
         lines.append(0x0A)

@@ -8,10 +8,8 @@ package struct LoadGenerator: Sendable {
     package let profile: LoadProfile
 
     private let prefix: [UInt8]
-    private let tokenHead = Array("FAKE-".utf8)
-    private let tokenTail = Array((":NOT-A-REAL-TOKEN" + String(repeating: "-NOT-A-REAL-TOKEN", count: 7)).utf8)
-    private let receiptFrom = Array("gcm.googleapis.com".utf8)
-    private let receiptMark = Array("dr2:".utf8)
+    private let tokenHead = Array(Self.tokenHead.utf8)
+    private let tokenTail = Array(Self.tokenTail.utf8)
     private let receiptLimit: UInt64
     private let weights: [Int]
     /// Indexed by category, then kind and size, then form.
@@ -19,27 +17,27 @@ package struct LoadGenerator: Sendable {
 
     /// Different lengths and fillers of upstream messages in each category.
     private static let variants = 4
+    private static let tokenHead = "FAKE-"
+    private static let tokenTail = ":NOT-A-REAL-TOKEN" + String(repeating: "-NOT-A-REAL-TOKEN", count: 7)
+    private static let receiptFrom = "gcm.googleapis.com"
+    private static let receiptMark = "dr2:"
 
     /// Encodes the templates of a profile without ``LoadProfile/problems``.
     package init(profile: LoadProfile, address: StanzaAddress) {
         self.profile = profile
         prefix = Array(profile.effectivePrefix.utf8)
         receiptLimit = UInt64(profile.receiptShare * 65536)
-        var total = 0
-        weights = profile.categories.map { category in
-            total += category.weight
-            return total
-        }
+        weights = profile.categories.reduce(into: []) { $0.append(($0.last ?? 0) + $1.weight) }
         var templates: [StanzaTemplate] = []
         for category in profile.categories {
             for variant in 0...Self.variants {
                 let json =
                     variant == Self.variants
-                    ? Self.receipt(category: category.name, prefix: prefix)
+                    ? Self.receipt(category: category.name, prefix: profile.effectivePrefix)
                     : Self.upstream(
                         category: category.name,
-                        prefix: prefix,
-                        token: tokenHead + StanzaTemplate.hole(.device) + tokenTail,
+                        prefix: profile.effectivePrefix,
+                        token: Self.tokenHead + StanzaTemplate.hole(.device) + Self.tokenTail,
                         size: Self.size(of: variant, in: profile.size),
                         salt: SplitMix.mix(profile.seed &+ UInt64(variant))
                     )
@@ -51,9 +49,7 @@ package struct LoadGenerator: Sendable {
         self.templates = templates
     }
 
-    package func isReceipt(_ sequence: Int) -> Bool {
-        isReceipt(mixed(sequence))
-    }
+    package func isReceipt(_ sequence: Int) -> Bool { isReceipt(mixed(sequence)) }
 
     /// Appends a copy of message `sequence`, from 0; each `copy` gets another wrapping, and `conflicting` other
     /// content.
@@ -72,11 +68,10 @@ package struct LoadGenerator: Sendable {
         )
     }
 
-    /// The number of the message with this id; nil for an id that the load never uses.
     package func sequence(ofID id: UnsafeBufferPointer<UInt8>) -> Int? {
         var id = id
-        let marked = id.starts(with: receiptMark)
-        if marked { id = UnsafeBufferPointer(rebasing: id.dropFirst(receiptMark.count)) }
+        let marked = id.starts(with: Self.receiptMark.utf8)
+        if marked { id = UnsafeBufferPointer(rebasing: id.dropFirst(Self.receiptMark.utf8.count)) }
         guard id.count == prefix.count + 13, id.starts(with: prefix), id[prefix.count] == UInt8(ascii: "-"),
             let number = Decimal.read(UnsafeBufferPointer(rebasing: id.dropFirst(prefix.count + 1))),
             case let sequence = profile.idsAreScattered ? ScatteredNumber.sequence(number) : number,
@@ -88,7 +83,7 @@ package struct LoadGenerator: Sendable {
     /// Whether this is the `to` that an ack of the message must give.
     package func isSender(_ to: UnsafeBufferPointer<UInt8>, of sequence: Int) -> Bool {
         let random = mixed(sequence)
-        if isReceipt(random) { return to.elementsEqual(receiptFrom) }
+        if isReceipt(random) { return to.elementsEqual(Self.receiptFrom.utf8) }
         let digits = tokenHead.count..<tokenHead.count + 8
         return to.count == tokenHead.count + 8 + tokenTail.count && to.starts(with: tokenHead)
             && Decimal.read(UnsafeBufferPointer(rebasing: to[digits])) == device(random)
@@ -96,24 +91,20 @@ package struct LoadGenerator: Sendable {
     }
 
     package func id(_ sequence: Int) -> String {
-        let base = String(decoding: prefix, as: UTF8.self) + "-" + Decimal.text(number(sequence), width: 12)
-        return isReceipt(sequence) ? "dr2:" + base : base
+        let base = profile.effectivePrefix + "-" + Decimal.text(number(sequence), width: 12)
+        return isReceipt(sequence) ? Self.receiptMark + base : base
     }
 
-    /// The `from` of a message's JSON.
     package func sender(_ sequence: Int) -> String {
         let random = mixed(sequence)
-        if isReceipt(random) { return String(decoding: receiptFrom, as: UTF8.self) }
-        return token(device: device(random))
+        return isReceipt(random) ? Self.receiptFrom : token(device: device(random))
     }
 
     /// A device's registration token, obviously not a real one.
     package func token(device: Int) -> String {
-        String(decoding: tokenHead, as: UTF8.self) + Decimal.text(device, width: 8)
-            + String(decoding: tokenTail, as: UTF8.self)
+        Self.tokenHead + Decimal.text(device, width: 8) + Self.tokenTail
     }
 
-    /// The number in a message's id.
     private func number(_ sequence: Int) -> Int {
         profile.idsAreScattered ? ScatteredNumber.number(sequence) : sequence
     }
@@ -140,30 +131,22 @@ extension LoadGenerator {
         range.lowerBound + (range.upperBound - range.lowerBound) * variant / (variants - 1)
     }
 
-    private static func upstream(
-        category: String,
-        prefix: [UInt8],
-        token: [UInt8],
-        size: Int,
-        salt: UInt64
-    ) -> [UInt8] {
-        var head = Array(#"{"data":{"n":""#.utf8) + StanzaTemplate.hole(.sequence)
-        head += Array(#"","variant":""#.utf8) + StanzaTemplate.hole(.variant) + Array(#"","body":""#.utf8)
-        var tail = Array(#""},"time_to_live":86400,"from":""#.utf8) + token
-        tail += Array(#"","message_id":""#.utf8) + prefix + Array("-".utf8) + StanzaTemplate.hole(.id)
-        tail += Array(#"","category":""#.utf8) + Array(category.utf8) + Array(#""}"#.utf8)
+    private static func upstream(category: String, prefix: String, token: String, size: Int, salt: UInt64) -> [UInt8] {
+        let (sequence, variant) = (StanzaTemplate.hole(.sequence), StanzaTemplate.hole(.variant))
+        let head = Array(#"{"data":{"n":"\#(sequence)","variant":"\#(variant)","body":""#.utf8)
+        let fields = #"time_to_live":86400,"from":"\#(token)","message_id":"\#(prefix)-\#(StanzaTemplate.hole(.id))""#
+        let tail = Array(##""},"\##(fields),"category":"\##(category)"}"##.utf8)
         return head + filler(size - head.count - tail.count, salt: salt) + tail
     }
 
-    private static func receipt(category: String, prefix: [UInt8]) -> [UInt8] {
-        var json = Array(#"{"category":""#.utf8) + Array(category.utf8)
-        json += Array(#"","data":{"device_registration_id":"FAKE-"#.utf8) + StanzaTemplate.hole(.device)
-        json += Array(#"","message_sent_timestamp":"1498801519251","message_status":"MESSAGE_SENT_TO_DEVICE","#.utf8)
-        json += Array(#""variant":""#.utf8) + StanzaTemplate.hole(.variant)
-        json += Array(#"","original_message_id":""#.utf8) + prefix + Array("-".utf8) + StanzaTemplate.hole(.id)
-        json += Array(#""},"from":"gcm.googleapis.com","message_id":"dr2:"#.utf8) + prefix + Array("-".utf8)
-        json += StanzaTemplate.hole(.id)
-        return json + Array(#"","message_type":"receipt","time_to_live":0}"#.utf8)
+    private static func receipt(category: String, prefix: String) -> [UInt8] {
+        let id = "\(prefix)-\(StanzaTemplate.hole(.id))"
+        let json =
+            #"{"category":"\#(category)","data":{"device_registration_id":"FAKE-\#(StanzaTemplate.hole(.device))","#
+            + #""message_sent_timestamp":"1498801519251","message_status":"MESSAGE_SENT_TO_DEVICE","#
+            + #""variant":"\#(StanzaTemplate.hole(.variant))","original_message_id":"\#(id)"},"#
+            + #""from":"gcm.googleapis.com","message_id":"dr2:\#(id)","message_type":"receipt","time_to_live":0}"#
+        return Array(json.utf8)
     }
 
     /// Text of exactly this many bytes such as devices send: words, escapes, markup characters, non-ASCII.

@@ -18,13 +18,10 @@ package struct LoadProfile: Sendable {
     package var rate: Double?
     /// New messages start once a sender has this many connections bound at the same time.
     package var connections = 1
-    /// The number of devices, 1...99,999,999.
     package var devices = 1000
-    /// The categories; at least one.
     package var categories = [Category(name: "com.example.app")]
     /// The size of a message's JSON text in bytes; the fields set a minimum.
     package var size = 400...400
-    /// The share of delivery receipts, 0...1.
     package var receiptShare = 0.0
     package var forms = EnvelopeForm.allCases
     /// The same seed gives the same messages byte for byte.
@@ -38,9 +35,7 @@ package struct LoadProfile: Sendable {
     package var idsAreScattered = false
 
     /// A profile that generates nothing until ``count`` is set.
-    package init(count: Int? = 0) {
-        self.count = count
-    }
+    package init(count: Int? = 0) { self.count = count }
 
     /// The profile's errors, one sentence each; empty for a valid one.
     package var problems: [String] {
@@ -51,7 +46,7 @@ package struct LoadProfile: Sendable {
         if connections < 1 { result.append("connections must be 1 or more") }
         if categories.isEmpty { result.append("at least one category is needed") }
         for category in categories {
-            if category.name.isEmpty || category.name.utf8.count > 255 || !category.name.utf8.allSatisfy(Self.isPlain) {
+            if !Self.isPlain(category.name, limit: 255) {
                 result.append("a category's name must be 1...255 letters, digits, dots, underscores or hyphens")
             }
             if !(1...1_000_000).contains(category.weight) { result.append("a category's weight must be 1...1000000") }
@@ -59,8 +54,7 @@ package struct LoadProfile: Sendable {
         if size.lowerBound < 0 || size.upperBound > 1 << 20 { result.append("size must be 0...1048576 bytes") }
         if !(0...1).contains(receiptShare) { result.append("receipts must be a share between 0 and 1") }
         if forms.isEmpty { result.append("at least one envelope form is needed") }
-        let prefix = effectivePrefix
-        if prefix.isEmpty || prefix.utf8.count > 64 || !prefix.utf8.allSatisfy(Self.isPlain) {
+        if !Self.isPlain(effectivePrefix, limit: 64) {
             result.append("the id prefix must be 1...64 letters, digits, dots, underscores or hyphens")
         }
         return result
@@ -72,13 +66,8 @@ package struct LoadProfile: Sendable {
         return String(repeating: "0", count: 16 - text.count) + text
     }
 
-    private static func isPlain(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-            UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "."), UInt8(ascii: "_"), UInt8(ascii: "-"):
-            true
-        default:
-            false
-        }
+    private static func isPlain(_ name: String, limit: Int) -> Bool {
+        (1...limit).contains(name.utf8.count)
+            && name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber) || "._-".contains($0) }
     }
 }

@@ -26,11 +26,9 @@ struct MessageBook {
         case accepted(first: Bool)
         /// Every copy that this connection delivered was acked before.
         case double
-        /// Delivered, but not on this connection.
         case wrongConnection
         /// For a message that must not be acked.
         case unwanted
-        /// For an id that was never sent.
         case unknown
     }
 
@@ -45,7 +43,6 @@ struct MessageBook {
 
     private static let remembered = 512
 
-    /// The number of messages to generate.
     private let limit: Int
     private(set) var generated = 0
     private(set) var specials: [Special] = []
@@ -64,16 +61,12 @@ struct MessageBook {
     private(set) var ackedSpecials = 0
 
     /// A book for a load of this many messages, nil for unlimited.
-    init(count: Int?) {
-        limit = count ?? .max
-    }
+    init(count: Int?) { limit = count ?? .max }
 
     var ackedDistinct: Int { acked.count + ackedSpecials }
 
-    /// Unacked copies on open connections.
     var unackedCopies: Int { ledgers.reduce(0) { $0 + $1.unacked } }
 
-    /// Whether nothing is left to deliver or to be acked.
     var isComplete: Bool {
         generated == limit && acked.count == generated && unackedCopies == 0
             && specials.allSatisfy { $0.isAcked || !$0.expectsAck }
@@ -81,9 +74,7 @@ struct MessageBook {
 
     var hasMore: Bool { !pending.isEmpty || generated < limit }
 
-    /// Opens a connection's ledger and queues what closed ones left.
-    ///
-    /// - Returns: The connection's slot.
+    /// Opens a connection's ledger, returns its slot, and queues what closed ones left.
     mutating func open() -> Int {
         pending.append(contentsOf: waiting.sorted { Self.age($0) < Self.age($1) })
         waiting.removeAll()
@@ -106,7 +97,6 @@ struct MessageBook {
 
     func unacked(on slot: Int) -> Int { ledgers[slot].unacked }
 
-    /// The connection's unacked messages, oldest first.
     func unackedMessages(on slot: Int) -> [Int] {
         ledgers[slot].copies.keys.sorted { Self.age($0) < Self.age($1) }
     }
@@ -151,9 +141,7 @@ struct MessageBook {
         return known
     }
 
-    /// Records a copy written to a connection.
-    ///
-    /// If a fault of this delivery has closed the connection, the message waits for the next one.
+    /// Records a copy; if a fault of this delivery has closed the connection, it waits for the next one.
     mutating func delivered(_ sequence: Int, on slot: Int, isFirst: Bool) {
         deliveries += 1
         if isFirst { distinct += 1 }
@@ -180,7 +168,6 @@ struct MessageBook {
         sequence < 0 ? -sequence <= specials.count : sequence < generated
     }
 
-    /// Judges an ack on a connection.
     mutating func ack(_ sequence: Int, on slot: Int) -> Verdict {
         guard isKnown(sequence) else { return .unknown }
         if let copies = ledgers[slot].copies[sequence] {
@@ -218,12 +205,9 @@ struct MessageBook {
         sequence < 0 ? special(sequence).isAcked : acked.contains(sequence)
     }
 
-    /// Whether the connection has an unacked copy.
     func isOutstanding(_ sequence: Int, on slot: Int) -> Bool { ledgers[slot].copies[sequence] != nil }
 
-    private func isOutstanding(_ sequence: Int) -> Bool {
-        ledgers.contains { $0.copies[sequence] != nil }
-    }
+    private func isOutstanding(_ sequence: Int) -> Bool { ledgers.contains { $0.copies[sequence] != nil } }
 
     /// Sorts generated messages by age, then special ones.
     private static func age(_ sequence: Int) -> Int { sequence < 0 ? Int.max / 2 - sequence : sequence }

@@ -28,29 +28,14 @@ extension OddMessage {
             ("bad-escape", #"{"message_id":"$I","from":"$T","category":"odd","data":"\x41"}"#),
             ("bad-number", #"{"message_id":"$I","from":"$T","category":"odd","data":01}"#),
             ("not-a-number", #"{"message_id":"$I","from":"$T","category":"odd","data":NaN}"#),
-        ].map { OddMessage(name: $0, place: .quarantine, isAcked: false, body: .json($1)) } + [
-            OddMessage(
-                name: "element-inside",
-                place: .quarantine,
-                isAcked: false,
-                body: .stanza("<message>\(gcm(plain + "<b/>"))</message>")
-            ),
-            OddMessage(
-                name: "empty-element",
-                place: .quarantine,
-                isAcked: false,
-                body: .stanza("<message>\(gcm(""))</message>")
-            ),
-            OddMessage(
-                name: "two-elements",
-                place: .quarantine,
-                isAcked: false,
-                body: .stanza("<message>\(gcm(plain))\(gcm(plain))</message>")
-            ),
-        ]
+        ].map { OddMessage(name: $0, place: .quarantine, isAcked: false, body: .json($1)) }
+        + [
+            ("element-inside", gcm(plain + "<b/>")), ("empty-element", gcm("")),
+            ("two-elements", gcm(plain) + gcm(plain)),
+        ].map { OddMessage(name: $0, place: .quarantine, isAcked: false, body: .stanza("<message>\($1)</message>")) }
 
     /// Quarantined with an ack.
-    static let ackedQuarantine: [OddMessage] = oddMembers + oddIDs + oddTokens
+    static let ackedQuarantine: [OddMessage] = oddMembers + oddIdentities
 
     private static let oddMembers: [OddMessage] =
         [
@@ -65,31 +50,27 @@ extension OddMessage {
             ("type-number", #"{"message_id":"$I","from":"$T","category":"odd","message_type":1}"#),
         ].map { OddMessage(name: $0, place: .quarantine, isAcked: true, body: .json($1)) }
 
-    /// Ids that no `text` column can hold, or that are too long.
-    private static let oddIDs: [OddMessage] =
+    /// Ids and tokens that no `text` column can hold, or that are too long.
+    private static let oddIdentities: [OddMessage] =
         [
-            ("id-nul", #"{"message_id":"\u0000$I","from":"$T","category":"odd","data":{}}"#, [0]),
-            ("id-surrogate", #"{"message_id":"\ud800$I","from":"$T","category":"odd","data":{}}"#, [0xED, 0xA0, 0x80]),
+            ("id-nul", #"{"message_id":"\u0000$I","from":"$T","category":"odd","data":{}}"#, [0], []),
             (
-                "id-long", #"{"message_id":"\#(longText)$I","from":"$T","category":"odd","data":{}}"#,
-                Array(longText.utf8)
+                "id-surrogate", #"{"message_id":"\ud800$I","from":"$T","category":"odd","data":{}}"#,
+                [0xED, 0xA0, 0x80], []
             ),
-        ].map { OddMessage(name: $0, place: .quarantine, isAcked: true, body: .json($1), idHead: $2) }
-
-    private static let oddTokens: [OddMessage] =
-        [
-            ("from-nul", #"{"message_id":"$I","from":"\u0000$T","category":"odd","data":{}}"#, [0]),
+            ("id-long", #"{"message_id":"\#(longText)$I","from":"$T","category":"odd","data":{}}"#, longHead, []),
+            ("from-nul", #"{"message_id":"$I","from":"\u0000$T","category":"odd","data":{}}"#, [], [0]),
             (
-                "from-surrogate", #"{"message_id":"$I","from":"\udfff$T","category":"odd","data":{}}"#,
+                "from-surrogate", #"{"message_id":"$I","from":"\udfff$T","category":"odd","data":{}}"#, [],
                 [0xED, 0xBF, 0xBF]
             ),
-            (
-                "from-long", #"{"message_id":"$I","from":"\#(longText)$T","category":"odd","data":{}}"#,
-                Array(longText.utf8)
-            ),
-        ].map { OddMessage(name: $0, place: .quarantine, isAcked: true, body: .json($1), tokenHead: $2) }
+            ("from-long", #"{"message_id":"$I","from":"\#(longText)$T","category":"odd","data":{}}"#, [], longHead),
+        ].map {
+            OddMessage(name: $0, place: .quarantine, isAcked: true, body: .json($1), idHead: $2, tokenHead: $3)
+        }
 
     private static let longText = String(repeating: "L", count: 4096)
+    private static let longHead = Array(longText.utf8)
 
     static let dataForms: [OddMessage] =
         [
@@ -108,96 +89,48 @@ extension OddMessage {
             ("type-null", .messages, #","message_type":null"#),
             ("extra-members", .messages, #","time_to_live":10,"x":{"y":[1,2]},"":0"#),
         ].map { name, place, rest in
-            OddMessage(
-                name: name,
-                place: place,
-                isAcked: true,
-                body: .json(#"{"message_id":"$I","from":"$T","category":"odd"\#(rest)}"#)
-            )
-        } + [
-            OddMessage(
-                name: "id-hostile",
-                place: .messages,
-                isAcked: true,
-                body: .json(##"{"message_id":"\"'<>&]]></gcm>\n\u2028$I","from":"$T","category":"odd","data":{}}"##),
-                idHead: Array("\"'<>&]]></gcm>\n\u{2028}".utf8)
-            ),
-            OddMessage(
-                name: "id-unicode",
-                place: .messages,
-                isAcked: true,
-                body: .json(
-                    #"{"message_id":"\ud83d\ude9a\#("\u{e9}e\u{301}\u{202e}")$I","from":"$T","category":"odd"}"#
-                ),
-                idHead: Array("\u{1f69a}\u{e9}e\u{301}\u{202e}".utf8)
-            ),
-            OddMessage(
-                name: "from-hostile",
-                place: .messages,
-                isAcked: true,
-                body: .json(##"{"message_id":"$I","from":"\"'<>&\/$T","category":"odd","data":{}}"##),
-                tokenHead: Array("\"'<>&/".utf8)
-            ),
-            OddMessage(
-                name: "other-children",
-                place: .messages,
-                isAcked: true,
-                body: .stanza(
-                    "<message xml:lang='de'><delay xmlns='urn:xmpp:delay'/>\(gcm(plain))<body>x</body></message>"
-                )
-            ),
-            OddMessage(
-                name: "split-text",
-                place: .messages,
-                isAcked: true,
-                body: .stanza(
-                    "<message>" + gcm(#"{"message_id":"$I",<![CDATA["from":"$T",]]>&#x22;category&quot;:"odd"}"#)
-                        + "</message>"
-                )
-            ),
+            let json = #"{"message_id":"$I","from":"$T","category":"odd"\#(rest)}"#
+            return OddMessage(name: name, place: place, isAcked: true, body: .json(json))
+        } + oddTexts
+
+    private static let oddTexts: [OddMessage] = {
+        let hostileID = ##"{"message_id":"\"'<>&]]></gcm>\n\u2028$I","from":"$T","category":"odd","data":{}}"##
+        let unicode = "\u{e9}e\u{301}\u{202e}"
+        let unicodeID = #"{"message_id":"\ud83d\ude9a\#(unicode)$I","from":"$T","category":"odd"}"#
+        let hostileToken = ##"{"message_id":"$I","from":"\"'<>&\/$T","category":"odd","data":{}}"##
+        let children = "<delay xmlns='urn:xmpp:delay'/>\(gcm(plain))<body>x</body>"
+        let split = gcm(#"{"message_id":"$I",<![CDATA["from":"$T",]]>&#x22;category&quot;:"odd"}"#)
+        let rows: [(name: String, body: Body, idHead: String, tokenHead: String)] = [
+            ("id-hostile", .json(hostileID), "\"'<>&]]></gcm>\n\u{2028}", ""),
+            ("id-unicode", .json(unicodeID), "\u{1f69a}" + unicode, ""),
+            ("from-hostile", .json(hostileToken), "", "\"'<>&/"),
+            ("other-children", .stanza("<message xml:lang='de'>\(children)</message>"), "", ""),
+            ("split-text", .stanza("<message>\(split)</message>"), "", ""),
         ]
+        return rows.map { row in
+            OddMessage(
+                name: row.name,
+                place: .messages,
+                isAcked: true,
+                body: row.body,
+                idHead: Array(row.idHead.utf8),
+                tokenHead: Array(row.tokenHead.utf8)
+            )
+        }
+    }()
 
     /// Neither stored nor acked.
     static let strangers: [OddMessage] = [
-        OddMessage(
-            name: "untrusted",
-            place: .nowhere,
-            isAcked: false,
-            body: .stanza("<message from='mallory@evil.test/x'>\(gcm(plain))</message>")
+        ("untrusted", "<message from='mallory@evil.test/x'>\(gcm(plain))</message>"),
+        ("untrusted-suffix", "<message from='devices@gcm.googleapis.com.evil.test'>\(gcm(plain))</message>"),
+        ("without-gcm", "<message><body>$I</body></message>"),
+        (
+            "forwarded",
+            "<message><forwarded xmlns='urn:xmpp:forward:0'><message>\(gcm(plain))</message></forwarded></message>"
         ),
-        OddMessage(
-            name: "untrusted-suffix",
-            place: .nowhere,
-            isAcked: false,
-            body: .stanza("<message from='devices@gcm.googleapis.com.evil.test'>\(gcm(plain))</message>")
-        ),
-        OddMessage(
-            name: "without-gcm",
-            place: .nowhere,
-            isAcked: false,
-            body: .stanza("<message><body>$I</body></message>")
-        ),
-        OddMessage(
-            name: "forwarded",
-            place: .nowhere,
-            isAcked: false,
-            body: .stanza(
-                "<message><forwarded xmlns='urn:xmpp:forward:0'><message>\(gcm(plain))</message></forwarded></message>"
-            )
-        ),
-        OddMessage(
-            name: "error",
-            place: .nowhere,
-            isAcked: false,
-            body: .stanza("<message type='error'>\(gcm(plain))<error code='400' type='modify'/></message>")
-        ),
-        OddMessage(
-            name: "presence",
-            place: .nowhere,
-            isAcked: false,
-            body: .stanza("<presence from='devices@gcm.googleapis.com'/>")
-        ),
-    ]
+        ("error", "<message type='error'>\(gcm(plain))<error code='400' type='modify'/></message>"),
+        ("presence", "<presence from='devices@gcm.googleapis.com'/>"),
+    ].map { OddMessage(name: $0, place: .nowhere, isAcked: false, body: .stanza($1)) }
 
     /// Well-formed, but over one of a receiver's limits.
     static let excessive: [OddMessage] = [

@@ -11,7 +11,6 @@ package struct OddMessage: Sendable {
         case nowhere
     }
 
-    /// The name in fault scripts.
     package var name: String
     package var place: Place
     /// Whether the receiver must ack it; if not, it must not.
@@ -28,29 +27,19 @@ package struct OddMessage: Sendable {
     /// The text before the token in the unescaped `from`.
     var tokenHead: [UInt8] = []
 
-    package struct Instance: Sendable {
-        package var stanza: [UInt8]
-        /// The id that an ack must give, unescaped; a lone surrogate takes three bytes.
-        package var id: [UInt8]
-        /// The `to` that an ack must give, unescaped likewise.
-        package var to: [UInt8]
-    }
-
     /// Makes a message with a unique id and a token, each of letters, digits and hyphens.
-    package func instance(id: String, token: String, address: StanzaAddress, form: EnvelopeForm) -> Instance {
+    func instance(id: String, token: String, address: StanzaAddress, form: EnvelopeForm) -> MessageBook.Special {
         let stanza =
             switch body {
             case .json(let text): address.stanza(around: Self.fill(text, id, token), form: form)
             case .stanza(let text): Self.fill(text, id, token)
             }
-        return Instance(stanza: stanza, id: idHead + Array(id.utf8), to: tokenHead + Array(token.utf8))
+        let (wholeID, to) = (idHead + Array(id.utf8), tokenHead + Array(token.utf8))
+        return MessageBook.Special(id: wholeID, to: to, stanza: stanza, expectsAck: isAcked)
     }
 
-    package static func named(_ name: String) -> OddMessage? {
-        all.first { $0.name == name }
-    }
+    package static func named(_ name: String) -> OddMessage? { all.first { $0.name == name } }
 
-    /// All odd messages, in a fixed order.
     package static let all: [OddMessage] = unackable + ackedQuarantine + dataForms + strangers + excessive
 
     private static func fill(_ text: String, _ id: String, _ token: String) -> [UInt8] {

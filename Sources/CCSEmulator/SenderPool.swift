@@ -1,4 +1,3 @@
-/// One sender's messages and the connections they are sharded over.
 final class SenderPool {
     let sender: String
     let address: StanzaAddress
@@ -21,11 +20,20 @@ final class SenderPool {
         book = MessageBook(count: configuration.load.count)
     }
 
-    /// Starts new messages once there are enough connections.
     func startIfReady() {
         guard !isStarted, connections.count >= generator.profile.connections else { return }
         isStarted = true
         if generator.profile.rate == nil { permits = .infinity }
+    }
+
+    /// The message with this id; nil for an id that was never sent.
+    func sequence(ofID id: UnsafeBufferPointer<UInt8>) -> Int? {
+        generator.sequence(ofID: id).flatMap { book.isKnown($0) ? $0 : nil } ?? book.special(withID: id)
+    }
+
+    /// Whether this is the `to` that an ack of the message must give.
+    func isSender(_ to: UnsafeBufferPointer<UInt8>, of sequence: Int) -> Bool {
+        sequence < 0 ? book.special(sequence).to.elementsEqual(to) : generator.isSender(to, of: sequence)
     }
 
     func id(of sequence: Int) -> [UInt8] {

@@ -3,9 +3,6 @@ struct SequenceSet {
     private var words: [UInt64] = []
     /// The number of full words dropped before `words[0]`.
     private var dropped = 0
-    /// The number of full words at the start of `words`.
-    private var full = 0
-
     private(set) var count = 0
 
     func contains(_ number: Int) -> Bool {
@@ -14,9 +11,7 @@ struct SequenceSet {
         return word < words.count && words[word] & (1 << UInt64(number & 63)) != 0
     }
 
-    /// Inserts a number.
-    ///
-    /// - Returns: Whether it is new.
+    /// Inserts a number, and returns whether it is new.
     mutating func insert(_ number: Int) -> Bool {
         let word = (number >> 6) - dropped
         let bit: UInt64 = 1 << UInt64(number & 63)
@@ -25,15 +20,11 @@ struct SequenceSet {
         guard words[word] & bit == 0 else { return false }
         words[word] |= bit
         count += 1
-        if word == full { advance() }
+        if words[0] == .max {
+            let full = words.prefix { $0 == .max }.count
+            words.removeFirst(full)
+            dropped += full
+        }
         return true
-    }
-
-    private mutating func advance() {
-        while full < words.count, words[full] == .max { full += 1 }
-        guard full >= 1024 else { return }
-        words.removeFirst(full)
-        dropped += full
-        full = 0
     }
 }

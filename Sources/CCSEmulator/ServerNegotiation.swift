@@ -4,16 +4,6 @@ import XMLWire
 /// The server's side of stream set-up, from the first header to the bind result (docs/protocol.md, Setting up a
 /// stream).
 struct ServerNegotiation {
-    struct Settings {
-        var requiresStartTLS: Bool
-        var domain: String
-        var credentials: EmulatorConfiguration.Credentials
-        var usesForeignFeaturePrefix: Bool
-        var offersSession: Bool
-        /// Whether to refuse every client.
-        var refusesAll = false
-    }
-
     enum State: Equatable {
         /// Only STARTTLS is allowed; goes to `waitsForTLS` or `failed`.
         case plain
@@ -23,7 +13,7 @@ struct ServerNegotiation {
         case secure
         /// Waits for bind; goes to `bound`.
         case signedIn(sender: String)
-        case bound(sender: String)
+        case bound
         /// The peer broke the protocol.
         case failed
     }
@@ -33,7 +23,7 @@ struct ServerNegotiation {
         /// Starts TLS as the server; a new stream document follows.
         case startTLS
         case restart
-        case signedIn(sender: String)
+        case signedIn
         case refused
         case bound(sender: String)
         /// Ends the stream with this error: the peer broke the protocol.
@@ -42,20 +32,20 @@ struct ServerNegotiation {
 
     private static let maximumRefusals = 3
 
-    let settings: Settings
-    private(set) var state: State
-    private var streams = 0
+    private let configuration: EmulatorConfiguration
+    /// Whether to refuse every client.
+    private let refusesAll: Bool
+    private var state: State
     private var refusals = 0
 
-    init(_ settings: Settings) {
-        self.settings = settings
-        state = settings.requiresStartTLS ? .plain : .secure
+    init(_ configuration: EmulatorConfiguration, refusesAll: Bool) {
+        self.configuration = configuration
+        self.refusesAll = refusesAll
+        state = configuration.security == .startTLS ? .plain : .secure
     }
 
-    /// Handles the peer's stream header.
     mutating func opened(to domain: String?, streamID: String) -> [Action] {
-        streams += 1
-        let from = XMLEscape.string(domain ?? settings.domain)
+        let from = XMLEscape.string(domain ?? configuration.domain)
         let header =
             "<?xml version='1.0'?><stream:stream from=\"\(from)\" id=\"\(streamID)\" version=\"1.0\" "
             + "xmlns=\"jabber:client\" xmlns:stream=\"http://etherx.jabber.org/streams\">"
@@ -66,41 +56,34 @@ struct ServerNegotiation {
             let mechanisms = ["X-OAUTH2", "X-GOOGLE-TOKEN", "PLAIN"].map { "<mechanism>\($0)</mechanism>" }.joined()
             return [.write(header + features("<mechanisms xmlns=\"\(Namespace.sasl)\">\(mechanisms)</mechanisms>"))]
         case .signedIn:
-            let session = settings.offersSession ? "<session xmlns=\"\(Namespace.session)\"/>" : ""
+            let session = configuration.offersSession ? "<session xmlns=\"\(Namespace.session)\"/>" : ""
             return [.write(header + features("<bind xmlns=\"\(Namespace.bind)\"/>" + session))]
         case .waitsForTLS, .bound, .failed:
             return fail("policy-violation")
         }
     }
 
-    /// Notes that the TLS handshake has begun.
     mutating func secured() {
         if state == .waitsForTLS { state = .secure }
     }
 
-    /// Handles a stanza before the bind.
     mutating func received(_ stanza: Stanza, resource: String) -> [Action] {
         switch state {
         case .plain:
-            guard stanza.element(0, is: "starttls", in: "urn:ietf:params:xml:ns:xmpp-tls") else {
-                return fail("policy-violation")
-            }
+            guard stanza.element(0, is: "starttls", in: Namespace.tls) else { return fail("policy-violation") }
             state = .waitsForTLS
             return [.write("<proceed xmlns=\"\(Namespace.tls)\"/>"), .startTLS]
         case .secure:
-            guard stanza.element(0, is: "auth", in: "urn:ietf:params:xml:ns:xmpp-sasl") else {
-                return fail("not-authorized")
-            }
+            guard stanza.element(0, is: "auth", in: Namespace.sasl) else { return fail("not-authorized") }
             return signIn(stanza)
         case .signedIn(let sender):
-            guard stanza.element(0, is: "iq", in: "jabber:client") else { return fail("not-authorized") }
-            guard let bind = stanza.child("bind", in: "urn:ietf:params:xml:ns:xmpp-bind") else {
-                return fail("not-authorized")
-            }
-            let wanted = stanza.child("resource", in: "urn:ietf:params:xml:ns:xmpp-bind", of: bind)
+            guard stanza.element(0, is: "iq", in: "jabber:client"),
+                let bind = stanza.child("bind", in: Namespace.bind)
+            else { return fail("not-authorized") }
+            let wanted = stanza.child("resource", in: Namespace.bind, of: bind)
             let name = wanted.map { stanza.string(stanza.elements[$0].text) }.flatMap { $0.isEmpty ? nil : $0 }
-            state = .bound(sender: sender)
-            let jid = XMLEscape.string("\(sender)@\(settings.domain)/\(name ?? resource)")
+            state = .bound
+            let jid = XMLEscape.string("\(sender)@\(configuration.domain)/\(name ?? resource)")
             let result =
                 "<iq type=\"result\"\(ServerStanzas.id(of: stanza))><bind xmlns=\"\(Namespace.bind)\"><jid>\(jid)</jid>"
                 + "</bind></iq>"
@@ -116,15 +99,13 @@ struct ServerNegotiation {
         guard let plain = SASLPlain(base64: stanza.string(stanza.elements[0].text)) else {
             return refuse("malformed-request")
         }
-        guard !settings.refusesAll, accepts(plain) else { return refuse("not-authorized") }
+        guard !refusesAll, accepts(plain) else { return refuse("not-authorized") }
         state = .signedIn(sender: plain.sender)
-        return [
-            .write("<success xmlns=\"\(Namespace.sasl)\"/>"), .restart, .signedIn(sender: plain.sender),
-        ]
+        return [.write("<success xmlns=\"\(Namespace.sasl)\"/>"), .restart, .signedIn]
     }
 
     private func accepts(_ plain: SASLPlain) -> Bool {
-        switch settings.credentials {
+        switch configuration.credentials {
         case .any: !plain.sender.isEmpty
         case .secrets(let secrets): secrets[plain.sender] == plain.secret
         }
@@ -133,10 +114,7 @@ struct ServerNegotiation {
     private mutating func refuse(_ condition: String) -> [Action] {
         refusals += 1
         let failure = "<failure xmlns=\"\(Namespace.sasl)\"><\(condition)/></failure>"
-        guard refusals < Self.maximumRefusals else {
-            return [.write(failure), .refused] + fail("policy-violation")
-        }
-        return [.write(failure), .refused]
+        return [.write(failure), .refused] + (refusals < Self.maximumRefusals ? [] : fail("policy-violation"))
     }
 
     private mutating func fail(_ condition: String) -> [Action] {
@@ -145,7 +123,7 @@ struct ServerNegotiation {
     }
 
     private func features(_ content: String) -> String {
-        settings.usesForeignFeaturePrefix
+        configuration.usesForeignFeaturePrefix
             ? "<str:features xmlns:str=\"http://etherx.jabber.org/streams\">\(content)</str:features>"
             : "<stream:features>\(content)</stream:features>"
     }
@@ -170,10 +148,11 @@ struct SASLPlain: Equatable {
 }
 
 enum Namespace {
-    static let tls = "urn:ietf:params:xml:ns:xmpp-tls"
-    static let sasl = "urn:ietf:params:xml:ns:xmpp-sasl"
-    static let bind = "urn:ietf:params:xml:ns:xmpp-bind"
-    static let session = "urn:ietf:params:xml:ns:xmpp-session"
-    static let stanzas = "urn:ietf:params:xml:ns:xmpp-stanzas"
-    static let streams = "urn:ietf:params:xml:ns:xmpp-streams"
+    static let tls: StaticString = "urn:ietf:params:xml:ns:xmpp-tls"
+    static let sasl: StaticString = "urn:ietf:params:xml:ns:xmpp-sasl"
+    static let bind: StaticString = "urn:ietf:params:xml:ns:xmpp-bind"
+    static let session: StaticString = "urn:ietf:params:xml:ns:xmpp-session"
+    static let stanzas: StaticString = "urn:ietf:params:xml:ns:xmpp-stanzas"
+    static let streams: StaticString = "urn:ietf:params:xml:ns:xmpp-streams"
+    static let stream: StaticString = "http://etherx.jabber.org/streams"
 }

@@ -9,9 +9,7 @@ enum ServerStanzas {
         stanza.attribute("id", of: 0).map { " id=\"\(XMLEscape.string(stanza.string($0)))\"" } ?? ""
     }
 
-    static func result(for stanza: Stanza) -> String {
-        "<iq type=\"result\"\(id(of: stanza))/>"
-    }
+    static func result(for stanza: Stanza) -> String { "<iq type=\"result\"\(id(of: stanza))/>" }
 
     static func notSupported(_ stanza: Stanza) -> String {
         "<iq type=\"error\"\(id(of: stanza))><error code=\"501\" type=\"cancel\"><feature-not-implemented "
@@ -22,7 +20,6 @@ enum ServerStanzas {
         "<iq type=\"get\" id=\"ping-\(id)\"><ping xmlns=\"urn:xmpp:ping\"/></iq>"
     }
 
-    /// The refusal of an ack, quoting its text.
     static func refusal(of text: some Collection<UInt8>, code: Int, reason: String) -> [UInt8] {
         var output = Array("<message type=\"error\">".utf8)
         EnvelopeForm.prefixed.wrap(text, into: &output)

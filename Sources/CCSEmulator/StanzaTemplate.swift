@@ -2,29 +2,18 @@ import NIOCore
 
 /// A stanza encoded once, with fixed-width holes for the parts that vary.
 struct StanzaTemplate {
-    /// The content of a hole.
-    enum Field: CaseIterable {
-        /// Twelve decimal digits: the message's number.
-        case sequence
-        /// Twelve decimal digits: the number in the message's id.
-        case id
-        /// Eight decimal digits: the device's number.
+    /// The content of a hole; a raw value marks it in the JSON text, where control characters cannot occur.
+    enum Field: UInt8 {
+        /// The message's number.
+        case sequence = 1
+        /// The device's number.
         case device
-        /// One digit: 0, or 1 in a copy with conflicting content.
+        /// 0, or 1 in a copy with conflicting content.
         case variant
+        /// The number in the message's id.
+        case id
 
-        /// Marks the hole in the template's JSON text.
-        ///
-        /// Control characters cannot occur in JSON text, and no wrapping changes these.
-        var marker: UInt8 {
-            switch self {
-            case .sequence: 0x01
-            case .device: 0x02
-            case .variant: 0x03
-            case .id: 0x04
-            }
-        }
-
+        /// The number of its decimal digits.
         var width: Int {
             switch self {
             case .sequence, .id: 12
@@ -34,23 +23,16 @@ struct StanzaTemplate {
         }
     }
 
-    private struct Hole {
-        var offset: Int
-        var field: Field
-    }
-
     private var bytes: [UInt8]
-    private var holes: [Hole] = []
-
-    var count: Int { bytes.count }
+    private var holes: [(offset: Int, field: Field)] = []
 
     /// Takes a whole stanza in which each hole is filled with its field's marker.
     init(_ stanza: [UInt8]) {
         bytes = stanza
         var offset = 0
         while offset < bytes.count {
-            if let field = Field.allCases.first(where: { $0.marker == bytes[offset] }) {
-                holes.append(Hole(offset: offset, field: field))
+            if let field = Field(rawValue: bytes[offset]) {
+                holes.append((offset, field))
                 offset += field.width
             } else {
                 offset += 1
@@ -58,8 +40,8 @@ struct StanzaTemplate {
         }
     }
 
-    static func hole(_ field: Field) -> [UInt8] {
-        Array(repeating: field.marker, count: field.width)
+    static func hole(_ field: Field) -> String {
+        String(repeating: Character(Unicode.Scalar(field.rawValue)), count: field.width)
     }
 
     func append(sequence: Int, id: Int, device: Int, variant: Int, to output: inout ByteBuffer) {
@@ -81,7 +63,6 @@ struct StanzaTemplate {
 }
 
 enum Decimal {
-    /// Writes the number's last digits, zero-padded.
     static func write(_ value: Int, width: Int, into target: UnsafeMutableRawBufferPointer, at offset: Int) {
         var rest = value.magnitude
         var position = offset + width - 1

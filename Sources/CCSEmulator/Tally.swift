@@ -5,7 +5,6 @@ package struct Tally: Sendable, Equatable, Codable {
     package var connections = 0
     package var bound = 0
     package var open = 0
-    /// Distinct messages sent that must be acked.
     package var sent = 0
     /// Copies written, including redeliveries and duplicates.
     package var deliveries = 0
@@ -13,11 +12,8 @@ package struct Tally: Sendable, Equatable, Codable {
     package var acked = 0
     /// Copies acked on their own connection.
     package var ackedCopies = 0
-    /// Unacked copies on open connections.
     package var unackedCopies = 0
-    /// Acks for a copy that was acked before.
     package var doubleAcks = 0
-    /// Acks on a connection that did not deliver the message.
     package var wrongConnectionAcks = 0
     /// Acks for an id that was never sent, or with another `to` than the message's `from`.
     package var unknownAcks = 0
@@ -30,12 +26,10 @@ package struct Tally: Sendable, Equatable, Codable {
     package var brokenStreams = 0
     /// Connections that the peer ended properly: the stream's closing tag, then TLS's close_notify.
     package var orderlyEnds = 0
-    /// Stream errors from peers, as required for bad XML.
     package var streamErrors = 0
     package var refusals = 0
     /// Messages that clients sent to the workers of their own account.
     package var relayed = 0
-    /// XEP-0199 pings from peers.
     package var pings = 0
     /// The first 20 violations in words, without ids, tokens or payload.
     package var violations: [String] = []
@@ -48,7 +42,6 @@ package struct Tally: Sendable, Equatable, Codable {
     /// came.
     package var isClean: Bool { problems.isEmpty }
 
-    /// What went wrong, one phrase each.
     package var problems: [String] {
         let counts: [(Int, String)] = [
             (neverAcked, "messages never acked"), (unackedCopies, "copies not acked on an open connection"),

@@ -9,8 +9,7 @@ package struct ConfigurationFiles: Sendable {
     package var areChecked: Bool
 
     package init(credentials: String?, areChecked: Bool = true) {
-        self.credentials = credentials
-        self.areChecked = areChecked
+        (self.credentials, self.areChecked) = (credentials, areChecked)
     }
 
     /// The path of a secret; a bare name means a systemd credential.
@@ -49,7 +48,6 @@ package struct ConfigurationFiles: Sendable {
         return names.sorted()
     }
 
-    /// Why a file can't be used, or nil.
     static func problem(with path: String) -> String? {
         do throws(FileError) {
             return try read(path, atMost: 1 << 20).isEmpty ? "'\(path)' is empty" : nil
@@ -58,22 +56,16 @@ package struct ConfigurationFiles: Sendable {
         }
     }
 
-    /// Whether everybody on the machine may read the file.
     static func isWorldReadable(_ path: String) -> Bool {
         var status = upstream_file()
         guard upstream_stat(path, &status) == 0 else { return false }
         return status.mode & S_IROTH != 0
     }
 
-    /// Reads a small file.
+    /// Reads a small file, if it is no larger than `limit`.
     ///
-    /// - Parameters:
-    ///   - path: The file.
-    ///   - limit: The most bytes.
-    ///   - isGuarded: Whether it must be a regular file that nobody else can write: a pipe would block the reader, and
-    ///     whoever can write a secret chooses it.
-    /// - Throws: ``FileError`` if it can't be read, isn't a file, or is larger than `limit`.
-    /// - Returns: Its bytes.
+    /// If `isGuarded`, it must be a regular file that nobody else can write: a pipe would block the reader, and whoever
+    /// can write a secret chooses it.
     package static func read(
         _ path: String,
         atMost limit: Int,
@@ -83,7 +75,7 @@ package struct ConfigurationFiles: Sendable {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | (isGuarded ? O_NONBLOCK | O_NOCTTY : 0))
         guard descriptor >= 0 else { throw FileError(path: path, number: errno) }
         defer { close(descriptor) }
-        if isGuarded, let fault = fault(of: descriptor) { throw FileError(path: path, number: 0, fault: fault) }
+        if isGuarded, let fault = fault(of: descriptor) { throw FileError(path: path, fault: fault) }
         var bytes = [UInt8](repeating: 0, count: limit + 1)
         var count = 0
         while count < bytes.count {
@@ -107,7 +99,6 @@ package struct ConfigurationFiles: Sendable {
 }
 
 extension ConfigurationFiles {
-    /// Why an open file can't hold a secret, or nil.
     private static func fault(of descriptor: Int32) -> String? {
         var status = upstream_file()
         guard upstream_fstat(descriptor, &status) == 0 else { return "can't be examined" }
@@ -129,9 +120,12 @@ package struct FileError: Error, Sendable {
     /// The `errno`; 0 if the file was read, but holds no secret.
     package var number: Int32
     /// What is wrong with its content, in constant words; empty if it could not be read.
-    package var fault = ""
+    package var fault: String
 
-    /// The file, the cause, and the system's words.
+    package init(path: String, number: Int32 = 0, fault: String = "") {
+        (self.path, self.number, self.fault) = (path, number, fault)
+    }
+
     package var message: String {
         fault.isEmpty ? "can't read '\(path)': \(String(cString: strerror(number)))" : "'\(path)' \(fault)"
     }

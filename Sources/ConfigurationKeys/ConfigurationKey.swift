@@ -1,4 +1,3 @@
-/// A documented configuration key.
 package struct ConfigurationKey: Sendable, Equatable {
     /// The dotted path, with `N` for a list index.
     package var path: String
@@ -7,19 +6,16 @@ package struct ConfigurationKey: Sendable, Equatable {
     package var defaultValue: String
     package var meaning: String
     package var shape: ValueShape = .text
-    /// Whether it takes a list of them.
     package var isList = false
     /// The default as a value; nil if it can't be written as one.
     package var defaultText: String?
 
     package var isRequired: Bool { defaultValue == "required" }
 
-    /// The default as a sentence, if it is not a value.
     package var standard: String {
         defaultValue.hasPrefix("required") ? "R" + defaultValue.dropFirst() + "." : "Default: \(defaultValue)."
     }
 
-    /// The environment variable that overrides it.
     package var environment: String {
         "UPSTREAM_" + path.split(separator: ".").joined(separator: "__").uppercased()
     }
@@ -30,17 +26,11 @@ package enum ValueShape: Sendable, Equatable {
     case text
     /// Text that may look like a number, such as a sender's id.
     case id
-    /// A whole number.
     case number(ClosedRange<Int>)
-    /// A ratio from 0 to 1.
     case ratio
-    /// `true` or `false`.
     case flag
-    /// One of these words.
     case words([String])
-    /// A number of bytes, such as `256KiB`.
     case size
-    /// A duration, such as `30s`.
     case duration
 }
 
@@ -49,7 +39,13 @@ package struct ConfigurationSection: Sendable, Equatable {
     /// The dotted path, with `N` for a list index, except of this list itself.
     package var path: String
     /// Whether it is a list of mappings.
-    package var isList: Bool
+    package var isList = false
     /// The sections of this mapping of which exactly one is required; empty if none is.
     package var oneOf: [String] = []
+}
+
+/// What a reading declares.
+package enum ConfigurationDeclaration: Sendable {
+    case key(ConfigurationKey)
+    case section(ConfigurationSection)
 }

@@ -2,9 +2,7 @@
 package enum ConfigurationOrigin: Sendable, Equatable, CustomStringConvertible {
     /// A place in the file; lines and columns count from 1.
     case file(String, line: Int, column: Int)
-    /// An environment variable.
     case environment(String)
-    /// A flag of the command line.
     case flag(String)
     /// Nowhere: the key is missing.
     case absent
@@ -29,9 +27,7 @@ package struct ConfigurationProblem: Sendable, Equatable, CustomStringConvertibl
     package var origin: ConfigurationOrigin
     /// The key's path, for example `senders.0.host`; empty for the file as a whole.
     package var key: String
-    /// What is wrong, and what would be right.
-    ///
-    /// Never contains a secret.
+    /// What is wrong, and what would be right; never contains a secret.
     package var message: String
 
     package init(origin: ConfigurationOrigin, key: String, message: String) {
@@ -42,7 +38,6 @@ package struct ConfigurationProblem: Sendable, Equatable, CustomStringConvertibl
         key.isEmpty ? "\(origin): \(message)" : "\(origin): \(key): \(message)"
     }
 
-    /// Sorts problems in the order of the file.
     package static func sorted(_ problems: [ConfigurationProblem]) -> [ConfigurationProblem] {
         problems.enumerated()
             .sorted { ($0.element.origin.line, $0.offset) < ($1.element.origin.line, $1.offset) }

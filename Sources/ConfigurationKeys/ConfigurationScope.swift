@@ -7,19 +7,16 @@ package final class ConfigurationReading {
     let files: ConfigurationFiles
     package var problems: [ConfigurationProblem]
     package var warnings: [ConfigurationProblem] = []
-    package var keys: [ConfigurationKey] = []
+    /// The keys and sections in the order of reading, when they are listed.
+    package var declarations: [ConfigurationDeclaration] = []
     private(set) var consumed: Set<String> = []
     /// The sections not read this time.
     var skipped: Set<String> = []
-    /// The sections, when keys are listed.
-    package var sections: [ConfigurationSection] = []
     /// The values read, defaults included.
     package private(set) var values: [EffectiveValue] = []
 
     package init(_ tree: ConfigurationTree, describes: Bool, files: ConfigurationFiles) {
-        self.tree = tree
-        self.describes = describes
-        self.files = files
+        (self.tree, self.describes, self.files) = (tree, describes, files)
         problems = tree.problems
     }
 
@@ -44,7 +41,6 @@ package final class ConfigurationReading {
         values.append(EffectiveValue(key: path, value: value, origin: node.origin, note: note))
     }
 
-    /// The node at a path; marks the path as read.
     func take(_ path: String) -> ConfigurationNode? {
         consumed.insert(path)
         return tree.nodes[path]
@@ -53,8 +49,8 @@ package final class ConfigurationReading {
 
 /// A section of the configuration while it is read.
 ///
-/// A key is declared where it is read, and nowhere else: type, default and meaning are arguments of the call. The
-/// reference and the check for unknown keys come from the same calls, run once without values.
+/// A key is declared where it is read, and nowhere else: with its type, default and meaning. The reference and the check
+/// for unknown keys come from the same calls, run once without values.
 package struct ConfigurationScope {
     let reading: ConfigurationReading
     /// The dotted path, empty for the root.
@@ -67,60 +63,81 @@ package struct ConfigurationScope {
     }
 
     private init(_ reading: ConfigurationReading, path: String, pattern: String) {
-        self.reading = reading
-        self.path = path
-        self.pattern = pattern
+        (self.reading, self.path, self.pattern) = (reading, path, pattern)
     }
 
     // MARK: Values
 
-    /// A value with a default.
     package func value<Value>(
         _ name: String,
         _ type: ConfigurationType<Value>,
-        default text: String,
-        _ meaning: String
-    ) -> Value {
-        declare(name, type.name, "`\(text)`", meaning, type.shape, default: text)
-        if let value = parsed(join(path, name), type) { return value }
-        return (try? type.parse(text)) ?? type.placeholder
+        default text: String
+    ) -> ConfigurationEntry<Value> {
+        entry(name, type, "`\(text)`", default: text) {
+            parsed(join(path, name), type) ?? (try? type.parse(text)) ?? type.placeholder
+        }
     }
 
-    /// A required value.
-    package func required<Value>(_ name: String, _ type: ConfigurationType<Value>, _ meaning: String) -> Value {
-        declare(name, type.name, "required", meaning, type.shape)
-        if let value = parsed(join(path, name), type) { return value }
-        if isMissing(name) { problem(name, "is required") }
-        return type.placeholder
+    package func required<Value>(_ name: String, _ type: ConfigurationType<Value>) -> ConfigurationEntry<Value> {
+        entry(name, type, "required") {
+            if let value = parsed(join(path, name), type) { return value }
+            if isMissing(name) { problem(name, "is required") }
+            return type.placeholder
+        }
     }
 
     /// An optional value; `note` is its default in the table.
     package func optional<Value>(
         _ name: String,
         _ type: ConfigurationType<Value>,
-        _ note: String = "",
-        _ meaning: String
-    ) -> Value? {
-        declare(name, type.name, note, meaning, type.shape)
-        return parsed(join(path, name), type)
+        _ note: String = ""
+    ) -> ConfigurationEntry<Value?> {
+        entry(name, type, note) { parsed(join(path, name), type) }
     }
 
     /// A list of values; nil if absent.
     package func list<Value>(
         _ name: String,
         of type: ConfigurationType<Value>,
-        _ note: String,
-        _ meaning: String
-    ) -> [Value]? {
-        declare(name, "list of \(type.name)", note, meaning, type.shape, isList: true)
-        let key = join(path, name)
-        guard !reading.describes, let node = reading.take(key) else { return nil }
-        switch node.content {
-        case .list(let count): return (0..<count).compactMap { parsed("\(key).\($0)", type) }
-        case .null: return nil
-        case .map, .scalar:
-            problem(name, "must be a list, such as [\"…\"]")
-            return nil
+        _ note: String
+    ) -> ConfigurationEntry<[Value]?> {
+        entry(name, type, note, isList: true) {
+            let key = join(path, name)
+            guard !reading.describes, let node = reading.take(key) else { return nil }
+            switch node.content {
+            case .list(let count): return (0..<count).compactMap { parsed("\(key).\($0)", type) }
+            case .null: return nil
+            case .map, .scalar:
+                problem(name, "must be a list, such as [\"…\"]")
+                return nil
+            }
+        }
+    }
+
+    private func entry<Element, Value>(
+        _ name: String,
+        _ type: ConfigurationType<Element>,
+        _ standard: String,
+        isList: Bool = false,
+        default text: String? = nil,
+        _ read: @escaping () -> Value
+    ) -> ConfigurationEntry<Value> {
+        ConfigurationEntry { meaning in
+            guard reading.describes else {
+                reading.note(join(path, name), default: text, standard)
+                return read()
+            }
+            let key = ConfigurationKey(
+                path: join(pattern, name),
+                type: isList ? "list of \(type.name)" : type.name,
+                defaultValue: standard,
+                meaning: meaning,
+                shape: type.shape,
+                isList: isList,
+                defaultText: text
+            )
+            reading.declarations.append(.key(key))
+            return read()
         }
     }
 
@@ -129,9 +146,7 @@ package struct ConfigurationScope {
     /// An optional section, whose keys then have their defaults.
     package func section(_ name: String) -> ConfigurationScope {
         let key = join(path, name)
-        if reading.describes {
-            reading.sections.append(ConfigurationSection(path: join(pattern, name), isList: false))
-        }
+        declare(ConfigurationSection(path: join(pattern, name)))
         if let node = reading.take(key), node.content != .map, node.content != .null {
             problem(name, "must be a mapping of keys")
         }
@@ -146,10 +161,8 @@ package struct ConfigurationScope {
     /// The sections of a list; one when keys are listed.
     package func sections(_ name: String) -> [ConfigurationScope] {
         let key = join(path, name)
+        declare(ConfigurationSection(path: join(pattern, name), isList: true))
         let pattern = join(join(pattern, name), "N")
-        if reading.describes {
-            reading.sections.append(ConfigurationSection(path: join(self.pattern, name), isList: true))
-        }
         guard !reading.describes else { return [ConfigurationScope(reading, path: "", pattern: pattern)] }
         guard let node = reading.take(key), node.content != .null else { return [] }
         guard case .list(let count) = node.content else {
@@ -158,23 +171,18 @@ package struct ConfigurationScope {
         }
         return (0..<count).map { index in
             let element = ConfigurationScope(reading, path: "\(key).\(index)", pattern: pattern)
-            if reading.take(element.path)?.content != .map {
-                reading.problems.append(
-                    .init(
-                        origin: reading.tree.nodes[element.path]?.origin ?? .absent,
-                        key: element.path,
-                        message: "must be a mapping of keys"
-                    )
-                )
-            }
+            if reading.take(element.path)?.content != .map { element.problem("", "must be a mapping of keys") }
             return element
         }
     }
 
     /// Declares that exactly one of these sections is required; the reader reports violations.
     package func exactlyOne(of names: [String]) {
-        guard reading.describes else { return }
-        reading.sections.append(ConfigurationSection(path: pattern, isList: false, oneOf: names))
+        declare(ConfigurationSection(path: pattern, oneOf: names))
+    }
+
+    private func declare(_ section: ConfigurationSection) {
+        if reading.describes { reading.declarations.append(.section(section)) }
     }
 
     /// Leaves a section or list unread: only the names of its keys are checked.
@@ -191,13 +199,11 @@ package struct ConfigurationScope {
         return text
     }
 
-    /// Reports an error about a key's value.
     package func problem(_ name: String, _ message: String) {
         guard !reading.describes else { return }
         reading.problems.append(made(name, message))
     }
 
-    /// Reports a warning about a key's value.
     package func warning(_ name: String, _ message: String) {
         guard !reading.describes else { return }
         reading.warnings.append(made(name, message))
@@ -209,30 +215,6 @@ package struct ConfigurationScope {
         return ConfigurationProblem(origin: origin, key: key, message: message)
     }
 
-    private func declare(
-        _ name: String,
-        _ type: String,
-        _ defaultValue: String,
-        _ meaning: String,
-        _ shape: ValueShape,
-        isList: Bool = false,
-        default text: String? = nil
-    ) {
-        guard reading.describes else { return reading.note(join(path, name), default: text, defaultValue) }
-        reading.keys.append(
-            ConfigurationKey(
-                path: join(pattern, name),
-                type: type,
-                defaultValue: defaultValue,
-                meaning: meaning,
-                shape: shape,
-                isList: isList,
-                defaultText: text
-            )
-        )
-    }
-
-    /// Whether a key is absent or null.
     package func isMissing(_ name: String) -> Bool {
         guard !reading.describes else { return false }
         guard let node = reading.tree.nodes[join(path, name)] else { return true }
@@ -262,5 +244,17 @@ package struct ConfigurationScope {
 
     private func join(_ parent: String, _ name: String) -> String {
         parent.isEmpty || name.isEmpty ? parent + name : "\(parent).\(name)"
+    }
+}
+
+/// A declared key without its meaning yet.
+package struct ConfigurationEntry<Value> {
+    fileprivate let read: (String) -> Value
+
+    /// Reads the key, whose meaning stands in the reference.
+    package func means(_ meaning: String) -> Value { read(meaning) }
+
+    func map<Other>(_ change: @escaping (Value) -> Other) -> ConfigurationEntry<Other> {
+        ConfigurationEntry<Other> { change(read($0)) }
     }
 }

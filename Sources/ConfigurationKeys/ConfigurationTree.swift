@@ -1,6 +1,5 @@
 import Yams
 
-/// A node of the configuration, from any source.
 struct ConfigurationNode {
     enum Content: Equatable {
         case scalar(String)
@@ -16,7 +15,6 @@ struct ConfigurationNode {
 /// All nodes by dotted path (`senders.0.host`), with file, environment and flags merged.
 package struct ConfigurationTree {
     private static let depthLimit = 12
-    /// A longer list is a mistake.
     static let listLimit = 1000
 
     private(set) var nodes: [String: ConfigurationNode] = [:]
@@ -26,7 +24,6 @@ package struct ConfigurationTree {
 
     package init() {}
 
-    /// The given values by path.
     package var given: [String: String] {
         nodes.compactMapValues { node in
             guard case .scalar(let text) = node.content else { return nil }

@@ -17,7 +17,6 @@ package struct ConfigurationType<Value> {
     package var shape = ValueShape.text
     package var parse: (String) throws(ConfigurationTypeError) -> Value
 
-    /// A type with these properties.
     package init(
         name: String,
         placeholder: Value,
@@ -25,6 +24,20 @@ package struct ConfigurationType<Value> {
         parse: @escaping (String) throws(ConfigurationTypeError) -> Value
     ) {
         (self.name, self.placeholder, self.shape, self.parse) = (name, placeholder, shape, parse)
+    }
+
+    /// A type whose values are `wanted`, a noun phrase; `read` is nil for any other text.
+    package init(
+        name: String,
+        placeholder: Value,
+        shape: ValueShape = .text,
+        wanted: String,
+        read: @escaping (String) -> Value?
+    ) {
+        self.init(name: name, placeholder: placeholder, shape: shape) { text throws(ConfigurationTypeError) in
+            if let value = read(text) { return value }
+            throw .init(message: "must be \(wanted), not '\(ConfigurationType<String>.shown(text))'")
+        }
     }
 }
 
@@ -40,14 +53,7 @@ extension ConfigurationType where Value == String {
         }
     }
 
-    /// Text that satisfies a rule.
-    ///
-    /// - Parameters:
-    ///   - name: The type's name in docs/configuration.md.
-    ///   - rule: What the text must be.
-    ///   - echoes: Whether a wrong value is shown; false where people put credentials.
-    ///   - holds: Whether a text satisfies the rule.
-    /// - Returns: The type.
+    /// Text that satisfies a rule; `echoes` is false where people put credentials, and a wrong value is then not shown.
     package static func text(
         _ name: String,
         _ rule: String,
@@ -63,7 +69,6 @@ extension ConfigurationType where Value == String {
         }
     }
 
-    /// A range of IP addresses.
     package static var network: Self { .text("CIDR", "a network such as 10.0.0.0/8") { Network($0) != nil } }
 
     /// A wrong value, shortened for problems.
@@ -78,14 +83,10 @@ extension ConfigurationType where Value == Int {
         .init(
             name: "number \(range.lowerBound)-\(range.upperBound)",
             placeholder: range.lowerBound,
-            shape: .number(range)
-        ) {
-            text throws(ConfigurationTypeError) in
-            guard let number = Int(text), range.contains(number) else {
-                let wanted = "a whole number from \(range.lowerBound) to \(range.upperBound)"
-                throw .init(message: "must be \(wanted), not '\(ConfigurationType<String>.shown(text))'")
-            }
-            return number
+            shape: .number(range),
+            wanted: "a whole number from \(range.lowerBound) to \(range.upperBound)"
+        ) { text in
+            Int(text).flatMap { range.contains($0) ? $0 : nil }
         }
     }
 
@@ -125,14 +126,8 @@ extension ConfigurationType where Value == Duration {
 }
 
 extension ConfigurationType where Value == Bool {
-    /// `true` or `false`.
     package static var flag: Self {
-        .init(name: "`true` `false`", placeholder: false, shape: .flag) { text throws(ConfigurationTypeError) in
-            guard let value = Bool(text) else {
-                throw .init(message: "must be true or false, not '\(ConfigurationType<String>.shown(text))'")
-            }
-            return value
-        }
+        .init(name: "`true` `false`", placeholder: false, shape: .flag, wanted: "true or false") { Bool($0) }
     }
 }
 
@@ -156,7 +151,26 @@ extension ConfigurationType where Value: RawRepresentable<String> & CaseIterable
     }
 }
 
-/// Numbers with a unit, as the configuration writes them.
+extension String {
+    /// Whether it holds only ASCII letters, digits, and these characters.
+    package func isAlphanumeric(or others: String) -> Bool {
+        utf8.allSatisfy { byte in
+            switch byte {
+            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+            default: others.utf8.contains(byte)
+            }
+        }
+    }
+}
+
+extension Sequence<String> {
+    /// The non-empty texts that appeared before, once for each further time.
+    package var repeated: [String] {
+        var seen: Set<String> = []
+        return filter { !$0.isEmpty && !seen.insert($0).inserted }
+    }
+}
+
 enum Quantity {
     /// `250ms`, `30s`, `15m`, `12h`, `30d`: a whole number and one unit.
     static func duration(_ text: String) -> Duration? {

@@ -33,9 +33,7 @@ package struct CredentialText {
         settings = text[place.endIndex...].dropFirst().split(separator: "&", omittingEmptySubsequences: false)
     }
 
-    /// The first colon that an `@` follows before the query.
-    ///
-    /// What lies between may be a password with unescaped characters.
+    /// The first colon before an `@` before the query: what lies between may be a password with unescaped characters.
     var passwordColon: Substring.Index? {
         guard let colon = head.firstIndex(of: ":"), head[colon...].contains("@") else { return nil }
         return colon

@@ -27,7 +27,6 @@ package struct EffectiveValue: Sendable, Equatable {
 
 /// Masks credentials in values: the configuration refuses most of them, and still shows none.
 enum ConfigurationMask {
-    /// The placeholder for a credential.
     static let mark = "***"
 
     /// A value that can be shown: URLs without passwords, and without query settings other than libpq's.
@@ -76,7 +75,6 @@ enum ConfigurationMask {
         return parts.count == 2 ? parts[0] + "=" + mark : mark
     }
 
-    /// A header's name without its value.
     private static func header(_ text: String) -> String {
         guard let colon = text.firstIndex(where: { $0 == ":" || $0 == "=" }) else { return mark }
         return text[...colon] + " " + mark

@@ -11,19 +11,12 @@ package struct SecretFile: Sendable, Equatable {
 
     /// The file's lines, without line ends and without blank lines.
     ///
-    /// - Parameter isGuarded: Whether it must be a regular file that nobody else can write; false for a secret handed
-    ///   over at a terminal, which may come from a pipe.
-    /// - Throws: ``FileError`` if the file can't be read, is larger than 64 KiB, or holds a NUL, as UTF-16 and torn
-    ///   files do and no secret does.
-    /// - Returns: The lines.
+    /// It must be a regular file that nobody else can write, unless it was handed over at a terminal, where it may be a
+    /// pipe; of at most 64 KiB, and without a NUL, as UTF-16 and torn files have and no secret does.
     package func lines(isGuarded: Bool = true) throws(FileError) -> [[UInt8]] {
         let bytes = try ConfigurationFiles.read(path, atMost: 1 << 16, isGuarded: isGuarded)
         guard !bytes.contains(0) else {
-            throw FileError(
-                path: path,
-                number: 0,
-                fault: "holds a NUL byte, which no secret has: write it as plain text"
-            )
+            throw FileError(path: path, fault: "holds a NUL byte, which no secret has: write it as plain text")
         }
         return bytes.split { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }
             .filter { line in line.contains { $0 != UInt8(ascii: " ") && $0 != UInt8(ascii: "\t") } }
@@ -41,16 +34,14 @@ package struct SecretFile: Sendable, Equatable {
 }
 
 extension ConfigurationScope {
-    /// A required key for a secret file.
-    ///
-    /// Problems with the file are reported with all others.
-    package func secretFile(_ name: String, _ meaning: String) -> SecretFile {
-        SecretFile(path: warned(name, required(name, secretPath, meaning)))
+    /// A required key for a secret file, whose problems are reported with all others.
+    package func secretFile(_ name: String) -> ConfigurationEntry<SecretFile> {
+        required(name, secretPath).map { warned(name, $0) }
     }
 
     /// An optional key for a secret file; `note` is its default in the table.
-    package func optionalSecretFile(_ name: String, _ note: String, _ meaning: String) -> SecretFile? {
-        optional(name, secretPath, note, meaning).map { SecretFile(path: warned(name, $0)) }
+    package func optionalSecretFile(_ name: String, _ note: String) -> ConfigurationEntry<SecretFile?> {
+        optional(name, secretPath, note).map { $0.map { warned(name, $0) } }
     }
 
     private var secretPath: ConfigurationType<String> {
@@ -61,11 +52,11 @@ extension ConfigurationScope {
         }
     }
 
-    private func warned(_ name: String, _ path: String) -> String {
+    private func warned(_ name: String, _ path: String) -> SecretFile {
         if !path.isEmpty, ConfigurationFiles.isWorldReadable(path) {
             warning(name, "every user of this machine can read '\(path)': chmod 600 it")
         }
-        return path
+        return SecretFile(path: path)
     }
 }
 

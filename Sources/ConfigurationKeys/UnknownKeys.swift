@@ -6,10 +6,8 @@ package struct UnknownKeys {
     private let reading: ConfigurationReading
     private let known: [ConfigurationKey]
 
-    /// Finds the keys that a finished reading has not read.
     package init(_ reading: ConfigurationReading, known: [ConfigurationKey]) {
-        self.reading = reading
-        self.known = known
+        (self.reading, self.known) = (reading, known)
     }
 
     /// One problem per unknown key; an unknown section is reported once, without its keys.

@@ -1,18 +1,9 @@
 /// Why a look-up gave no usable answer.
 package enum DNSError: Error, Sendable, Equatable {
-    /// No name server answered in time, or none gave a usable answer (server failure or refusal).
-    case noAnswer
+    case noAnswer, malformed, truncated, aliasLoop, badName
     /// The answer is an error with this code (RFC 1035 section 4.1.1), other than "no such name".
     case refused(code: UInt8)
-    /// The answer breaks the grammar of RFC 1035.
-    case malformed
-    /// The answer is truncated, over TCP as well.
-    case truncated
-    /// A chain of aliases is too long or circular.
-    case aliasLoop
-    case badName
 
-    /// The error in an operator's words.
     package var message: String {
         switch self {
         case .noAnswer:

@@ -14,7 +14,6 @@ struct DNSReader {
         return bytes[bytes.startIndex + index]
     }
 
-    /// Reads a big-endian 16-bit number.
     mutating func number() throws(DNSError) -> UInt16 {
         let value = UInt16(try byte(at: position)) << 8 | UInt16(try byte(at: position + 1))
         position += 2
@@ -26,10 +25,9 @@ struct DNSReader {
         position += count
     }
 
-    /// Reads and decompresses a name.
+    /// Reads a name.
     ///
-    /// A pointer must lead to before the name it stands in, and each further one to before that, so that every name
-    /// ends.
+    /// A pointer must lead to before the name it stands in, so that every name ends.
     mutating func name() throws(DNSError) -> DNSName {
         var labels: [UInt8] = []
         var index = position
@@ -69,10 +67,7 @@ package struct DNSName: Sendable, Equatable {
 
     init(wire: [UInt8]) { self.wire = wire }
 
-    /// Parses a host name in ASCII.
-    ///
-    /// - Returns: Nil if a label is empty or over 63 bytes, the whole is over 255 bytes, or a character is not allowed
-    ///   in a host name.
+    /// Parses a host name in ASCII; nil if it breaks the grammar or the limits of RFC 1035.
     package init?(_ text: String) {
         var wire: [UInt8] = []
         let text = text.hasSuffix(".") ? text.dropLast() : text[...]

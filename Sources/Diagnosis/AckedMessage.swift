@@ -3,34 +3,26 @@ import Foundation
 import Vocabulary
 
 /// A line of a file of acked or stored messages, as written by `emulate --acks` or `messages export`.
-package struct AckedMessage: Sendable, Equatable, Decodable {
-    package var messageKey: String?
+package struct AckedMessage: Sendable, Decodable {
+    private var messageKey: String?
     /// The message's key where ids are unique only per device (`id_scope: device`); written by `emulate --acks`.
-    package var keyByDevice: String?
+    private var keyByDevice: String?
     /// The sender it was addressed to.
-    package var senderID: String?
-    package var messageID: String?
+    var senderID: String?
+    var messageID: String?
+    private var ackedAt: String?
+    private var receivedAt: String?
+
     /// When the ack or the message was received; RFC 3339.
-    package var time: String?
+    var time: String? { ackedAt ?? receivedAt }
 
     private enum CodingKeys: String, CodingKey {
         case messageKey = "message_key"
         case keyByDevice = "message_key_by_device"
         case senderID = "sender_id"
         case messageID = "message_id"
-        case time
+        case ackedAt = "time"
         case receivedAt = "received_at"
-    }
-
-    package init(from decoder: any Decoder) throws {
-        let values = try decoder.container(keyedBy: CodingKeys.self)
-        messageKey = try values.decodeIfPresent(String.self, forKey: .messageKey)
-        keyByDevice = try values.decodeIfPresent(String.self, forKey: .keyByDevice)
-        senderID = try values.decodeIfPresent(String.self, forKey: .senderID)
-        messageID = try values.decodeIfPresent(String.self, forKey: .messageID)
-        time =
-            try values.decodeIfPresent(String.self, forKey: .time)
-            ?? values.decodeIfPresent(String.self, forKey: .receivedAt)
     }
 
     /// The key in the ledger: the line's own, or derived from sender and id; nil if the line has neither.

@@ -2,7 +2,7 @@ import Postgres
 import Vocabulary
 
 /// The statements of `audit`; each examines one part of the store, in its own snapshot.
-enum AuditCheckStatements: StatementCatalog {
+enum AuditCheckStatements {
     /// Begins a part: one snapshot for all its statements.
     ///
     /// The lock precedes the snapshot, so that no day is dropped between the two; it blocks only retention, which tries
@@ -163,20 +163,4 @@ enum AuditCheckStatements: StatementCatalog {
 
     /// The time before which rows of the ledger or the quarantine may have been deleted.
     static let oldest: SQL = "SELECT now() - least(messages, dedupe_window) FROM upstream.retention_policy"
-
-    static var samples: [StatementSample] {
-        let (first, last) = (Timestamp(microseconds: 0), Timestamp(microseconds: 1))
-        let key = Digest128(high: 0, low: 0)
-        return [
-            StatementSample("begin", script: begin.text), StatementSample("extent", extent),
-            StatementSample("partitions", partitions), StatementSample("retention", retention),
-            StatementSample("erasures", erasures), StatementSample("span", span(0..<1)),
-            StatementSample("ledger", ledger(0..<1, since: first, until: last)),
-            StatementSample("count", count(since: first, until: last)), StatementSample("isErasing", isErasing),
-            StatementSample("bodies", bodies(since: first, until: last)),
-            StatementSample("queue", queue(key...key, since: first, until: last)),
-            StatementSample("unknown", unknown([key])), StatementSample("scopes", scopes),
-            StatementSample("quarantined", quarantined(["1"], ["2"])), StatementSample("oldest", oldest),
-        ]
-    }
 }

@@ -24,9 +24,7 @@ extension Conservation {
         progress: Progress = { _, _ in }
     ) async throws {
         report.update(.ackedIsKnown, 0, wrong: 0, [])
-        let oldest = try await connection.result(of: AuditCheckStatements.oldest).first { row throws(PostgresError) in
-            try row.next(Timestamp.self)
-        }
+        let oldest = try await connection.result(of: AuditCheckStatements.oldest).rows(as: Timestamp.self).first
         var keyless: Int64 = 0
         while case let messages = try file.next(), !messages.isEmpty {
             for start in stride(from: 0, to: messages.count, by: 1_000) {
@@ -36,7 +34,8 @@ extension Conservation {
                 keyless += compared.keyless
                 for message in compared.unknown.map({ some[$0] }) {
                     let time = message.time.flatMap { try? Timestamp(parsing: $0) }
-                    if message.isBeyondText || time.isBefore(oldest) {
+                    let isOld = oldest.flatMap { oldest in time.map { $0 < oldest } } ?? false
+                    if message.isBeyondText || isOld {
                         report.unverifiable += 1
                     } else {
                         report.update(.ackedIsKnown, 0, wrong: 1, [message.title])
@@ -57,15 +56,12 @@ extension Conservation {
     private func compare(_ messages: [AckedMessage]) async throws(PostgresError) -> Compared {
         try await part { connection throws(PostgresError) in
             var scopes: [String: Set<String>] = [:]
-            let known = try connection.run(AuditCheckStatements.scopes).map { row throws(PostgresError) in
-                (sender: try row.next(String.self), scope: try row.next(String.self))
+            for (sender, scope) in try connection.run(AuditCheckStatements.scopes).rows(as: (String, String).self) {
+                scopes[sender, default: []].insert(scope)
             }
-            for entry in known { scopes[entry.sender, default: []].insert(entry.scope) }
             let keys = messages.map { $0.keys(scopes[$0.senderID ?? ""] ?? []) }
             let flat = keys.flatMap(\.self)
-            let places = try connection.run(AuditCheckStatements.unknown(flat)).map { row throws(PostgresError) in
-                try row.next(Int.self)
-            }
+            let places = try connection.run(AuditCheckStatements.unknown(flat)).rows(as: Int.self)
             let unknown = Set(places.filter { flat.indices.contains($0 - 1) }.map { flat[$0 - 1] })
             var compared = Compared()
             compared.keyless = Int64(keys.count(where: \.isEmpty))
@@ -89,16 +85,8 @@ extension Conservation {
         }
         guard !asked.isEmpty else { return }
         let sql = AuditCheckStatements.quarantined(asked.map(\.sender), asked.map(\.id))
-        let found = try connection.run(sql).map { row throws(PostgresError) in try row.next(Int.self) }
+        let found = try connection.run(sql).rows(as: Int.self)
         let known = Set(found.filter { asked.indices.contains($0 - 1) }.map { asked[$0 - 1].index })
         compared.unknown.removeAll(where: known.contains)
-    }
-}
-
-extension Timestamp? {
-    /// Whether both times are known, and this one is earlier.
-    fileprivate func isBefore(_ other: Timestamp?) -> Bool {
-        guard let self, let other else { return false }
-        return self < other
     }
 }

@@ -47,18 +47,10 @@ package struct Conservation: Sendable {
         self.until = until ?? Timestamp(microseconds: .max)
     }
 
-    private struct Extent: Sendable {
-        var now: Timestamp
-        var blocks: Int64
-        var queue: Int64
-        var partitions: [Day]
-    }
-
-    private struct Day: Sendable {
-        var name: String
-        var since: Timestamp
-        var until: Timestamp
-    }
+    private typealias Extent = (now: Timestamp, blocks: Int64, queue: Int64, partitions: [Day])
+    private typealias Day = (name: String, since: Timestamp, until: Timestamp)
+    private typealias Missing = [String: (count: Int64, keys: [String])]
+    private typealias Erased = (days: [String: Int64], undated: Int64)
 
     /// Makes every check except the one against a file.
     package func run(progress: Progress = { _, _ in }) async throws(PostgresError) -> ConservationReport {
@@ -104,23 +96,29 @@ package struct Conservation: Sendable {
             progress(done, total)
         }
 
-        var missing: [String: (count: Int64, keys: [String])] = [:]
+        var missing: Missing = [:]
         var dropped: Set<UTCDay> = []
         var matched: [UTCDay: Int64] = [:]
         for chunk in 0..<chunks {
             let blocks = chunk * parts.blocks..<(chunk + 1) * parts.blocks
-            for day in try await ledger(blocks) {
-                if day.dropped > 0 { dropped.insert(day.day) }
-                matched[day.day, default: 0] += day.bodies
-                add(day, to: &report, &missing, extent.partitions)
+            for (number, rows, bodies, kept, gone, lost, keys) in try await ledger(blocks) {
+                let day = UTCDay(number: number)
+                if gone > 0 { dropped.insert(day) }
+                matched[day, default: 0] += bodies
+                report.ledger.add(rows: rows, bodies: bodies, kept: kept, dropped: gone)
+                guard lost > 0 else { continue }
+                // Nothing can have been erased from a partition created meanwhile.
+                let name = extent.partitions.first { $0.since <= day.start && day.start < $0.until }?.name ?? "?"
+                missing[name, default: (0, [])].count += lost
+                missing[name, default: (0, [])].keys += keys
             }
             advance()
         }
         try await judge(missing, &report)
         try await judge(dropped: dropped, &report)
         for day in days {
-            let known = matched.filter { day.since <= $0.key.start && $0.key.start < day.until }.reduce(0) {
-                $0 + $1.value
+            let known = matched.reduce(0) {
+                $0 + (day.since <= $1.key.start && $1.key.start < day.until ? $1.value : 0)
             }
             let isMoving = day.until > extent.now - .seconds(86_400)
             try await bodies(max(day.since, since), min(day.until, until), known, isMoving: isMoving, &report)
@@ -146,92 +144,48 @@ package struct Conservation: Sendable {
 
     private func extent() async throws(PostgresError) -> Extent {
         try await part { connection throws(PostgresError) in
-            let days = try connection.run(AuditCheckStatements.partitions).map { row throws(PostgresError) in
-                Day(name: try row.next(), since: try row.next(), until: try row.next())
+            let days = try connection.run(AuditCheckStatements.partitions).map { row throws(PostgresError) -> Day in
+                (try row.next(), try row.next(), try row.next())
             }
-            return try connection.run(AuditCheckStatements.extent).only { row throws(PostgresError) in
-                Extent(now: try row.next(), blocks: try row.next(), queue: try row.next(), partitions: days)
+            return try connection.run(AuditCheckStatements.extent).only { row throws(PostgresError) -> Extent in
+                (try row.next(), try row.next(), try row.next(), days)
             }
         }
     }
 
     // MARK: The ledger
 
-    private struct LedgerDay: Sendable {
-        var day: UTCDay
-        var rows: Int64
-        var bodies: Int64
-        var kept: Int64
-        var dropped: Int64
-        var missing: Int64
-        var keys: [String]
-    }
+    /// The columns of ``AuditCheckStatements/ledger(_:since:until:)``.
+    private typealias LedgerDay = (Int64, Int64, Int64, Int64, Int64, Int64, [String])
 
     private func ledger(_ blocks: Range<Int64>) async throws(PostgresError) -> [LedgerDay] {
-        let (since, until) = (since, until)
-        return try await part { connection throws(PostgresError) in
+        try await part { [since, until] connection throws(PostgresError) in
             // Only the days of these blocks are joined.
-            let span = try connection.run(AuditCheckStatements.span(blocks)).only { row throws(PostgresError) in
-                (first: try row.next(Timestamp?.self), last: try row.next(Timestamp?.self))
-            }
-            guard let first = span.first, let last = span.last else { return [] }
-            let sql = AuditCheckStatements.ledger(
-                blocks,
-                since: max(since, first),
-                until: min(until, last + .microseconds(1))
-            )
-            return try connection.run(sql).map { row throws(PostgresError) in
-                LedgerDay(
-                    day: UTCDay(number: try row.next()),
-                    rows: try row.next(),
-                    bodies: try row.next(),
-                    kept: try row.next(),
-                    dropped: try row.next(),
-                    missing: try row.next(),
-                    keys: try row.next()
-                )
-            }
+            let span = try connection.run(AuditCheckStatements.span(blocks)).rows(as: (Timestamp?, Timestamp?).self)
+            guard case (let first?, let last?)? = span.first else { return [] }
+            let (since, until) = (max(since, first), min(until, last + .microseconds(1)))
+            let sql = AuditCheckStatements.ledger(blocks, since: since, until: until)
+            return try connection.run(sql).rows(as: LedgerDay.self)
         }
-    }
-
-    private func add(
-        _ day: LedgerDay,
-        to report: inout ConservationReport,
-        _ missing: inout [String: (count: Int64, keys: [String])],
-        _ partitions: [Day]
-    ) {
-        report.ledger.rows += day.rows
-        report.ledger.bodies += day.bodies
-        report.ledger.kept += day.kept
-        report.ledger.dropped += day.dropped
-        guard day.missing > 0 else { return }
-        // Nothing can have been erased from a partition created meanwhile.
-        let name = partitions.first { $0.since <= day.day.start && day.day.start < $0.until }?.name ?? "?"
-        let known = missing[name] ?? (0, [])
-        missing[name] = (known.count + day.missing, known.keys + day.keys)
     }
 
     /// What `forget` has recorded: bodies by partition, and rows that an earlier version recorded without their days.
-    private func erased() async throws(PostgresError) -> (days: [String: Int64], undated: Int64) {
-        let entries = try await connection.result(of: AuditCheckStatements.erasures).map { row throws(PostgresError) in
-            (subject: try row.next(String.self), count: try row.next(Int64.self))
+    private func erased() async throws(PostgresError) -> Erased {
+        var erased: Erased = ([:], 0)
+        let entries = try await connection.result(of: AuditCheckStatements.erasures).rows(as: (String, Int64).self)
+        for (subject, count) in entries {
+            for (day, count) in ErasureTrail.bodies(in: subject) { erased.days[day, default: 0] += Int64(count) }
+            if !ErasureTrail.isDated(subject) { erased.undated += count }
         }
-        var days: [String: Int64] = [:]
-        var undated: Int64 = 0
-        for entry in entries {
-            for (day, count) in ErasureTrail.bodies(in: entry.subject) { days[day, default: 0] += Int64(count) }
-            if !ErasureTrail.isDated(entry.subject) { undated += entry.count }
-        }
-        return (days, undated)
+        return erased
     }
 
     /// Subtracts what `forget` has recorded for each partition; the rest is missing.
     private func judge(
-        _ missing: [String: (count: Int64, keys: [String])],
+        _ missing: Missing,
         _ report: inout ConservationReport
     ) async throws(PostgresError) {
-        var recorded: (days: [String: Int64], undated: Int64) = ([:], 0)
-        if !missing.isEmpty { recorded = try await erased() }
+        let recorded: Erased = missing.isEmpty ? ([:], 0) : try await erased()
         report.update(.ledgerHasBody, report.ledger.rows, wrong: 0, [])
         var undatedUsed: Int64 = 0
         for (partition, found) in missing.sorted(by: { $0.key < $1.key }) {
@@ -263,16 +217,11 @@ package struct Conservation: Sendable {
     /// They must have expired under the policy in force, or have ended before it was set; and a run or a command came
     /// after.
     private func judge(dropped days: Set<UTCDay>, _ report: inout ConservationReport) async throws(PostgresError) {
-        let policy = try await connection.result(of: AuditCheckStatements.retention).first {
-            row throws(PostgresError) in
-            (
-                end: try row.next(Timestamp.self), setAt: try row.next(Timestamp.self),
-                last: try row.next(Timestamp?.self)
-            )
-        }
+        let policy = try await connection.result(of: AuditCheckStatements.retention)
+            .rows(as: (Timestamp, Timestamp, Timestamp?).self).first
         let wrong = days.filter { day in
-            guard let policy, let last = policy.last else { return true }
-            return last < day.end || (day.end > policy.end && day.end > policy.setAt)
+            guard case (let end, let setAt, let last?)? = policy else { return true }
+            return last < day.end || (day.end > end && day.end > setAt)
         }
         let names = wrong.sorted().map { $0.start.date }
         report.update(.daysDropped, Int64(days.count), wrong: Int64(wrong.count), names)
@@ -292,7 +241,6 @@ package struct Conservation: Sendable {
         isMoving: Bool,
         _ report: inout ConservationReport
     ) async throws(PostgresError) {
-        typealias Found = (bodies: Int64, unknown: Int64, moved: Int64, unknownKeys: [String], movedKeys: [String])
         let (count, isErasing) = try await part { connection throws(PostgresError) in
             (
                 try connection.run(AuditCheckStatements.count(since: since, until: until)).value(Int64.self),
@@ -307,12 +255,12 @@ package struct Conservation: Sendable {
         for slice in Self.slices(since..<until, Int(min(86_400, count / max(1, parts.bodies) + 1))) {
             let sql = AuditCheckStatements.bodies(since: slice.lowerBound, until: slice.upperBound)
             let found = try await part { connection throws(PostgresError) in
-                try connection.run(sql).only { row throws(PostgresError) -> Found in
-                    (try row.next(), try row.next(), try row.next(), try row.next(), try row.next())
-                }
+                try connection.run(sql).rows(as: (Int64, Int64, Int64, [String], [String]).self)
             }
-            report.update(.bodyInLedger, found.bodies, wrong: found.unknown, found.unknownKeys)
-            report.update(.oneBody, found.bodies, wrong: found.moved, found.movedKeys)
+            for (bodies, unknown, moved, unknownKeys, movedKeys) in found {
+                report.update(.bodyInLedger, bodies, wrong: unknown, unknownKeys)
+                report.update(.oneBody, bodies, wrong: moved, movedKeys)
+            }
         }
     }
 
@@ -330,21 +278,18 @@ package struct Conservation: Sendable {
         _ keys: ClosedRange<Digest128>,
         _ report: inout ConservationReport
     ) async throws(PostgresError) {
-        typealias Found = (kind: String, count: Int64, wrong: Int64, names: [String])
         let sql = AuditCheckStatements.queue(keys, since: since, until: until)
         let found = try await part { connection throws(PostgresError) in
-            try connection.run(sql).map { row throws(PostgresError) -> Found in
-                (try row.next(), try row.next(), try row.next(), try row.next())
-            }
+            try connection.run(sql).rows(as: (String, Int64, Int64, [String]).self)
         }
-        for kind in found {
+        for (kind, count, wrong, names) in found {
             let check: ConservationCheck =
-                switch kind.kind {
+                switch kind {
                 case "delivery": .deliveryHasMessage
                 case "dead": .deadLetterHasMessage
                 default: .blockHasMessage
                 }
-            report.update(check, kind.count, wrong: kind.wrong, kind.names)
+            report.update(check, count, wrong: wrong, names)
         }
     }
 

@@ -1,5 +1,5 @@
 /// The checks of `audit`: a closed set of stable names, listed in `docs/findings.md`.
-package enum ConservationCheck: String, Sendable, CaseIterable {
+package enum ConservationCheck: String, Sendable, CaseIterable, Encodable {
     /// Every ledger row has its body, unless retention has dropped its day or `forget` has erased it.
     case ledgerHasBody = "ledger-has-body"
     /// Days without a partition may have been dropped by retention.
@@ -20,7 +20,7 @@ package enum ConservationCheck: String, Sendable, CaseIterable {
 
 /// The result of an audit.
 package struct ConservationReport: Sendable, Equatable {
-    package struct Result: Sendable, Equatable {
+    package struct Result: Sendable, Equatable, Encodable {
         package var check: ConservationCheck
         /// How many items were examined.
         package var looked: Int64 = 0
@@ -37,7 +37,7 @@ package struct ConservationReport: Sendable, Equatable {
     }
 
     /// The ledger's rows: `rows` = `bodies` + `kept` + `dropped` + `erased` + `missing`.
-    package struct Ledger: Sendable, Equatable {
+    package struct Ledger: Sendable, Equatable, Encodable {
         package var rows: Int64 = 0
         /// Rows whose body is in `messages`.
         package var bodies: Int64 = 0
@@ -49,6 +49,13 @@ package struct ConservationReport: Sendable, Equatable {
         package var erased: Int64 = 0
         /// Rows whose body is missing.
         package var missing: Int64 = 0
+
+        mutating func add(rows: Int64, bodies: Int64, kept: Int64, dropped: Int64) {
+            self.rows += rows
+            self.bodies += bodies
+            self.kept += kept
+            self.dropped += dropped
+        }
     }
 
     /// The checks made.

@@ -4,58 +4,29 @@ import Vocabulary
 
 /// Checks what keeps a worker from storing although the database answers: rights, locks, connection limits.
 extension Doctor {
-    private struct Locker: Sendable {
-        var pid: Int64
-        var user: String
-        var application: String
-        var tables: String?
-        var sessions: Int64
-        var wait: Double
-        var transaction: Double?
-
-        var title: String { "session \(pid) (\(user)\(application.isEmpty ? "" : ", \(application)"))" }
-    }
-
     /// Sessions that others have waited for, or that block writers.
     func locks(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
-        let lockers = try await rows(DoctorStatements.locks) { row throws(PostgresError) in
-            Locker(
-                pid: try row.next(),
-                user: try row.next(),
-                application: try row.next(),
-                tables: try row.next(),
-                sessions: try row.next(),
-                wait: try row.next(),
-                transaction: try row.next()
-            )
-        }
-        for locker in lockers {
-            let isLong = locker.tables != nil && (locker.transaction ?? 0) >= limits.lockHeld.inSeconds
-            guard isLong || locker.sessions > 0 && locker.wait >= limits.lockWait.inSeconds else { continue }
-            let what = locker.tables.map { "a lock on \($0) that keeps writers out" } ?? "a lock that a worker needs"
-            let length = locker.transaction.map { ", in a transaction of \(Said.time($0))" } ?? ""
-            let one = locker.sessions == 1
-            let waits =
-                locker.sessions == 0
-                ? ""
-                : "; \(Said.count(locker.sessions, "session")) \(one ? "waits" : "wait") for it, the first for "
-                    + Said.time(locker.wait)
+        typealias Locker = (Int64, String, String, String?, Int64, Double, Double?)
+        let lockers = try await rows(DoctorStatements.locks, as: Locker.self)
+        for (pid, user, application, tables, sessions, wait, transaction) in lockers {
+            let isLong = tables != nil && (transaction ?? 0) >= limits.lockHeld.inSeconds
+            guard isLong || sessions > 0 && wait >= limits.lockWait.inSeconds else { continue }
+            let what = tables.map { "a lock on \($0) that keeps writers out" } ?? "a lock that a worker needs"
+            let length = transaction.map { ", in a transaction of \(Amount.time($0))" } ?? ""
+            let verb = sessions == 1 ? "waits" : "wait"
+            let waiting = "; \(Amount.counted(sessions, "session")) \(verb) for it, the first for \(Amount.time(wait))"
             diagnosis.find(
                 .lockHeld,
-                "\(locker.title) holds \(what)\(length)\(waits)",
-                fix:
-                    "end it, unless it is a migration at work: SELECT pg_terminate_backend(\(locker.pid)); workers go on "
-                    + "by themselves"
+                "\(Said.session(pid, user, application)) holds \(what)\(length)\(sessions == 0 ? "" : waiting)",
+                fix: "end it, unless it is a migration at work: SELECT pg_terminate_backend(\(pid)); workers go on by "
+                    + "themselves"
             )
         }
     }
 
     /// Rights that the workers' roles lack, as `check --connect` finds them.
     func rights(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
-        let roles = try await rows(DoctorStatements.workerRoles) { row throws(PostgresError) in
-            try row.next(String.self)
-        }
-        for role in roles {
+        for role in try await rows(DoctorStatements.workerRoles, as: String.self) {
             let missing = try await WorkerRight.missing(on: connection, of: role)
             guard !missing.isEmpty else { continue }
             diagnosis.find(
@@ -69,16 +40,13 @@ extension Doctor {
 
     /// The connection limits of roles and of the database; ``server(_:)`` checks the server's.
     func connectionLimits(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
-        typealias Limit = (kind: String, name: String, most: Int64, used: Int64)
-        let found = try await rows(DoctorStatements.connectionLimits) { row throws(PostgresError) -> Limit in
-            (try row.next(), try row.next(), try row.next(), try row.next())
-        }
-        for limit in found where Double(limit.used) >= Double(limit.most) * limits.connections {
+        let found = try await rows(DoctorStatements.connectionLimits, as: (String, String, Int64, Int64).self)
+        for (kind, name, most, used) in found where Double(used) >= Double(most) * limits.connections {
             diagnosis.find(
                 .connectionsNearlyUsed,
-                "the \(limit.kind) \(limit.name) has \(limit.used) of the \(Said.count(limit.most, "session")) that its "
-                    + "connection limit allows: workers and commands may be refused",
-                fix: "ALTER \(limit.kind.uppercased()) \"\(limit.name)\" CONNECTION LIMIT -1"
+                "the \(kind) \(name) has \(used) of the \(Amount.counted(most, "session")) that its connection limit allows: "
+                    + "workers and commands may be refused",
+                fix: "ALTER \(kind.uppercased()) \"\(name)\" CONNECTION LIMIT -1"
             )
         }
     }

@@ -21,7 +21,7 @@ extension Doctor {
         } else if ahead < limits.daysAhead {
             diagnosis.find(
                 .noPartitionsAhead,
-                "partitions reach \(Said.count(ahead, "day")) ahead: after that nothing can be stored or acked",
+                "partitions reach \(Amount.counted(ahead, "day")) ahead: after that nothing can be stored or acked",
                 fix: "upstream-worker partitions run; and see why no worker does it: retention.failed in its log"
             )
         }
@@ -30,20 +30,14 @@ extension Doctor {
     /// The bound on counting the last hour's messages; beyond it their rate is that of so many.
     private static let countedMessages = 100_000
 
-    /// The policy in force, and what retention would do under it, or under the default if there is none.
-    struct Plan: Sendable {
-        var policy: RetentionPolicy?
-        var plan: RetentionPlan
-    }
+    /// What retention would do under the policy in force, or under the default if there is none.
+    typealias Plan = (isInForce: Bool, plan: RetentionPlan)
 
     /// What retention would do; made once, since it counts what still needs expired days.
     func plan(_ diagnosis: inout Diagnosis) async throws(PostgresError) -> Plan {
         let retention = Retention(connection)
         let policy = try await retention.policy()?.policy
-        return Plan(
-            policy: policy,
-            plan: try await retention.plan(under: policy ?? Self.usualPolicy, counted: Self.counted)
-        )
+        return (policy != nil, try await retention.plan(under: policy ?? Self.usualPolicy, counted: Self.counted))
     }
 
     /// The configuration's defaults, for when no policy is in force.
@@ -54,11 +48,9 @@ extension Doctor {
 
     /// The free disk space, and how long it lasts at the rate of the last hour and of the last days.
     func disk(_ known: Plan, _ diagnosis: inout Diagnosis) async throws(PostgresError) {
-        let ledger = try await rows(DoctorStatements.ledger) { row throws(PostgresError) in try row.next(Int64.self) }
-        let hour = try await rows(DoctorStatements.lastHour(counted: Self.countedMessages)) {
-            row throws(PostgresError) in
-            (messages: try row.next(Int.self), seconds: try row.next(Double.self))
-        }
+        let ledger = try await rows(DoctorStatements.ledger, as: Int64.self)
+        let statement = DoctorStatements.lastHour(counted: Self.countedMessages)
+        let hour = try await rows(statement, as: (Int, Double).self)
         let growth = DiskGrowth(known.plan, ledger: ledger.first ?? 0, hour: hour.first ?? (0, 0))
         diagnosis.note(
             "growth",
@@ -97,7 +89,7 @@ extension Doctor {
         if hours * 3_600 <= limits.diskHours.inSeconds {
             return diagnosis.find(
                 .diskNearlyFull,
-                "the disk is full in \(Said.time(hours * 3_600)) at the pace of the last hour: \(free), and messages took "
+                "the disk is full in \(Amount.time(hours * 3_600)) at the pace of the last hour: \(free), and messages took "
                     + "\(Amount.bytes(growth.perHour)) in it",
                 fix: fix
             )
@@ -107,7 +99,7 @@ extension Doctor {
         if days <= limits.diskDays.warning {
             return diagnosis.find(
                 days <= limits.diskDays.critical ? .diskNearlyFull : .diskFilling,
-                "the disk is full in \(Said.time(days * 86_400)): \(free), messages take "
+                "the disk is full in \(Amount.time(days * 86_400)): \(free), messages take "
                     + "\(Amount.bytes(growth.perDay)) a day and \(Amount.bytes(growth.toCome)) more until retention holds as "
                     + "much as it will",
                 fix: fix
@@ -121,21 +113,19 @@ extension Doctor {
     /// The policy, the last run, and the days held back.
     func retention(_ known: Plan, _ diagnosis: inout Diagnosis) async throws(PostgresError) {
         let plan = known.plan
-        guard known.policy != nil else {
-            diagnosis.find(
+        guard known.isInForce else {
+            return diagnosis.find(
                 .noPolicy,
                 "no retention policy is in force: nothing is ever deleted",
                 fix: "start a worker, which sets it; or upstream-worker partitions policy --apply"
             )
-            return
         }
         let last = try await Retention(connection).lastRun()
         diagnosis.note("last run of retention", last?.shown ?? "none yet")
-        let isOld = last.map { plan.now - $0 >= limits.retention } ?? !plan.partitions(.drop).isEmpty
-        if isOld {
+        if last.map({ plan.now - $0 >= limits.retention }) ?? !plan.partitions(.drop).isEmpty {
             diagnosis.find(
                 .retentionLate,
-                last.map { "the last complete run of retention was \(Said.time((plan.now - $0).inSeconds)) ago" }
+                last.map { "the last complete run of retention was \(Amount.time((plan.now - $0).inSeconds)) ago" }
                     ?? "retention has never run to its end, and there are days to drop",
                 fix: "upstream-worker partitions run; workers do it once each UTC day, and log retention.failed or "
                     + "clock.differs where they can't"
@@ -143,23 +133,18 @@ extension Doctor {
         }
         let held = plan.partitions(.held)
         if let end = held.map(\.end).max() {
-            let holders = try await rows(DoctorStatements.holders(before: end, counted: Self.counted)) {
-                row throws(PostgresError) in
-                "\(try row.next(String.self)) (\(Amount.count(try row.next(Int64.self))))"
-            }
+            let statement = DoctorStatements.holders(before: end, counted: Self.counted)
+            let holders = try await rows(statement, as: (String, Int64).self).map { "\($0) (\(Amount.count($1)))" }
             let days = held.map { $0.day.start.date }
             diagnosis.find(
                 .retentionHeld,
-                "\(Said.count(held.count, "expired day")) can't be dropped (\(Said.names(days))), since deliveries need "
+                "\(Amount.counted(held.count, "expired day")) can't be dropped (\(Said.names(days))), since deliveries need "
                     + "them: \(holders.joined(separator: ", "))",
                 fix: "let the handlers catch up (upstream-worker deliveries list), cancel what is given up "
                     + "(upstream-worker deliveries cancel --until …), or partitions run --force"
             )
         }
-        let isUndated = try await rows(DoctorStatements.hasUndatedAttempts) { row throws(PostgresError) in
-            try row.next(Bool.self)
-        }.first
-        if isUndated == true {
+        if try await rows(DoctorStatements.hasUndatedAttempts, as: Bool.self).first == true {
             diagnosis.find(
                 .attemptsUndated,
                 "attempts lie in upstream.attempt_batches_rest: their days have no partition",
@@ -170,7 +155,7 @@ extension Doctor {
 }
 
 /// How much space messages take, estimated from the last days.
-struct DiskGrowth: Equatable {
+struct DiskGrowth {
     /// Bytes of the last hour's messages, estimated from their number and the size of others.
     var perHour: Int64 = 0
     /// Bytes of one day: the mean of up to seven complete days, with the ledger's share.

@@ -75,7 +75,7 @@ extension Doctor {
         }
         let ahead = server.clockAhead
         if max(ahead, .zero - ahead) > limits.clock {
-            let seconds = Said.time(max(ahead, .zero - ahead).inSeconds)
+            let seconds = Amount.time(max(ahead, .zero - ahead).inSeconds)
             diagnosis.find(
                 .clockDiffers,
                 "this machine's clock is \(seconds) \(ahead > .zero ? "ahead of" : "behind") the database's",
@@ -128,30 +128,23 @@ extension Doctor {
 
     /// Checks sequences, indexes, and dead rows.
     func tables(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
-        for (name, share) in try await rows(
-            DoctorStatements.sequences(beyond: limits.sequence),
-            { row throws(PostgresError) in (try row.next(String.self), try row.next(Double.self)) }
-        ) {
+        let sequences = DoctorStatements.sequences(beyond: limits.sequence)
+        for (name, share) in try await rows(sequences, as: (String, Double).self) {
             diagnosis.find(
                 .sequenceNearlyUsed,
                 "the sequence upstream.\(name) has used \(Int(share * 100)) % of its numbers",
                 fix: "ALTER SEQUENCE upstream.\(name) AS bigint, or find who takes so many"
             )
         }
-        let invalid = try await rows(DoctorStatements.invalidIndexes) { row throws(PostgresError) in
-            try row.next(String.self)
-        }
-        for index in invalid {
+        for index in try await rows(DoctorStatements.invalidIndexes, as: String.self) {
             diagnosis.find(
                 .indexInvalid,
                 "the index upstream.\(index) is invalid: inserts keep it, and no query uses it",
                 fix: "REINDEX INDEX CONCURRENTLY upstream.\(index), or drop it where its building was broken off"
             )
         }
-        let dead = try await rows(DoctorStatements.deadRows(beyond: limits.deadRows)) { row throws(PostgresError) in
-            (try row.next(String.self), try row.next(Int64.self), try row.next(Int64.self))
-        }
-        for (table, living, dead) in dead {
+        let deadRows = DoctorStatements.deadRows(beyond: limits.deadRows)
+        for (table, living, dead) in try await rows(deadRows, as: (String, Int64, Int64).self) {
             diagnosis.find(
                 .deadRows,
                 "upstream.\(table) has \(Amount.count(dead)) dead rows beside \(Amount.count(living)) living ones",

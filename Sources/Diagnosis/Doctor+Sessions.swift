@@ -3,67 +3,45 @@ import Vocabulary
 
 /// Checks standbys, and what keeps vacuum from removing dead rows.
 extension Doctor {
-    private struct Holder: Sendable {
-        var pid: Int64
-        var user: String
-        var application: String
-        var state: String
-        var age: Int64
-        var transaction: Double?
-        var idle: Double?
-
-        var title: String { "session \(pid) (\(user)\(application.isEmpty ? "" : ", \(application)"))" }
-    }
-
     /// Sessions and prepared transactions that have been open for long.
     func sessions(_ diagnosis: inout Diagnosis, seesAll: Bool) async throws(PostgresError) {
-        let holders = try await rows(DoctorStatements.sessions) { row throws(PostgresError) in
-            Holder(
-                pid: try row.next(),
-                user: try row.next(),
-                application: try row.next(),
-                state: try row.next(),
-                age: try row.next(),
-                transaction: try row.next(),
-                idle: try row.next()
-            )
-        }
         if !seesAll {
             diagnosis.skip(
                 "how long other roles' sessions and standbys wait",
                 "only their snapshots' age in transactions: GRANT pg_read_all_stats to this role to see more"
             )
         }
-        for holder in holders {
-            let fix = "end it: SELECT pg_terminate_backend(\(holder.pid)), and mend the program that leaves it open"
-            if holder.state.hasPrefix("idle in transaction"), let idle = holder.idle, idle >= limits.idle.inSeconds {
+        typealias Holder = (Int64, String, String, String, Int64, Double?, Double?)
+        let holders = try await rows(DoctorStatements.sessions, as: Holder.self)
+        for (pid, user, application, state, age, transaction, idle) in holders {
+            let title = Said.session(pid, user, application)
+            let fix = "end it: SELECT pg_terminate_backend(\(pid)), and mend the program that leaves it open"
+            if state.hasPrefix("idle in transaction"), let idle, idle >= limits.idle.inSeconds {
                 diagnosis.find(
                     .idleInTransaction,
-                    "\(holder.title) has been idle inside a transaction for \(Said.time(idle)): it keeps its locks, and "
+                    "\(title) has been idle inside a transaction for \(Amount.time(idle)): it keeps its locks, and "
                         + "may keep vacuum from removing dead rows",
                     fix: fix + "; idle_in_transaction_session_timeout ends such sessions by itself"
                 )
-            } else if let length = holder.transaction, length >= limits.transaction.inSeconds {
+            } else if let length = transaction, length >= limits.transaction.inSeconds {
                 diagnosis.find(
                     .transactionOld,
-                    "\(holder.title) has been in one transaction for \(Said.time(length)): dead rows since then stay",
+                    "\(title) has been in one transaction for \(Amount.time(length)): dead rows since then stay",
                     fix: fix
                 )
-            } else if holder.transaction == nil, holder.age > limits.snapshotAge {
+            } else if transaction == nil, age > limits.snapshotAge {
                 diagnosis.find(
                     .transactionOld,
-                    "\(holder.title) holds a snapshot \(Amount.count(holder.age)) transactions old: dead rows stay",
+                    "\(title) holds a snapshot \(Amount.count(age)) transactions old: dead rows stay",
                     fix: fix
                 )
             }
         }
-        let prepared = try await rows(DoctorStatements.prepared) { row throws(PostgresError) in
-            (try row.next(String.self), try row.next(String.self), try row.next(Double.self))
-        }
+        let prepared = try await rows(DoctorStatements.prepared, as: (String, String, Double).self)
         for (name, owner, age) in prepared where age >= limits.prepared.inSeconds {
             diagnosis.find(
                 .preparedTransaction,
-                "the prepared transaction '\(name)' of \(owner) has waited for \(Said.time(age)): it keeps its locks and "
+                "the prepared transaction '\(name)' of \(owner) has waited for \(Amount.time(age)): it keeps its locks and "
                     + "dead rows, over restarts too",
                 fix: "ROLLBACK PREPARED '\(name)', or COMMIT PREPARED, whichever its coordinator decided"
             )
@@ -72,50 +50,29 @@ extension Doctor {
 
     /// Replication slots that nobody reads, or that hold old rows.
     func slots(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
-        typealias Slot = (name: String, isActive: Bool, status: String, age: Int64, bytes: Int64)
-        let slots = try await rows(DoctorStatements.slots) { row throws(PostgresError) -> Slot in
-            (try row.next(), try row.next(), try row.next(), try row.next(), try row.next())
-        }
-        for slot in slots where !slot.isActive || slot.bytes >= limits.walBytes || slot.status == "lost" {
-            let state = slot.isActive ? "is read" : "is read by nobody"
-            let lost = slot.status == "lost" ? ", and has lost what its reader needs" : ""
+        let slots = try await rows(DoctorStatements.slots, as: (String, Bool, String, Int64, Int64).self)
+        for (name, isActive, status, age, bytes) in slots
+        where !isActive || bytes >= limits.walBytes || status == "lost" {
+            let state = isActive ? "is read" : "is read by nobody"
+            let old = age > 0 ? " and the dead rows of \(Amount.count(age)) transactions" : ""
+            let lost = status == "lost" ? ", and has lost what its reader needs" : ""
             diagnosis.find(
                 .slotInactive,
-                "the replication slot '\(slot.name)' \(state) and keeps \(Amount.bytes(slot.bytes)) of write-ahead log"
-                    + "\(slot.age > 0 ? " and the dead rows of \(Amount.count(slot.age)) transactions" : "")\(lost)",
-                fix: "start its reader, or SELECT pg_drop_replication_slot('\(slot.name)'); max_slot_wal_keep_size "
-                    + "bounds what a slot keeps"
+                "the replication slot '\(name)' \(state) and keeps \(Amount.bytes(bytes)) of write-ahead log\(old)\(lost)",
+                fix:
+                    "start its reader, or SELECT pg_drop_replication_slot('\(name)'); max_slot_wal_keep_size bounds what "
+                    + "a slot keeps"
             )
         }
-    }
-
-    private struct Standby: Sendable {
-        var name: String
-        var sync: String
-        var age: Int64
-        var lag: Double?
-        var bytes: Int64?
     }
 
     /// Standbys that are missing, lag, or hold old rows; and commits that wait for them.
     func standbys(_ diagnosis: inout Diagnosis, seesAll: Bool) async throws(PostgresError) {
-        let standbys = try await rows(DoctorStatements.standbys) { row throws(PostgresError) in
-            Standby(
-                name: try row.next(),
-                sync: try row.next(),
-                age: try row.next(),
-                lag: try row.next(),
-                bytes: try row.next()
-            )
-        }
-        let names =
-            try await rows(DoctorStatements.standbyNames) { row throws(PostgresError) in
-                try row.next(String.self)
-            }.first ?? ""
-        let isMissing =
-            !names.isEmpty
-            && (seesAll ? !standbys.contains { ["sync", "quorum"].contains($0.sync) } : standbys.isEmpty)
-        if isMissing {
+        typealias Standby = (String, String, Int64, Double?, Int64?)
+        let standbys = try await rows(DoctorStatements.standbys, as: Standby.self)
+        let names = try await rows(DoctorStatements.standbyNames, as: String.self).first ?? ""
+        let isFollowed = seesAll ? standbys.contains { ["sync", "quorum"].contains($0.1) } : !standbys.isEmpty
+        if !names.isEmpty, !isFollowed {
             diagnosis.find(
                 .standbyMissing,
                 "commits wait for synchronous_standby_names = '\(names)', and no such standby is connected: nothing is "
@@ -131,36 +88,32 @@ extension Doctor {
                 fix: "add a standby, synchronous if an ack has to survive a failover"
             )
         }
-        for standby in standbys { judge(standby, &diagnosis) }
-        let waits = try await rows(DoctorStatements.standbyWaits) { row throws(PostgresError) in
-            (count: try row.next(Int64.self), longest: try row.next(Double.self))
+        for (name, _, age, lag, bytes) in standbys {
+            let (lag, bytes) = (lag ?? 0, bytes ?? 0)
+            if lag >= limits.lag.inSeconds || bytes >= limits.walBytes {
+                diagnosis.find(
+                    .standbyLag,
+                    "the standby '\(name)' is \(Amount.time(lag)) and \(Amount.bytes(bytes)) behind",
+                    fix: "look at its disk and network, and at queries there that replay waits for "
+                        + "(max_standby_streaming_delay)"
+                )
+            }
+            if age > limits.snapshotAge {
+                diagnosis.find(
+                    .standbyHoldsRows,
+                    "queries on the standby '\(name)' hold dead rows of \(Amount.count(age)) transactions here "
+                        + "(hot_standby_feedback)",
+                    fix: "end long queries on the standby, or turn hot_standby_feedback off there"
+                )
+            }
         }
-        if let first = waits.first, first.count > 0, first.longest >= 1 {
+        let waits = try await rows(DoctorStatements.standbyWaits, as: (Int64, Double).self)
+        for (count, longest) in waits where count > 0 && longest >= 1 {
+            let verb = count == 1 ? "waits" : "wait"
             diagnosis.find(
                 .commitsWaiting,
-                "\(Said.count(first.count, "commit")) \(first.count == 1 ? "waits" : "wait") for a standby, the first for "
-                    + Said.time(first.longest),
+                "\(Amount.counted(count, "commit")) \(verb) for a standby, the first for \(Amount.time(longest))",
                 fix: "look at the standby: its disk, its network, pg_stat_replication here"
-            )
-        }
-    }
-
-    private func judge(_ standby: Standby, _ diagnosis: inout Diagnosis) {
-        let lag = standby.lag ?? 0
-        if lag >= limits.lag.inSeconds || standby.bytes ?? 0 >= limits.walBytes {
-            diagnosis.find(
-                .standbyLag,
-                "the standby '\(standby.name)' is \(Said.time(lag)) and \(Amount.bytes(standby.bytes ?? 0)) behind",
-                fix:
-                    "look at its disk and network, and at queries there that replay waits for (max_standby_streaming_delay)"
-            )
-        }
-        if standby.age > limits.snapshotAge {
-            diagnosis.find(
-                .standbyHoldsRows,
-                "queries on the standby '\(standby.name)' hold dead rows of \(Amount.count(standby.age)) transactions here "
-                    + "(hot_standby_feedback)",
-                fix: "end long queries on the standby, or turn hot_standby_feedback off there"
             )
         }
     }

@@ -10,10 +10,8 @@ extension Doctor {
             try WorkerTable.list(connection)
         }
         let alive = workers.filter(\.isAlive)
-        diagnosis.note(
-            "workers",
-            alive.isEmpty ? "none" : Said.names(alive.map { "\($0.worker) (\($0.version))" })
-        )
+        let names = Said.names(alive.map { "\($0.worker) (\($0.version))" })
+        diagnosis.note("workers", alive.isEmpty ? "none" : names)
         // After a server start, all are silent until they next report.
         let uptime = try await uptime()
         for worker in workers where !worker.isAlive && !worker.isStopping && uptime >= limits.settling.inSeconds {
@@ -36,14 +34,13 @@ extension Doctor {
                     "upstream-worker check --connect, as its user, says what stops it; systemctl status upstream-worker"
             )
         }
-        let newest = try await connection.result(of: DoctorStatements.newest).value(Timestamp?.self)
-        guard let newest else { return }
+        guard let newest = try await rows(DoctorStatements.newest, as: Timestamp?.self).first ?? nil else { return }
         let ahead = newest - (try await connection.databaseTime())
         diagnosis.note("newest message", newest.shown)
         if ahead > limits.clock {
             diagnosis.find(
                 .messagesFromFuture,
-                "the newest message was received \(Said.time(ahead.inSeconds)) ahead of the database's clock: a worker's "
+                "the newest message was received \(Amount.time(ahead.inSeconds)) ahead of the database's clock: a worker's "
                     + "clock is wrong",
                 fix: "run an NTP client (systemd-timesyncd, chrony) on the workers' machines"
             )
@@ -63,7 +60,7 @@ extension Doctor {
             guard let ahead = worker.rates.clockAhead, ahead.magnitude > limits.clock.inSeconds else { continue }
             diagnosis.find(
                 .workerClockDiffers,
-                "the clock of worker \(worker.worker) is \(Said.time(ahead.magnitude)) \(ahead > 0 ? "ahead of" : "behind") the "
+                "the clock of worker \(worker.worker) is \(Amount.time(ahead.magnitude)) \(ahead > 0 ? "ahead of" : "behind") the "
                     + "database's: it stamps messages by the database's",
                 fix: "run an NTP client (systemd-timesyncd, chrony) on both machines"
             )
@@ -96,8 +93,8 @@ extension Doctor {
             guard worker.rates.stored == 0, worker.rates.duplicates == 0, worker.rates.acked == 0 else { continue }
             diagnosis.find(
                 .commitsStalled,
-                "worker \(worker.worker) has \(Said.count(worker.inFlight, "message")) in flight and has committed none "
-                    + "for \(Said.time(worker.rates.seconds))",
+                "worker \(worker.worker) has \(Amount.counted(worker.inFlight, "message")) in flight and has committed none "
+                    + "for \(Amount.time(worker.rates.seconds))",
                 fix: "mend what the critical findings name (rights, a lock, a standby, the disk); without one, its "
                     + "/readyz?verbose says what commits wait for"
             )
@@ -129,76 +126,57 @@ extension Doctor {
         func title(_ certificate: WorkerReport.Certificate) -> String {
             certificate.name.isEmpty ? certificate.certificate : "\(certificate.certificate) of \(certificate.name)"
         }
-        diagnosis.note(
-            "certificates",
-            Said.names(ends.map { "\(title($0)) \(Amount.ending($0.endsAt - now))" })
-        )
+        diagnosis.note("certificates", Said.names(ends.map { "\(title($0)) \(Amount.ending($0.endsAt - now))" }))
         for certificate in ends where certificate.endsAt - now < Int(limits.certificate.inSeconds) {
             let name = certificate.name
-            let (what, fix) =
-                switch certificate.certificate {
-                case "server":
-                    (
-                        "server of sender \(name)",
-                        "whoever runs that server renews it; the next connection shows the new one"
-                    )
-                case "client":
-                    (
-                        "worker for sender \(name)",
-                        "renew the sender's tls.client_certificate_file, then restart its workers"
-                    )
-                case "webhook": ("endpoint of handler \(name)", "whoever runs the endpoint renews it")
-                case "webhook_client":
-                    (
-                        "worker for handler \(name)",
-                        "renew the handler's webhook.certificate_file: it is read again by itself"
-                    )
-                default: ("console", "renew console.tls.certificate_file, then restart the console")
-                }
-            diagnosis.find(
-                .certificateEnding,
-                "the certificate of the \(what) \(Amount.ending(certificate.endsAt - now))",
-                fix: fix
-            )
+            func find(_ what: String, fix: String) {
+                let ending = Amount.ending(certificate.endsAt - now)
+                diagnosis.find(.certificateEnding, "the certificate of the \(what) \(ending)", fix: fix)
+            }
+            switch certificate.certificate {
+            case "server":
+                let fix = "whoever runs that server renews it; the next connection shows the new one"
+                find("server of sender \(name)", fix: fix)
+            case "client":
+                let fix = "renew the sender's tls.client_certificate_file, then restart its workers"
+                find("worker for sender \(name)", fix: fix)
+            case "webhook": find("endpoint of handler \(name)", fix: "whoever runs the endpoint renews it")
+            case "webhook_client":
+                let fix = "renew the handler's webhook.certificate_file: it is read again by itself"
+                find("worker for handler \(name)", fix: fix)
+            default: find("console", fix: "renew console.tls.certificate_file, then restart the console")
+            }
         }
     }
 
     /// The server's uptime in seconds.
     private func uptime() async throws(PostgresError) -> Double {
-        try await rows(DoctorStatements.uptime) { row throws(PostgresError) in try row.next(Double.self) }.first ?? 0
+        try await rows(DoctorStatements.uptime, as: Double.self).first ?? 0
     }
 
     /// Handlers, their waiting deliveries and dead letters.
     func handlers(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
         let states = try await HandlerStates(connection).list(counted: Self.counted)
         let breakers = try await HandlerBreaker.all(connection)
-        let pauses = Dictionary(
-            try await rows(DoctorStatements.paused) { row throws(PostgresError) in
-                (try row.next(String.self), try row.next(Double.self))
-            },
-            uniquingKeysWith: { $1 }
-        )
+        let pauses = Dictionary(try await rows(DoctorStatements.paused, as: (String, Double).self)) { $1 }
         // Workers report their handlers every minute, and none while the server is down.
         let isSettled = try await uptime() >= limits.settling.inSeconds
         for state in states where isSettled || state.isClaimed {
             judge(state, breakers[state.name], paused: pauses[state.name], &diagnosis)
         }
-        let hour = Duration.seconds(3_600)
-        let died =
-            try await rows(DoctorStatements.died(within: hour, counted: Self.counted)) {
-                row throws(PostgresError) in try row.next(Int.self)
-            }.first ?? 0
+        let lastHour = DoctorStatements.died(within: .seconds(3_600), counted: Self.counted)
+        let died = try await rows(lastHour, as: Int.self).first ?? 0
         let dead = states.reduce(0) { $0 + $1.deadLetters }
         if died >= limits.deadLetters {
             diagnosis.find(
                 .deadLettersGrowing,
-                "\(Said.count(died, "delivery", plural: "deliveries")) gave up within the last hour",
+                "\(Amount.counted(died, "delivery", plural: "deliveries")) gave up within the last hour",
                 fix: "upstream-worker dead groups --since 1h; when it is mended, upstream-worker dead retry"
             )
         } else if dead > 0 {
             diagnosis.find(
                 .deadLetters,
-                "there are \(Said.count(dead, "dead letter"))",
+                "there are \(Amount.counted(dead, "dead letter"))",
                 fix: "upstream-worker dead groups; they are deleted after retention.dead_letters"
             )
         }
@@ -210,28 +188,26 @@ extension Doctor {
         paused: Double?,
         _ diagnosis: inout Diagnosis
     ) {
-        let waiting = Said.count(state.depth, "delivery", plural: "deliveries")
+        let waiting = Amount.counted(state.depth, "delivery", plural: "deliveries")
         if state.isPaused {
             guard let paused, paused >= limits.pause.inSeconds else { return }
             let reason = state.pausedReason.map { " (\($0))" } ?? ""
-            diagnosis.find(
+            return diagnosis.find(
                 .handlerPaused,
-                "handler \(state.name) has been paused for \(Said.time(paused))\(reason); \(waiting) wait",
+                "handler \(state.name) has been paused for \(Amount.time(paused))\(reason); \(waiting) wait",
                 fix: "upstream-worker handlers resume \(state.name)"
             )
-            return
         }
         if !state.isClaimed {
             guard state.depth > 0 || !state.categories.isEmpty else { return }
-            diagnosis.find(
+            return diagnosis.find(
                 .handlerUnclaimed,
                 "no worker has run handler \(state.name) since \(state.seenAt.shown); \(waiting) wait",
                 fix: "configure it in a worker, or upstream-worker handlers remove \(state.name)"
             )
-            return
         }
         if let breaker, breaker.isFailing {
-            let probe = breaker.nextProbe.map { ", next probe in \(Said.time($0.rounded()))" } ?? ""
+            let probe = breaker.nextProbe.map { ", next probe in \(Amount.time($0.rounded()))" } ?? ""
             diagnosis.find(
                 .handlerFailing,
                 "handler \(state.name) is failing: its circuit breaker is open\(probe); \(waiting) wait",
@@ -241,7 +217,7 @@ extension Doctor {
         if let age = state.oldestAge, age >= limits.delivery {
             diagnosis.find(
                 .deliveriesOld,
-                "the oldest delivery to handler \(state.name) has waited for \(Said.time(age.inSeconds)); \(waiting) wait",
+                "the oldest delivery to handler \(state.name) has waited for \(Amount.time(age.inSeconds)); \(waiting) wait",
                 fix: "upstream-worker deliveries list --handler \(state.name); raise its concurrency if it only falls "
                     + "behind"
             )
@@ -253,18 +229,16 @@ extension Doctor {
         for (table, name) in [
             (DoctorStatements.OddTable.quarantine, FindingName.quarantineSurge), (.conflicts, .conflictSurge),
         ] {
-            let counts = try await rows(DoctorStatements.arrivals(table, counted: Self.counted)) {
-                row throws(PostgresError) in
-                (hour: try row.next(Int.self), day: try row.next(Int.self))
-            }.first
-            guard let counts, counts.hour >= limits.surge, counts.hour > counts.day / 24 * 3 else { continue }
-            let what = table == .quarantine ? "stanzas went to quarantine" : "messages reused a known id"
-            diagnosis.find(
-                name,
-                "\(Amount.count(counts.hour)) \(what) within the last hour, \(Amount.count(counts.day)) within the day "
-                    + "before",
-                fix: "upstream-worker \(table.rawValue) list --since 1h shows of which app"
-            )
+            let arrivals = DoctorStatements.arrivals(table, counted: Self.counted)
+            for (hour, day) in try await rows(arrivals, as: (Int, Int).self)
+            where hour >= limits.surge && hour > day / 24 * 3 {
+                let what = table == .quarantine ? "stanzas went to quarantine" : "messages reused a known id"
+                diagnosis.find(
+                    name,
+                    "\(Amount.count(hour)) \(what) within the last hour, \(Amount.count(day)) within the day before",
+                    fix: "upstream-worker \(table.rawValue) list --since 1h shows of which app"
+                )
+            }
         }
     }
 }

@@ -151,56 +151,57 @@ package struct Doctor: Sendable {
         }
     }
 
-    func rows<Value: Sendable>(
+    /// The rows of a statement, each as a tuple of its columns.
+    func rows<each Column: SQLDecodable>(
         _ sql: SQL,
-        _ decode: @Sendable (inout PostgresRow) throws(PostgresError) -> Value
-    ) async throws(PostgresError) -> [Value] {
-        try await connection.result(of: sql).map(decode)
+        as type: (repeat each Column).Type
+    ) async throws(PostgresError) -> [(repeat each Column)] {
+        try await connection.result(of: sql).rows(as: type)
     }
 
     /// Compares the schema with this program's.
     private func schema(_ diagnosis: inout Diagnosis) async throws(PostgresError) -> SchemaState? {
-        let state: SchemaState
+        var state: SchemaState?
+        var problem: String?
         do throws(MigrationError) {
             state = try await Migrator().state(connection)
+            problem = state?.problem
         } catch {
-            guard case .database(let cause, _) = error else {
-                diagnosis.find(.schemaDiffers, "\(error)", fix: "upstream-worker migrate status")
-                return nil
-            }
-            throw cause
+            if case .database(let cause, _) = error { throw cause }
+            problem = "\(error)"
         }
-        if let problem = state.problem {
-            diagnosis.find(.schemaDiffers, problem, fix: "upstream-worker migrate status")
-        }
+        if let problem { diagnosis.find(.schemaDiffers, problem, fix: "upstream-worker migrate status") }
         return state
+    }
+}
+
+extension PostgresResult {
+    /// Each row as a tuple of its columns.
+    func rows<each Column: SQLDecodable>(
+        as _: (repeat each Column).Type
+    ) throws(PostgresError) -> [(repeat each Column)] {
+        try map { row throws(PostgresError) in (repeat try row.next((each Column).self)) }
     }
 }
 
 extension Diagnosis {
     mutating func find(_ name: FindingName, _ text: String, fix: String) {
-        findings.append(Finding(name, text, fix: fix))
+        findings.append(Finding(name: name, text: text, fix: fix))
     }
 
     mutating func note(_ name: String, _ value: String) { facts.append(Fact(name: name, value: value)) }
 
-    mutating func skip(_ subject: String, _ reason: String) {
-        unseen.append(Unseen(subject: subject, reason: reason))
-    }
+    mutating func skip(_ subject: String, _ reason: String) { unseen.append(Unseen(subject: subject, reason: reason)) }
 }
 
-/// Amounts as findings say them.
+/// What findings are made of.
 enum Said {
-    /// `1 worker`, `3 workers`.
-    static func count(_ number: some BinaryInteger, _ noun: String, plural: String? = nil) -> String {
-        number == 1 ? "1 \(noun)" : "\(Amount.count(number)) \(plural ?? noun + "s")"
+    /// Some names, and how many more there are.
+    static func names(_ names: [String]) -> String {
+        names.prefix(5).joined(separator: ", ") + (names.count > 5 ? " and \(names.count - 5) more" : "")
     }
 
-    /// A length of time.
-    static func time(_ seconds: Double) -> String { Amount.time(seconds) }
-
-    /// Some names, and how many more there are.
-    static func names(_ names: [String], most: Int = 5) -> String {
-        names.prefix(most).joined(separator: ", ") + (names.count > most ? " and \(names.count - most) more" : "")
+    static func session(_ pid: Int64, _ user: String, _ application: String) -> String {
+        "session \(pid) (\(user)\(application.isEmpty ? "" : ", \(application)"))"
     }
 }

@@ -2,7 +2,7 @@ import Postgres
 import Vocabulary
 
 /// The statements of `doctor`: catalogs, counters and small tables; none reads messages, but for one entry of an index.
-enum DoctorStatements: StatementCatalog {
+enum DoctorStatements {
     /// The server and the settings that matter, as the session got them.
     ///
     /// The defaults of a session are what `reset_val` says, whatever the session has set since.
@@ -217,24 +217,5 @@ enum DoctorStatements: StatementCatalog {
     enum OddTable: String {
         case quarantine
         case conflicts
-    }
-
-    static var samples: [StatementSample] {
-        [
-            StatementSample("server", server), StatementSample("standbyNames", standbyNames),
-            StatementSample("sequences", sequences(beyond: 0.5)),
-            StatementSample("invalidIndexes", invalidIndexes), StatementSample("sessions", sessions),
-            StatementSample("prepared", prepared), StatementSample("slots", slots),
-            StatementSample("standbys", standbys), StatementSample("standbyWaits", standbyWaits),
-            StatementSample("deadRows", deadRows(beyond: 1)), StatementSample("newest", newest),
-            StatementSample("paused", paused), StatementSample("died", died(within: .seconds(1), counted: 1)),
-            StatementSample("holders", holders(before: Timestamp(microseconds: 0), counted: 1)),
-            StatementSample("hasUndatedAttempts", hasUndatedAttempts), StatementSample("ledger", ledger),
-            StatementSample("lastHour", lastHour(counted: 1)), StatementSample("workerRoles", workerRoles),
-            StatementSample("connectionLimits", connectionLimits), StatementSample("locks", locks),
-            StatementSample("uptime", uptime),
-            StatementSample("arrivals", arrivals(.quarantine, counted: 1)),
-            StatementSample("arrivals, conflicts", arrivals(.conflicts, counted: 1)),
-        ]
     }
 }

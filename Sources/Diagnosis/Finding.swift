@@ -16,19 +16,6 @@ package struct Finding: Sendable, Equatable {
     /// What to do about it: a command, where there is one.
     package let fix: String
 
-    /// A finding.
-    ///
-    /// - Parameters:
-    ///   - name: What was found.
-    ///   - text: What is wrong, in one sentence with its figures.
-    ///   - fix: What to do about it.
-    package init(_ name: FindingName, _ text: String, fix: String) {
-        self.name = name
-        self.text = text
-        self.fix = fix
-    }
-
-    /// How much it matters.
     package var severity: Severity { name.severity }
 }
 
@@ -119,7 +106,7 @@ package enum FindingName: String, Sendable, CaseIterable {
 /// What `doctor` saw of a system.
 package struct Diagnosis: Sendable {
     /// Something that could not be looked at.
-    package struct Unseen: Sendable, Equatable {
+    package struct Unseen: Sendable, Equatable, Encodable {
         package var subject: String
         /// Why not, and what would help.
         package var reason: String

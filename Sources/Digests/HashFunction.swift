@@ -4,12 +4,9 @@ import COpenSSL
 package enum HashFunction: Sendable, CaseIterable {
     /// SHA-1 (FIPS 180-4): unfit for signatures, still sound inside HMAC.
     case sha1
-    /// SHA-256 (FIPS 180-4).
     case sha256
-    /// SHA-512 (FIPS 180-4).
     case sha512
 
-    /// The digest's length in bytes.
     package var length: Int {
         switch self {
         case .sha1: 20
@@ -45,9 +42,7 @@ package enum HashFunction: Sendable, CaseIterable {
         }
     }
 
-    /// PBKDF2 (RFC 8018 section 5.2) with HMAC, ``length`` bytes: SCRAM's `Hi`.
-    ///
-    /// The time grows with `iterations` (1 or more), so the caller sets a bound.
+    /// PBKDF2 (RFC 8018 section 5.2) with HMAC: SCRAM's `Hi`; the caller bounds `iterations`.
     package func derive(password: [UInt8], salt: [UInt8], iterations: Int) -> [UInt8] {
         output("a derived key") { bytes in
             password.withUnsafeBytes { secret in

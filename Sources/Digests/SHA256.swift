@@ -19,9 +19,7 @@ package struct SHA256: Sendable {
         _ = upstream_sha256_update(&context, base, bytes.count)
     }
 
-    package mutating func update(_ byte: UInt8) {
-        withUnsafeBytes(of: byte) { update($0) }
-    }
+    package mutating func update(_ byte: UInt8) { withUnsafeBytes(of: byte) { update($0) } }
 
     /// Hashes a number as 8 bytes, big-endian.
     package mutating func update(bigEndian number: UInt64) {

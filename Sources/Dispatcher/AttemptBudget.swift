@@ -19,7 +19,6 @@ struct AttemptBudget: Sendable {
     private var tokens: Double
     private var counted: FixedInstant?
 
-    /// A full budget.
     init(_ rate: HandlerRate) {
         perSecond = Double(rate.count) / rate.period.inSeconds
         most = max(1, Int(perSecond))

@@ -15,20 +15,13 @@ package final class AttemptRecording: Sendable {
     private let suspended = Mutex<ContinuousClock.Instant?>(nil)
     private let onFailure: @Sendable (StoreError) -> Void
 
-    /// Decides whether to keep a history.
-    ///
-    /// - Parameters:
-    ///   - worker: Host and process id.
-    ///   - isWanted: Whether it is kept at all (`retention.attempts` above 0).
-    ///   - onFailure: Receives each refusal that suspends it.
+    /// A history, if wanted (`retention.attempts` above 0); `onFailure` receives each refusal that suspends it.
     package init(
         worker: String,
         isWanted: Bool,
         onFailure: @escaping @Sendable (StoreError) -> Void = { _ in }
     ) {
-        self.worker = worker
-        self.isWanted = isWanted
-        self.onFailure = onFailure
+        (self.worker, self.isWanted, self.onFailure) = (worker, isWanted, onFailure)
     }
 
     /// Whether it is written at the moment.
@@ -44,13 +37,7 @@ package final class AttemptRecording: Sendable {
 
     /// Settles with history, or without if there is none to write or it is refused.
     ///
-    /// - Parameters:
-    ///   - isWanted: Whether there is history to write.
-    ///   - recorded: The settlement with its history.
-    ///   - plain: The settlement alone.
-    ///   - refusal: The error to report if the history may be at fault, else nil.
-    /// - Throws: What the settlement throws.
-    /// - Returns: What the settlement returns.
+    /// `refusal` gives the error to report if the history may be at fault, else nil.
     package func write<T, Failure: Error>(
         isWanted: Bool,
         _ recorded: () throws(Failure) -> T,
@@ -69,7 +56,6 @@ package final class AttemptRecording: Sendable {
         }
     }
 
-    /// Suspends the history after a refused statement.
     private func suspend(after error: StoreError) {
         let isNew = suspended.withLock { until in
             defer { until = ContinuousClock.now + Self.pause }

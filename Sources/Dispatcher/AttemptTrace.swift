@@ -1,5 +1,5 @@
-import Telemetry
-import Tracing
+package import Telemetry
+package import Tracing
 import UpstreamKit
 import Vocabulary
 
@@ -17,19 +17,13 @@ struct AttemptTrace: Sendable {
             (span, context) = (nil, outer)
             return
         }
-        let operation = MessagingOperation.process
-        let span = tracing.tracer.startSpan(
-            operation.spanName(message.senderID),
-            context: outer,
-            ofKind: operation.kind
-        )
-        var attributes = operation.attributes(message.senderID)
-        attributes[.messageID] = .string(delivery.messageKey.description)
-        attributes[.consumerGroup] = .string(handler.handler)
-        attributes[.category] = .string(message.category)
-        attributes[.attempt] = .int64(Int64(handler.attempt))
-        if let replay = handler.replayID { attributes[.replay] = .string(replay) }
-        span.attributes = attributes
+        let span = tracing.begin(.process, message.senderID, in: outer) { attributes in
+            attributes[.messageID] = .string(delivery.messageKey.description)
+            attributes[.consumerGroup] = .string(handler.handler)
+            attributes[.category] = .string(message.category)
+            attributes[.attempt] = .int64(Int64(handler.attempt))
+            if let replay = handler.replayID { attributes[.replay] = .string(replay) }
+        }
         (self.span, context) = (span, span.context)
     }
 
@@ -40,24 +34,42 @@ struct AttemptTrace: Sendable {
         handler.tracestate = own.state
     }
 
-    func ended(_ ending: DispatchStateMachine.Ending, _ failure: HandlerFailure?) {
+    func ended(_ outcome: AttemptOutcome, _ failure: HandlerFailure?) {
         guard let span else { return }
         span.updateAttributes { attributes in
-            attributes[.outcome] = .string(AttemptTrace.text(ending))
+            attributes[.outcome] = .string(outcome.rawValue)
             if let failure { attributes[.errorType] = .string(failure.isQuoted ? "_OTHER" : failure.group) }
         }
         if let failure { span.setStatus(SpanStatus(code: .error, message: failure.logText)) }
         span.end()
     }
+}
 
-    private static func text(_ ending: DispatchStateMachine.Ending) -> String {
-        switch ending {
-        case .done: "done"
-        case .retry: "retry"
-        case .rejected: "rejected"
-        case .exhausted: "exhausted"
-        case .released: "released"
-        case .lost: "lost"
-        }
+extension MessageTracing {
+    /// Begins the span of an operation on a sender's messages, or on those of several, at a time in microseconds since
+    /// 1970-01-01 UTC, or now.
+    package func begin(
+        _ operation: MessagingOperation,
+        _ senderID: String?,
+        in context: InstrumentationContext,
+        at microseconds: Int64? = nil,
+        _ describe: (inout SpanAttributes) -> Void
+    ) -> any Tracing.Span {
+        let name = operation.spanName(senderID)
+        let span =
+            if let microseconds {
+                tracer.startSpan(
+                    name,
+                    context: context,
+                    ofKind: operation.kind,
+                    at: DefaultTracerClock.Timestamp(microseconds: microseconds)
+                )
+            } else {
+                tracer.startSpan(name, context: context, ofKind: operation.kind)
+            }
+        var attributes = operation.attributes(senderID)
+        describe(&attributes)
+        span.attributes = attributes
+        return span
     }
 }

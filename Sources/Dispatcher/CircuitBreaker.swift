@@ -16,7 +16,6 @@ package import Vocabulary
 package struct CircuitBreaker: Sendable {
     /// The conditions for opening, and the duration.
     package struct Settings: Sendable {
-        /// The consecutive failures that open the breaker.
         package var threshold = 20
         /// How long it stays open, by round.
         ///
@@ -27,7 +26,6 @@ package struct CircuitBreaker: Sendable {
         package init() {}
     }
 
-    /// Whether an attempt may begin.
     package enum Admission: Sendable, Equatable {
         case pass
         /// As a probe, which decides whether the breaker closes.
@@ -42,9 +40,7 @@ package struct CircuitBreaker: Sendable {
         case opened(for: Duration)
         /// The probe failed; the pause is longer.
         case reopened(for: Duration)
-        /// The handler asked for a pause of this length.
         case held(for: Duration)
-        /// The handler works again.
         case closed
     }
 
@@ -66,11 +62,8 @@ package struct CircuitBreaker: Sendable {
         return false
     }
 
-    /// The state for people and metrics.
-    package typealias Phase = CircuitState
-
     /// The current phase, and, if open, when the next probe may begin.
-    package func phase(now: ContinuousClock.Instant) -> (Phase, probe: ContinuousClock.Instant?) {
+    package func phase(now: ContinuousClock.Instant) -> (CircuitState, probe: ContinuousClock.Instant?) {
         switch state {
         case .closed: (.closed, nil)
         case .open(let until, _, _):
@@ -103,9 +96,8 @@ package struct CircuitBreaker: Sendable {
         return isClosed ? nil : .closed
     }
 
-    /// Records that the handler asked for a pause, after which it is probed.
-    ///
-    /// - Returns: Set if this began a pause; answers to other running attempts may lengthen it.
+    /// Records that the handler asked for a pause, after which it is probed; returns whether this began one, or
+    /// lengthened it.
     package mutating func held(for pause: Duration, now: ContinuousClock.Instant) -> Transition? {
         let end = now + pause
         if case .open(let until, let round, _) = state {
@@ -116,13 +108,9 @@ package struct CircuitBreaker: Sendable {
         return .held(for: pause)
     }
 
-    /// Records that an attempt ended in a failure of the handler.
+    /// Records that an attempt ended in a failure of the handler; returns whether the breaker opened.
     ///
-    /// - Parameters:
-    ///   - isProbe: Whether it was admitted as ``Admission/probe``.
-    ///   - now: The current time.
-    ///   - random: A number in 0...1, for the length of the pause; half of the longest pause is certain.
-    /// - Returns: Set if the breaker opened.
+    /// `random`, in 0...1, sets the length of the pause; half of the longest pause is certain.
     package mutating func failed(
         isProbe: Bool,
         now: ContinuousClock.Instant,

@@ -18,7 +18,6 @@ final class DeadLetterLog: Sendable {
         var end: ContinuousClock.Instant
         /// Dead letters not reported yet.
         var count = 0
-        /// The loggable part of the failure.
         var error: String?
     }
 
@@ -31,13 +30,7 @@ final class DeadLetterLog: Sendable {
 
     init(_ logger: Logger) { self.logger = logger }
 
-    /// Records a dead letter.
-    ///
-    /// - Parameters:
-    ///   - handler: The handler.
-    ///   - failure: The cause, if known.
-    ///   - fields: Fields for the line, if one is written.
-    ///   - now: The current time.
+    /// Records a dead letter; `fields` are for the line, if one is written.
     func add(
         _ handler: String,
         _ failure: HandlerFailure?,

@@ -5,9 +5,8 @@ package import Vocabulary
 package struct Lease: Sendable, Equatable {
     /// The fencing token: grows with each claim, and settling the delivery needs the current one.
     package var token: Int64
-    /// When the lease ends, by this machine's clock.
-    ///
-    /// Counted from before the claim was sent, so that it never ends later than in the database.
+    /// When the lease ends, by this machine's clock; counted from before the claim was sent, so never later than in the
+    /// database.
     @FixedInstant package var deadline: ContinuousClock.Instant
     /// The block that holds the delivery; nil if it has its own row.
     package var block: Int64?
@@ -62,12 +61,8 @@ package struct Delivery: Sendable {
         replayID: String? = nil,
         lease: Lease
     ) {
-        self.content = content
-        self.messageKey = messageKey
-        self.attempts = attempts
-        self.crashes = crashes
-        self.replayID = replayID
-        self.lease = lease
+        (self.content, self.messageKey, self.attempts, self.crashes) = (content, messageKey, attempts, crashes)
+        (self.replayID, self.lease) = (replayID, lease)
     }
 
     /// Whether no attempt has been counted yet.
@@ -84,7 +79,6 @@ package final class ReceivedMessage: Sendable {
 
 /// The result for a delivery whose attempt has ended.
 package struct Settlement: Sendable, Equatable {
-    /// The change to the row.
     package enum Outcome: Sendable, Equatable {
         case done
         /// Counted as an attempt, and due again after the delay.
@@ -105,20 +99,24 @@ package struct Settlement: Sendable, Equatable {
     package var attempt: AttemptRecord?
 
     package init(messageKey: Digest128, token: Int64, outcome: Outcome, block: Int64? = nil) {
-        self.messageKey = messageKey
-        self.token = token
-        self.outcome = outcome
-        self.block = block
+        (self.messageKey, self.token, self.outcome, self.block) = (messageKey, token, outcome, block)
+    }
+}
+
+extension Delivery {
+    package func settled(_ outcome: Settlement.Outcome) -> Settlement {
+        Settlement(messageKey: messageKey, token: lease.token, outcome: outcome, block: lease.block)
     }
 
-    /// Releases a delivery unchanged.
-    package static func release(_ delivery: Delivery) -> Settlement {
-        Settlement(
-            messageKey: delivery.messageKey,
-            token: delivery.lease.token,
-            outcome: .release(after: .zero),
-            block: delivery.lease.block
-        )
+    var reference: LeaseReference { LeaseReference(messageKey: messageKey, token: lease.token) }
+
+    /// The message's `received_at`, in microseconds since 1970-01-01 UTC; 0 if the message is gone.
+    var receivedAt: Int64 {
+        switch content {
+        case .received(let box): box.message.receivedAt
+        case .stored(let message): message.receivedAtMicroseconds
+        case .missing: 0
+        }
     }
 }
 

@@ -7,11 +7,9 @@ package import Vocabulary
 package struct BlockSettlement: Sendable, Equatable {
     /// The process's number for the block.
     package var number: Int64
-    /// The fencing token.
     package var token: Int64
     /// How many deliveries it holds, as far as this worker knows.
     package var count: Int
-    /// The messages that are done.
     package var done: [Digest128]
     /// Their attempts, in the same order; empty without history.
     package var attempts: [AttemptRecord] = []
@@ -21,10 +19,7 @@ package struct BlockSettlement: Sendable, Equatable {
     package var isComplete: Bool { done.count == count }
 
     package init(number: Int64, token: Int64, count: Int, done: [Digest128]) {
-        self.number = number
-        self.token = token
-        self.count = count
-        self.done = done
+        (self.number, self.token, self.count, self.done) = (number, token, count, done)
     }
 }
 
@@ -41,16 +36,14 @@ struct DeliveryBlocks: Sendable {
 
     var isEmpty: Bool { open.isEmpty }
 
-    /// Records a committed block.
     mutating func open(_ number: Int64, token: Int64, count: Int, at now: ContinuousClock.Instant) {
         var settlement = BlockSettlement(number: number, token: token, count: count, done: [])
         settlement.done.reserveCapacity(count)
         open.append(Block(settlement: settlement, opened: now))
     }
 
-    /// Takes an attempt's settlement, if it settles a delivery in a block.
-    ///
-    /// - Returns: Whether it was taken; otherwise the delivery has a row, or will have one once ``ready`` is settled.
+    /// Takes an attempt's settlement, if it settles a delivery in a block; otherwise there is a row, or will be after
+    /// ``ready``.
     mutating func take(_ settlement: Settlement) -> Bool {
         guard let number = settlement.block, let index = open.firstIndex(where: { $0.settlement.number == number })
         else { return false }
@@ -64,7 +57,6 @@ struct DeliveryBlocks: Sendable {
         return true
     }
 
-    /// Unpacks blocks opened before a time.
     mutating func unpack(openedBefore limit: ContinuousClock.Instant) {
         for index in open.indices.reversed() where open[index].opened < limit { unpack(at: index) }
     }
@@ -78,7 +70,6 @@ struct DeliveryBlocks: Sendable {
         ready.append(BlockSettlement(number: number, token: token, count: -1, done: []))
     }
 
-    /// Takes everything out of ``ready``.
     mutating func takeReady() -> [BlockSettlement] {
         defer { ready = [] }
         return ready

@@ -8,11 +8,8 @@ struct DeliveryQueue: Sendable {
     private var isTriedNext = false
     /// Deliveries handed over by ingest.
     private(set) var fresh = 0
-    /// Their estimated bytes.
     private(set) var freshBytes = 0
-    /// Claimed deliveries.
     private(set) var claimed = 0
-    /// Their estimated bytes.
     private(set) var claimedBytes = 0
     /// Deliveries that may crash the worker.
     private(set) var suspects = 0
@@ -22,7 +19,6 @@ struct DeliveryQueue: Sendable {
     /// Whether a previously failed one waits.
     var hasTried: Bool { !tried.isEmpty }
 
-    /// How many wait.
     var count: Int { fresh + claimed }
 
     mutating func append(_ delivery: Delivery, isFresh: Bool) {
@@ -61,10 +57,7 @@ struct DeliveryQueue: Sendable {
 
     /// The claims of the entries that satisfy a condition.
     func references(where condition: (Delivery) -> Bool) -> [LeaseReference] {
-        (untried.all + tried.all).compactMap { entry in
-            guard condition(entry.delivery) else { return nil }
-            return LeaseReference(messageKey: entry.delivery.messageKey, token: entry.delivery.lease.token)
-        }
+        (untried.all + tried.all).map(\.delivery).filter(condition).map(\.reference)
     }
 
     /// Extends leases, and drops the entries whose lease was lost.
@@ -74,7 +67,7 @@ struct DeliveryQueue: Sendable {
         self = DeliveryQueue()
         self.isTriedNext = isTriedNext
         for var entry in all {
-            let reference = LeaseReference(messageKey: entry.delivery.messageKey, token: entry.delivery.lease.token)
+            let reference = entry.delivery.reference
             if lost.contains(reference) { continue }
             if held.contains(reference) { entry.delivery.lease.deadline = end }
             append(entry.delivery, isFresh: entry.isFresh)
@@ -93,7 +86,6 @@ struct DeliveryQueue: Sendable {
     }
 }
 
-/// First in, first out.
 private struct DeliveryFIFO: Sendable {
     struct Entry: Sendable {
         var delivery: Delivery
@@ -102,7 +94,6 @@ private struct DeliveryFIFO: Sendable {
 
     /// The first ones in reverse: the next is moved out at the end, and nothing else moves.
     private var leaving: [Entry] = []
-    /// The later ones, in order.
     private var arriving: [Entry] = []
 
     var isEmpty: Bool { leaving.isEmpty && arriving.isEmpty }

@@ -19,9 +19,8 @@ package protocol DeliveryStore: Sendable {
     /// Records a pause that the handler asked for, for all workers and operators; waits for no lock.
     func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError)
 
-    /// Leases due deliveries and loads their messages.
-    ///
-    /// - Returns: At most `limit` deliveries, in the order they became due: no more than fit into `bytes`, plus one.
+    /// Leases due deliveries, in the order they became due: at most `limit`, and no more than fit into `bytes`, plus
+    /// one.
     func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery]
 
     /// Extends leases to `duration` from now, and returns those that are still ours.
@@ -54,9 +53,8 @@ package protocol DeliveryStore: Sendable {
     /// The backlog of each handler, counted up to a limit; also records that this worker runs them.
     func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog]
 
-    /// Listens for other workers' notifications, and calls `wake` for each.
-    ///
-    /// Returns only if notifications do not arrive, as behind a pooler in transaction mode.
+    /// Calls `wake` for other workers' notifications; returns only if none arrive, as behind a pooler in transaction
+    /// mode.
     func listen(wake: @Sendable () -> Void) async throws(StoreError)
 }
 
@@ -100,12 +98,8 @@ package struct ClaimRequest: Sendable, Equatable {
         isForSuspects: Bool = false,
         isOrdered: Bool = false
     ) {
-        self.handler = handler
-        self.limit = limit
-        self.lease = lease
-        self.owner = owner
-        self.isForSuspects = isForSuspects
-        self.isOrdered = isOrdered
+        (self.handler, self.limit, self.lease, self.owner) = (handler, limit, lease, owner)
+        (self.isForSuspects, self.isOrdered) = (isForSuspects, isOrdered)
     }
 
     /// The request for what may be claimed besides these; nil at the limit in number or bytes.
@@ -117,15 +111,12 @@ package struct ClaimRequest: Sendable, Equatable {
     }
 }
 
-/// Identifies a claim.
 package struct LeaseReference: Sendable, Hashable {
     package var messageKey: Digest128
-    /// The fencing token.
     package var token: Int64
 
     package init(messageKey: Digest128, token: Int64) {
-        self.messageKey = messageKey
-        self.token = token
+        (self.messageKey, self.token) = (messageKey, token)
     }
 }
 
@@ -142,9 +133,6 @@ package struct Backlog: Sendable, Equatable {
     package static let depthLimit = 100_000
 
     package init(handler: String, depth: Int, oldestAge: Duration, deadLetters: Int) {
-        self.handler = handler
-        self.depth = depth
-        self.oldestAge = oldestAge
-        self.deadLetters = deadLetters
+        (self.handler, self.depth, self.oldestAge, self.deadLetters) = (handler, depth, oldestAge, deadLetters)
     }
 }

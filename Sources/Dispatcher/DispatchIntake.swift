@@ -2,9 +2,7 @@ import Synchronization
 import UpstreamKit
 package import Vocabulary
 
-/// Hands fresh messages from ingest to the dispatcher directly, without a query.
-///
-/// Called on the ingest path: nothing here blocks.
+/// Hands fresh messages from ingest to the dispatcher, on the ingest path: without a query, and nothing here blocks.
 package protocol DeliveryIntake: Sendable {
     /// Offers a lease for the handlers of this worker with room, before each attempt to commit a batch.
     ///
@@ -12,7 +10,6 @@ package protocol DeliveryIntake: Sendable {
     /// is the batch's estimated memory.
     func offer(for count: Int, bytes: Int) -> LeaseOffer
 
-    /// Hands over a committed batch.
     func committed(_ offer: LeaseOffer, messages: [IncomingMessage], outcomes: [StoreOutcome])
 
     /// Withdraws an offer: the batch has not committed, or its outcome is unknown.
@@ -37,7 +34,6 @@ package struct LeaseOffer: Sendable {
     package var packed: [String] = []
     /// The number of these blocks, unique in this process.
     package var block: Int64 = 0
-    /// The lanes of ``handlers``.
     var lanes: [Int] = []
     /// The capacity reserved in each lane.
     var count = 0
@@ -57,51 +53,24 @@ package struct LeaseOffer: Sendable {
     }
 
     package init(handlers: [String], local: [String], owner: String, token: Int64, duration: Duration) {
-        self.handlers = handlers
-        self.local = local
-        self.owner = owner
-        self.token = token
+        (self.handlers, self.local, self.owner, self.token) = (handlers, local, owner, token)
         self.duration = duration
     }
 }
 
-/// The dispatcher's side of ``DeliveryIntake``.
 final class DispatchIntake: DeliveryIntake {
     let lanes: [DispatchLane]
     let names: [String]
-    /// The categories of each lane, as bytes; nil for all.
-    private let categories: [[[UInt8]]?]
-    let settings: DispatchSettings
-    let clock: TimeSource
-    private let settler: DispatchSettler
-    private let released: @Sendable ([Settlement], Int) -> Void
-    private let lost: @Sendable () -> Void
+    let shared: DispatchShared
     private let lastBlock = Atomic<Int64>(0)
     /// The token from registration; nil before.
     private let token = Mutex<Int64?>(nil)
 
-    init(
-        lanes: [DispatchLane],
-        settings: DispatchSettings,
-        clock: TimeSource,
-        settler: DispatchSettler,
-        released: @escaping @Sendable ([Settlement], Int) -> Void,
-        registrationLost: @escaping @Sendable () -> Void
-    ) {
-        self.lanes = lanes
-        self.settings = settings
-        self.clock = clock
-        self.settler = settler
-        self.released = released
-        lost = registrationLost
-        names = lanes.map(\.registration.name)
-        categories = lanes.map { lane in
-            let set = lane.registration.categories
-            return set.isAll ? nil : set.names.map { Array($0.utf8) }
-        }
+    init(_ lanes: [DispatchLane], _ shared: DispatchShared) {
+        (self.lanes, self.shared) = (lanes, shared)
+        names = lanes.map(\.settings.name)
     }
 
-    /// Starts making offers.
     func open(token: Int64) {
         self.token.withLock { $0 = token }
     }
@@ -112,19 +81,19 @@ final class DispatchIntake: DeliveryIntake {
     func nextBlock() -> Int64 { lastBlock.wrappingAdd(1, ordering: .relaxed).newValue }
 
     /// Gives a lane the deliveries of its block, or of its leased rows.
-    func handOver(_ deliveries: [Delivery], _ offer: LeaseOffer, _ index: Int) {
-        if offer.packed.contains(names[index]), !deliveries.isEmpty {
-            settler.open(block: offer.block, token: offer.token, count: deliveries.count, lane: index)
+    func handOver(_ deliveries: [Delivery], _ offer: LeaseOffer, _ lane: DispatchLane) {
+        if !deliveries.isEmpty, offer.packed.contains(lane.settings.name) {
+            lane.settler.open(block: offer.block, token: offer.token, count: deliveries.count)
         }
-        let settlements = lanes[index].withMachine(wake: deliveries.count) {
-            $0.handOver(deliveries, reserved: offer.count, bytes: offer.bytes, now: clock.now())
+        let settlements = lane.withMachine(wake: deliveries.count) {
+            $0.handOver(deliveries, reserved: offer.count, bytes: offer.bytes, now: shared.clock.now())
         }
-        released(settlements, index)
+        lane.release(settlements)
     }
 
-    var isOpen: Bool { token.withLock { $0 != nil } }
-
-    func offer(for count: Int, bytes: Int) -> LeaseOffer {
+    /// An offer without lanes, for all handlers of this process.
+    func offer(count: Int, bytes: Int) -> LeaseOffer {
+        let settings = shared.settings
         var offer = LeaseOffer(
             handlers: [],
             local: names,
@@ -132,16 +101,21 @@ final class DispatchIntake: DeliveryIntake {
             token: processToken,
             duration: settings.lease
         )
+        (offer.count, offer.bytes) = (count, bytes)
+        offer.deadline = shared.clock.now() + settings.lease
+        return offer
+    }
+
+    var isOpen: Bool { token.withLock { $0 != nil } }
+
+    func offer(for count: Int, bytes: Int) -> LeaseOffer {
+        var offer = offer(count: count, bytes: bytes)
         guard offer.token != 0 else { return offer }
-        offer.count = count
-        offer.bytes = bytes
-        offer.deadline = clock.now() + settings.lease
         for lane in lanes where lane.withMachine(wake: 0, { $0.reserve(count, bytes: bytes) }) {
             offer.lanes.append(lane.index)
             offer.handlers.append(names[lane.index])
         }
-        // Blocks are unpacked long before their lease has to be extended.
-        if count >= settings.blockLeast, settings.lease >= settings.blockAge * 20 {
+        if count >= shared.settings.blockLeast, shared.settings.allowsBlocks {
             offer.packed = offer.lanes.filter { lanes[$0].settings.isPackable }.map { names[$0] }
             if !offer.packed.isEmpty { offer.block = nextBlock() }
         }
@@ -158,9 +132,9 @@ final class DispatchIntake: DeliveryIntake {
             // Read in place: a copy of a message retains its bytes.
             let batch = messages.span
             for index in batch.indices where outcomes[index] == .stored {
-                guard takes(batch[index].category, of: batch[index].bytes.unsafeBytes, lane.index) else { continue }
+                guard lane.takes(batch[index].category, of: batch[index].bytes.unsafeBytes) else { continue }
                 guard isOffered else {
-                    if lane.settings.rate == nil {
+                    if lane.settings.registration.rate == nil {
                         lane.claims.set()
                     } else {
                         // Claimed once its rate allows; all of its messages come from the table.
@@ -170,32 +144,26 @@ final class DispatchIntake: DeliveryIntake {
                 }
                 let key = batch[index].messageKey
                 // A few waiting messages must not keep the memory shared with those that don't wait.
-                let copy = categories[lane.index] == nil ? batch[index] : batch[index].detached()
+                let copy = lane.categories == nil ? batch[index] : batch[index].detached()
                 deliveries.append(Delivery(content: .received(ReceivedMessage(copy)), messageKey: key, lease: lease))
             }
             guard isOffered else { continue }
-            handOver(deliveries, offer, lane.index)
+            handOver(deliveries, offer, lane)
         }
     }
 
     func withdrawn(_ offer: LeaseOffer) {
-        for index in offer.lanes {
-            handOver([], offer, index)
+        for lane in offer.lanes.map({ lanes[$0] }) {
+            handOver([], offer, lane)
             // It may have committed all the same. The next attempt to commit takes over its blocks as rows.
-            if offer.packed.contains(names[index]) {
-                settler.abandon(block: offer.block, token: offer.token, lane: index)
+            if offer.packed.contains(lane.settings.name) {
+                lane.settler.abandon(block: offer.block, token: offer.token)
             }
         }
     }
 
     func registrationLost(of offer: LeaseOffer) {
         // Another writer may have noticed before.
-        if offer.token == processToken { lost() }
-    }
-
-    private func takes(_ category: ByteSpan?, of bytes: UnsafeBufferPointer<UInt8>, _ lane: Int) -> Bool {
-        guard let names = categories[lane] else { return true }
-        guard let category else { return false }
-        return names.contains { $0.elementsEqual(UnsafeBufferPointer(rebasing: bytes[category.range])) }
+        if offer.token == processToken { shared.registrationLost.set() }
     }
 }

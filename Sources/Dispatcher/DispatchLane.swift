@@ -1,5 +1,4 @@
 import Synchronization
-import Telemetry
 import Tracing
 package import UpstreamKit
 import Vocabulary
@@ -7,10 +6,10 @@ import Vocabulary
 /// Runs one handler's deliveries: owns its state machine and performs its actions.
 final class DispatchLane: Sendable {
     typealias RunID = DispatchStateMachine.RunID
+    typealias Attempt = DispatchStateMachine.Attempt
 
     struct State {
         var machine: DispatchStateMachine
-        /// Idle slots.
         var waiters: [Promise<Void>] = []
         /// Counts changes, so that a slot about to wait does not miss one.
         var generation = 0
@@ -22,13 +21,11 @@ final class DispatchLane: Sendable {
     struct Slot {
         /// The task that runs its attempts; nil until it is known.
         var task: SlotTask?
-        /// The attempt under way.
         var run: RunID?
         /// Whether the task is, or is about to be, cancelled: no other attempt may begin in it.
         var isCancelled = false
     }
 
-    /// Why a slot's task has ended.
     enum SlotEnd: Sendable {
         /// Nothing more is going to run.
         case stopped
@@ -39,44 +36,58 @@ final class DispatchLane: Sendable {
     }
 
     let index: Int
-    let registration: HandlerRegistration
     let settings: LaneSettings
-    private let senderIDs: [String]
-    let clock: TimeSource
-    let report: DispatchReport
-    private let tracing: MessageTracing?
-    private let execute: DeliveryExecutor
+    /// The categories as bytes; nil for all.
+    let categories: [[UInt8]]?
+    let shared: DispatchShared
+    let report: HandlerReport
+    let settler: DispatchSettler
     /// Set if the handler is given its messages in few calls.
     private let immediate: (any ImmediateHandler)?
     let state: Mutex<State>
     /// Wakes the loop that claims for this handler.
     let claims = DispatchSignal()
-    /// Wakes the loop that publishes pauses that handlers ask for.
-    private let holds: DispatchSignal
 
-    init(
-        index: Int,
-        registration: HandlerRegistration,
-        settings: DispatchSettings,
-        senderIDs: [String],
-        clock: TimeSource,
-        report: DispatchReport,
-        holds: DispatchSignal,
-        tracing: MessageTracing?,
-        execute: @escaping DeliveryExecutor
-    ) {
-        self.index = index
-        self.registration = registration
+    init(index: Int, _ registration: HandlerRegistration, _ shared: DispatchShared) {
+        (self.index, self.shared) = (index, shared)
         // With tracing, each attempt needs its own span.
-        immediate = tracing == nil ? registration.immediate : nil
-        self.settings = immediate == nil ? LaneSettings(registration, settings) : .immediate(registration, settings)
-        self.senderIDs = senderIDs
-        self.clock = clock
-        self.report = report
-        self.holds = holds
-        self.tracing = tracing
-        self.execute = execute
-        state = Mutex(State(machine: DispatchStateMachine(self.settings)))
+        immediate = shared.tracing == nil ? registration.immediate : nil
+        settings = LaneSettings(registration, shared.settings, isImmediate: immediate != nil)
+        let set = registration.categories
+        categories = set.isAll ? nil : set.names.map { Array($0.utf8) }
+        report = HandlerReport(registration.name, shared.report)
+        // The next message of a device can be claimed once the previous one is settled.
+        let claims = settings.isOrdered ? claims : nil
+        settler = DispatchSettler(registration.name, shared, report, claims: claims)
+        state = Mutex(State(machine: DispatchStateMachine(settings)))
+    }
+
+    /// Whether a message of this category is the handler's.
+    func takes(_ category: ByteSpan?, of bytes: UnsafeBufferPointer<UInt8>) -> Bool {
+        guard let categories else { return true }
+        guard let category else { return false }
+        return categories.contains { $0.elementsEqual(UnsafeBufferPointer(rebasing: bytes[category.range])) }
+    }
+
+    var activity: HandlerActivity {
+        let now = shared.clock.now()
+        return inspect { machine in
+            let (circuit, probe) = machine.breaker.phase(now: now)
+            return HandlerActivity(
+                handler: settings.name,
+                circuit: circuit,
+                nextProbe: probe.map { now.duration(to: $0) },
+                isPaused: machine.isPaused,
+                running: machine.running.count,
+                waiting: machine.waiting.count
+            )
+        }
+    }
+
+    /// Settles deliveries that did not run.
+    func release(_ settlements: [Settlement], isUrgent: Bool = false) {
+        report.settledUnrun(settlements)
+        settler.submit(settlements, isUrgent: isUrgent)
     }
 
     /// Changes the machine, and wakes slots that may have work now.
@@ -96,12 +107,8 @@ final class DispatchLane: Sendable {
         state.withLock { body($0.machine) }
     }
 
-    /// Runs one slot: attempt after attempt, until the machine ends it.
-    ///
-    /// - Parameters:
-    ///   - settler: Takes the settlements.
-    ///   - pause: Called when the handler asks to be paused in the database.
-    func work(settler: DispatchSettler, pause: @Sendable (HandlerFailure) async -> Void) async {
+    /// Runs one slot: attempt after attempt, until the machine ends it; `pause` when the handler asks for that.
+    func work(pause: @Sendable (HandlerFailure) async -> Void) async {
         let slot = state.withLock { state in
             state.slots.append(Slot())
             return state.slots.count - 1
@@ -110,7 +117,7 @@ final class DispatchLane: Sendable {
             // Not a child task, as the deadline and lease loops must be able to cancel a single attempt. It never outlives
             // this call, and is cancelled with it. Attempts share one until one of them is cancelled.
             let task = Task {
-                if let immediate { await attemptsAtOnce(immediate, settler) } else { await attempts(slot, settler) }
+                if let immediate { await attemptsAtOnce(immediate) } else { await attempts(slot) }
             }
             let isCancelled = state.withLock { state in
                 state.slots[slot].task = task
@@ -132,49 +139,44 @@ final class DispatchLane: Sendable {
     }
 
     /// Runs attempts until the slot needs another task.
-    private func attempts(_ slot: Int, _ settler: DispatchSettler) async -> SlotEnd {
+    private func attempts(_ slot: Int) async -> SlotEnd {
         while true {
-            await settler.waitForRoom(index)
-            let start = clock.now()
-            let (action, generation) = state.withLock { state in
+            await settler.waitForRoom()
+            let start = shared.clock.now()
+            let (attempt, end, generation) = state.withLock { state -> (Attempt?, SlotEnd?, Int) in
                 // An attempt must not begin in a task about to be cancelled.
-                if state.slots[slot].isCancelled { return (nil as DispatchStateMachine.NextAction?, 0) }
-                let action = state.machine.next(now: start)
-                if case .run(let id, _, _, _) = action { state.slots[slot].run = id }
-                return (action, state.generation)
+                if state.slots[slot].isCancelled { return (nil, .cancelled, 0) }
+                let attempt = state.machine.begin(now: start)
+                state.slots[slot].run = attempt?.id
+                return (attempt, state.machine.isStopping ? .stopped : nil, state.generation)
             }
-            switch action {
-            case nil: return .cancelled
-            case .end: return .stopped
-            case .wait: await waitForChange(since: generation)
-            case .run(let id, let delivery, let attempt, let deadline):
-                let (end, trace) = await run(delivery, attempt: attempt, deadline: deadline.wrappedValue)
-                let pause = ended(slot, id, end, delivery, attempt: attempt, since: start, trace, settler)
-                if let pause { return .pause(pause) }
-                if Task.isCancelled { return .cancelled }
+            guard let attempt else {
+                if let end { return end }
+                await waitForChange(since: generation)
+                continue
             }
+            let (ended, trace) = await run(attempt)
+            if let pause = finish(attempt, ended, slot, since: start, trace) { return .pause(pause) }
+            if Task.isCancelled { return .cancelled }
         }
     }
 
     /// Settles an attempt; returns why the handler is to be paused, if it is.
-    private func ended(
-        _ slot: Int,
-        _ id: RunID,
+    private func finish(
+        _ attempt: Attempt,
         _ end: AttemptEnd,
-        _ delivery: Delivery,
-        attempt: Int,
+        _ slot: Int,
         since start: ContinuousClock.Instant,
-        _ trace: AttemptTrace?,
-        _ settler: DispatchSettler
+        _ trace: AttemptTrace?
     ) -> HandlerFailure? {
-        let now = clock.now()
+        let now = shared.clock.now()
         let action = state.withLock { state in
             state.slots[slot].run = nil
             state.generation += 1
-            return state.machine.finished(id, end, now: now, random: clock.random())
+            return state.machine.finished(attempt.id, end, now: now, random: shared.clock.random())
         }
-        trace?.ended(action.ending, DispatchReport.failure(end))
-        conclude(action, end, delivery, attempt: attempt, from: start, to: now, settler)
+        trace?.ended(action.ending, end.failure)
+        conclude(action, end, attempt, from: start, to: now)
         return action.pause
     }
 
@@ -182,28 +184,25 @@ final class DispatchLane: Sendable {
     func conclude(
         _ action: DispatchStateMachine.FinishAction,
         _ end: AttemptEnd,
-        _ delivery: Delivery,
-        attempt: Int,
+        _ attempt: Attempt,
         from start: ContinuousClock.Instant,
-        to now: ContinuousClock.Instant,
-        _ settler: DispatchSettler
+        to now: ContinuousClock.Instant
     ) {
-        report.attemptEnded(action, end, delivery, attempt: attempt, took: now - start, index)
+        report.attemptEnded(action, end.failure, attempt, took: now - start)
         if let transition = action.transition {
-            report.breaker(transition, end, index)
+            report.breaker(transition, end.failure)
             // Wakes slots that waited for the breaker.
             withMachine { _ in }
         }
-        if action.isHeld { holds.set() }
-        if let settlement = settlement(of: action, delivery, from: start, to: now) {
-            settler.submit(settlement, action.released, lane: index, isUrgent: settings.isOrdered)
-        } else {
-            settler.submit(action.released, lane: index)
+        if action.isHeld { shared.controls.set() }
+        if let settlement = settlement(of: action, attempt.delivery, from: start, to: now) {
+            settler.submit(CollectionOfOne(settlement), isUrgent: settings.isOrdered)
         }
+        settler.submit(action.released, isUrgent: settings.isOrdered)
         // If the handler settled the row itself, no settler wakes the claims for the device's next message. Suspects
         // are claimed apart: the next ones may be claimed now.
         let isNextOfDevice = settings.isOrdered && action.settlement == nil
-        if isNextOfDevice || delivery.isSuspect || action.wantsClaim { claims.set() }
+        if isNextOfDevice || attempt.delivery.isSuspect || action.wantsClaim { claims.set() }
     }
 
     /// The attempt's settlement and its history record.
@@ -214,9 +213,9 @@ final class DispatchLane: Sendable {
         to now: ContinuousClock.Instant
     ) -> Settlement? {
         guard var settlement = action.settlement else { return nil }
-        if settings.dispatch.recordsAttempts, let outcome = AttemptRecord.Outcome(action.ending) {
+        if settings.dispatch.recordsAttempts {
             settlement.attempt = AttemptRecord(
-                outcome: outcome,
+                outcome: action.ending,
                 started: start,
                 took: start.duration(to: now),
                 receivedAt: delivery.receivedAt
@@ -240,19 +239,18 @@ final class DispatchLane: Sendable {
     }
 
     /// Runs an attempt; its span, if any, is ended by the caller.
-    private func run(
-        _ delivery: Delivery,
-        attempt: Int,
-        deadline: ContinuousClock.Instant
-    ) async -> (AttemptEnd, AttemptTrace?) {
+    private func run(_ attempt: Attempt) async -> (AttemptEnd, AttemptTrace?) {
+        let (delivery, registration, execute) = (attempt.delivery, settings.registration, shared.execute)
         guard let message = message(of: delivery) else { return (.verdict(.reject(.missing)), nil) }
         var context = HandlerContext(
             handler: registration.name,
-            attempt: attempt,
+            attempt: attempt.number,
             replayID: delivery.replayID,
-            deadline: deadline
+            deadline: attempt.deadline
         )
-        guard let tracing else { return (await execute(registration, delivery, message, context), nil) }
+        guard let tracing = shared.tracing else {
+            return (await execute(registration, delivery, message, context), nil)
+        }
         let trace = AttemptTrace(tracing, message, delivery, context)
         if case .handler = registration.body { trace.inject(into: &context) }
         let end = await InstrumentationContext.withValue(trace.context) { [context] in
@@ -265,8 +263,8 @@ final class DispatchLane: Sendable {
         switch delivery.content {
         case .stored(let message): message
         case .received(let box):
-            senderIDs.indices.contains(Int(box.message.sender))
-                ? UpstreamMessage(box.message, senderID: senderIDs[Int(box.message.sender)]) : nil
+            shared.senderIDs.indices.contains(Int(box.message.sender))
+                ? UpstreamMessage(box.message, senderID: shared.senderIDs[Int(box.message.sender)]) : nil
         case .missing: nil
         }
     }

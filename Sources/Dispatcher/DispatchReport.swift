@@ -1,182 +1,19 @@
-package import Logging
-package import Telemetry
-package import Vocabulary
+import Logging
+import Telemetry
+import Vocabulary
 
-/// The dispatcher's metrics and log.
+/// The dispatcher's metrics and log; ``HandlerReport`` has those of one handler.
 ///
 /// Log lines name the message's key and the failure's kind; a handler's own words may hold payload, and stay in the
 /// table.
-package struct DispatchReport: Sendable {
-    /// The pauses between attempts while the database is unavailable.
-    package static let retry = Backoff(initial: .milliseconds(100), maximum: .seconds(5))
+struct DispatchReport: Sendable {
+    let metrics: Metrics
+    let logger: Logger
+    let letters: DeadLetterLog
 
-    private let handlers: [String]
-    private let handlerMetrics: [HandlerMetrics]
-    private let metrics: Metrics
-    private let logger: Logger
-    private let letters: DeadLetterLog
-
-    /// Makes a report on these handlers.
-    ///
-    /// - Parameters:
-    ///   - handlers: The dispatched handlers, by lane; those unknown to `metrics` are not counted there.
-    ///   - metrics: Counts deliveries and database errors.
-    ///   - logger: Logs failures and changes of state.
-    package init(handlers: [String], metrics: Metrics, logger: Logger) {
-        self.handlers = handlers
-        self.metrics = metrics
-        self.logger = logger
+    init(_ metrics: Metrics, _ logger: Logger) {
+        (self.metrics, self.logger) = (metrics, logger)
         letters = DeadLetterLog(logger)
-        handlerMetrics = handlers.map { name in
-            metrics.handlers.firstIndex(of: name).map { metrics.handler($0) } ?? HandlerMetrics()
-        }
-    }
-
-    func attemptEnded(
-        _ action: DispatchStateMachine.FinishAction,
-        _ end: AttemptEnd,
-        _ delivery: Delivery,
-        attempt: Int,
-        took: Duration,
-        _ lane: Int
-    ) {
-        handlerMetrics[lane].deliveries[DeliveryOutcome(action.ending)].increment()
-        handlerMetrics[lane].duration.observe(took)
-        guard action.ending != .done else { return }
-        var fields: LogFields = [
-            .handler: .string(handlers[lane]), .messageKey: .string(delivery.messageKey.description),
-            .attempt: .int(attempt), .durationSeconds: .seconds(took),
-        ]
-        if let failure = Self.failure(end) { fields[.error] = .string(failure.logText) }
-        switch action.ending {
-        case .rejected, .exhausted: letters.add(handlers[lane], Self.failure(end), fields)
-        case .lost:
-            logger.event(.warning, .leaseLost, "an attempt outlived its lease; its outcome is ignored", fields)
-        case .retry:
-            logger.event(.info, .deliveryFailed, "an attempt failed and will be retried", fields)
-        case .released:
-            logger.event(.debug, .deliveryFailed, "a delivery was released without counting an attempt", fields)
-        case .done: break
-        }
-    }
-
-    /// Records successful attempts that began and ended together; `took` is the share of each.
-    func attemptsDone(_ count: Int, took: Duration, _ lane: Int) {
-        handlerMetrics[lane].deliveries[.done].increment(by: count)
-        handlerMetrics[lane].duration.observe(took.inSeconds, count: count)
-    }
-
-    static func failure(_ end: AttemptEnd) -> HandlerFailure? {
-        guard case .verdict(let verdict) = end else { return nil }
-        return verdict.failure
-    }
-
-    /// Records deliveries that became dead letters without an attempt, or were released.
-    func settledUnrun(_ settlements: [Settlement], _ lane: Int) {
-        for settlement in settlements {
-            switch settlement.outcome {
-            case .dead(let failure, _):
-                handlerMetrics[lane].deliveries[.exhausted].increment()
-                var fields: LogFields = [
-                    .handler: .string(handlers[lane]), .messageKey: .string(settlement.messageKey.description),
-                ]
-                fields[.error] = .string(failure.logText)
-                letters.add(handlers[lane], failure, fields)
-            case .release: handlerMetrics[lane].deliveries[.released].increment()
-            case .done, .retry: break
-            }
-        }
-    }
-
-    /// Reports settlements that the table ignored, as other workers hold the leases now.
-    func leasesLost(_ count: Int, _ lane: Int) {
-        logger.event(
-            .warning,
-            .leaseLost,
-            "settlements were ignored: other workers hold the leases now",
-            [.handler: .string(handlers[lane]), .count: .int(count)]
-        )
-    }
-
-    /// Logs dead letters that were only counted, if their minute is over.
-    func logDue() { letters.logDue(.now) }
-
-    /// Logs the dead letters that were only counted, at the end.
-    func flush() { letters.logDue(nil) }
-
-    // MARK: Handlers
-
-    func show(_ activity: [HandlerActivity]) {
-        for (metrics, handler) in zip(handlerMetrics, activity) {
-            metrics.circuit.set(handler.circuit.index)
-            metrics.paused.set(handler.isPaused ? 1 : 0)
-        }
-    }
-
-    /// Reports that a breaker opened or closed, after an attempt with this end.
-    func breaker(_ transition: CircuitBreaker.Transition, _ end: AttemptEnd?, _ lane: Int) {
-        let failure = end.flatMap(Self.failure)
-        switch transition {
-        case .opened(let pause):
-            var fields: LogFields = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
-            if let failure { fields[.error] = .string(failure.logText) }
-            let message: StaticString = "circuit breaker open: the handler is down; next probe after the pause"
-            logger.event(.error, .handlerFailing, message, fields)
-        case .reopened(let pause):
-            let fields: LogFields = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
-            logger.event(.debug, .handlerFailing, "circuit breaker open: a probe failed", fields)
-        case .held(let pause):
-            var fields: LogFields = [.handler: .string(handlers[lane]), .durationSeconds: .seconds(pause)]
-            if let failure { fields[.error] = .string(failure.logText) }
-            let message: StaticString = "circuit breaker open: the handler asked for a pause (Retry-After)"
-            logger.event(.warning, .handlerFailing, message, fields)
-        case .closed:
-            logger.event(
-                .notice,
-                .handlerRecovered,
-                "circuit breaker closed: the handler works again",
-                [.handler: .string(handlers[lane])]
-            )
-        }
-    }
-
-    /// Reports that a handler was paused or resumed, here or elsewhere.
-    func paused(_ isPaused: Bool, _ lane: Int) {
-        let fields: LogFields = [.handler: .string(handlers[lane])]
-        if isPaused {
-            logger.event(.notice, .handlerPaused, "a handler is paused; its messages wait in the table", fields)
-        } else {
-            logger.event(.notice, .handlerResumed, "a handler was resumed", fields)
-        }
-    }
-
-    /// Reports a change by operators or other workers.
-    func changed(_ change: DispatchStateMachine.ControlChange, _ lane: Int) {
-        switch change {
-        case .paused: paused(true, lane)
-        case .unpaused: paused(false, lane)
-        case .held(let transition): breaker(transition, nil, lane)
-        case .resumed:
-            let message: StaticString = "circuit breaker closed: an operator resumed the handler"
-            logger.event(.notice, .handlerResumed, message, [.handler: .string(handlers[lane])])
-        }
-    }
-
-    /// Reports cancelled attempts that continue.
-    func hanging(_ count: Int, _ lane: Int) {
-        logger.event(
-            .error,
-            .handlerHanging,
-            "a handler ignores cancellation and keeps its slots; restart the worker to free them",
-            [.handler: .string(handlers[lane]), .count: .int(count)]
-        )
-    }
-
-    func backlog(_ backlog: Backlog) {
-        guard let lane = handlers.firstIndex(of: backlog.handler) else { return }
-        handlerMetrics[lane].waiting.set(backlog.depth)
-        handlerMetrics[lane].deadLetters.set(backlog.deadLetters)
-        handlerMetrics[lane].oldestDeliveryAge.set(backlog.oldestAge / .seconds(1))
     }
 
     /// Reports a handler with deliveries that no worker takes.
@@ -189,7 +26,6 @@ package struct DispatchReport: Sendable {
         )
     }
 
-    /// Reports that the registration is gone.
     func registeringAgain() {
         logger.event(
             .notice,
@@ -198,9 +34,7 @@ package struct DispatchReport: Sendable {
         )
     }
 
-    /// Reports a failed call to the database.
-    ///
-    /// Only the first of an outage is logged.
+    /// Reports a failed call to the database; only the first of an outage is logged.
     func storeFailed(_ error: StoreError, isFirst: Bool) {
         metrics.databaseErrors[error.failureClass].increment()
         guard isFirst else { return }
@@ -212,12 +46,10 @@ package struct DispatchReport: Sendable {
         )
     }
 
-    /// Reports that the database answers again.
     func recovered() {
         logger.event(.notice, .databaseRecovered, "the dispatcher can use the database again")
     }
 
-    /// Reports that notifications don't arrive.
     func notificationsUnavailable() {
         logger.event(
             .warning,
@@ -227,11 +59,139 @@ package struct DispatchReport: Sendable {
     }
 }
 
+struct HandlerReport: Sendable {
+    private let handler: String
+    private let metrics: HandlerMetrics
+    private let shared: DispatchReport
+
+    init(_ handler: String, _ shared: DispatchReport) {
+        (self.handler, self.shared) = (handler, shared)
+        // A handler unknown to the metrics is not counted there.
+        let index = shared.metrics.handlers.firstIndex(of: handler)
+        metrics = index.map { shared.metrics.handler($0) } ?? HandlerMetrics()
+    }
+
+    private func event(
+        _ level: Logger.Level,
+        _ event: EventName,
+        _ message: StaticString,
+        _ fields: LogFields = [:],
+        _ failure: HandlerFailure? = nil
+    ) {
+        shared.logger.event(level, event, message, complete(fields, failure))
+    }
+
+    /// Adds the handler's name, and the loggable part of a failure.
+    private func complete(_ fields: LogFields, _ failure: HandlerFailure?) -> LogFields {
+        var fields = fields
+        fields[.handler] = .string(handler)
+        if let failure { fields[.error] = .string(failure.logText) }
+        return fields
+    }
+
+    func attemptEnded(
+        _ action: DispatchStateMachine.FinishAction,
+        _ failure: HandlerFailure?,
+        _ attempt: DispatchStateMachine.Attempt,
+        took: Duration
+    ) {
+        metrics.deliveries[DeliveryOutcome(action.ending)].increment()
+        metrics.duration.observe(took)
+        guard action.ending != .done else { return }
+        let key = attempt.delivery.messageKey.description
+        let fields: LogFields = [
+            .messageKey: .string(key), .attempt: .int(attempt.number), .durationSeconds: .seconds(took),
+        ]
+        switch action.ending {
+        case .rejected, .exhausted: shared.letters.add(handler, failure, complete(fields, failure))
+        case .lost:
+            event(.warning, .leaseLost, "an attempt outlived its lease; its outcome is ignored", fields, failure)
+        case .retry: event(.info, .deliveryFailed, "an attempt failed and will be retried", fields, failure)
+        case .released:
+            let message: StaticString = "a delivery was released without counting an attempt"
+            event(.debug, .deliveryFailed, message, fields, failure)
+        case .done: break
+        }
+    }
+
+    /// Records successful attempts that began and ended together; `took` is the share of each.
+    func attemptsDone(_ count: Int, took: Duration) {
+        metrics.deliveries[.done].increment(by: count)
+        metrics.duration.observe(took.inSeconds, count: count)
+    }
+
+    /// Records deliveries that became dead letters without an attempt, or were released.
+    func settledUnrun(_ settlements: [Settlement]) {
+        for settlement in settlements {
+            switch settlement.outcome {
+            case .dead(let failure, _):
+                metrics.deliveries[.exhausted].increment()
+                let fields: LogFields = [.messageKey: .string(settlement.messageKey.description)]
+                shared.letters.add(handler, failure, complete(fields, failure))
+            case .release: metrics.deliveries[.released].increment()
+            case .done, .retry: break
+            }
+        }
+    }
+
+    /// Reports settlements that the table ignored, as other workers hold the leases now.
+    func leasesLost(_ count: Int) {
+        let message: StaticString = "settlements were ignored: other workers hold the leases now"
+        event(.warning, .leaseLost, message, [.count: .int(count)])
+    }
+
+    func show(_ activity: HandlerActivity) {
+        metrics.circuit.set(activity.circuit.index)
+        metrics.paused.set(activity.isPaused ? 1 : 0)
+    }
+
+    /// Reports that a breaker opened or closed, after an attempt with this failure, if any.
+    func breaker(_ transition: CircuitBreaker.Transition, _ failure: HandlerFailure?) {
+        switch transition {
+        case .opened(let pause):
+            let message: StaticString = "circuit breaker open: the handler is down; next probe after the pause"
+            event(.error, .handlerFailing, message, [.durationSeconds: .seconds(pause)], failure)
+        case .reopened(let pause):
+            let message: StaticString = "circuit breaker open: a probe failed"
+            event(.debug, .handlerFailing, message, [.durationSeconds: .seconds(pause)])
+        case .held(let pause):
+            let message: StaticString = "circuit breaker open: the handler asked for a pause (Retry-After)"
+            event(.warning, .handlerFailing, message, [.durationSeconds: .seconds(pause)], failure)
+        case .closed: event(.notice, .handlerRecovered, "circuit breaker closed: the handler works again")
+        }
+    }
+
+    /// Reports that the handler itself asked to be paused.
+    func paused() { event(.notice, .handlerPaused, "a handler is paused; its messages wait in the table") }
+
+    /// Reports a change by operators or other workers.
+    func changed(_ change: DispatchStateMachine.ControlChange) {
+        switch change {
+        case .paused: paused()
+        case .unpaused: event(.notice, .handlerResumed, "a handler was resumed")
+        case .held(let transition): breaker(transition, nil)
+        case .resumed:
+            event(.notice, .handlerResumed, "circuit breaker closed: an operator resumed the handler")
+        }
+    }
+
+    func hanging(_ count: Int) {
+        let message: StaticString =
+            "a handler ignores cancellation and keeps its slots; restart the worker to free them"
+        event(.error, .handlerHanging, message, [.count: .int(count)])
+    }
+
+    func backlog(_ backlog: Backlog) {
+        metrics.waiting.set(backlog.depth)
+        metrics.deadLetters.set(backlog.deadLetters)
+        metrics.oldestDeliveryAge.set(backlog.oldestAge / .seconds(1))
+    }
+}
+
 extension DeliveryOutcome {
-    /// The metrics' name for an ending.
-    fileprivate init(_ ending: DispatchStateMachine.Ending) {
+    fileprivate init(_ outcome: AttemptOutcome) {
         self =
-            switch ending {
+            switch outcome {
             case .done: .done
             case .retry: .retry
             case .rejected: .rejected

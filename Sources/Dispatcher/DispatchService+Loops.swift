@@ -1,4 +1,5 @@
 import Telemetry
+import UpstreamKit
 import Vocabulary
 
 // The loops of each handler (claims and heartbeats) and the shared ones: polls, pauses, deadlines, figures and
@@ -10,10 +11,10 @@ extension DispatchService {
         guard await register() else { return }
         subscribed.set()
         var told: ContinuousClock.Instant?
-        while await registrationLost.wait() {
+        while await shared.registrationLost.wait() {
             let now = clock.now()
             if told.map({ now - $0 >= .seconds(60) }) ?? true {
-                report.registeringAgain()
+                shared.report.registeringAgain()
                 told = now
             }
             guard await register() else { return }
@@ -21,8 +22,8 @@ extension DispatchService {
     }
 
     private func register() async -> Bool {
-        let token = await untilDone { () async throws(StoreError) -> Int64 in
-            try await self.store.register(self.lanes.map(\.registration))
+        let token = await shared.untilDone { () async throws(StoreError) -> Int64 in
+            try await shared.store.register(lanes.map(\.settings.registration))
         }
         guard let token else { return false }
         await refreshControls()
@@ -46,12 +47,12 @@ extension DispatchService {
         let limit = lane.inspect { $0.claimLimit(now: clock.now()) }
         guard limit > 0 else { return }
         // What commits while the claim is under way may not be in it.
-        if lane.settings.rate != nil { lane.withMachine(wake: 0) { $0.hasArrived = false } }
+        if lane.settings.registration.rate != nil { lane.withMachine(wake: 0) { $0.hasArrived = false } }
         var request = ClaimRequest(
             handler: lane.settings.name,
             limit: limit,
-            lease: settings.lease,
-            owner: settings.owner,
+            lease: shared.settings.lease,
+            owner: shared.settings.owner,
             isOrdered: lane.settings.isOrdered
         )
         request.bytes = lane.inspect { $0.claimBytes }
@@ -71,35 +72,30 @@ extension DispatchService {
     }
 
     private func claim(_ request: ClaimRequest, _ lane: DispatchLane) async -> Int? {
-        do throws(StoreError) {
-            let deliveries = try await store.claim(request)
-            let isFull = request.rest(after: deliveries) == nil
-            let settlements = lane.withMachine(wake: deliveries.count) {
-                // The claim of a suspect says nothing about the others, which were claimed just before.
-                $0.claimed(deliveries, hasMore: request.isForSuspects ? $0.hasMore : isFull, now: clock.now())
-            }
-            report.settledUnrun(settlements, lane.index)
-            settler.submit(settlements, lane: lane.index)
-            return deliveries.count
-        } catch {
-            report.storeFailed(error, isFirst: false)
-            return nil
+        let found = await shared.once { () async throws(StoreError) in try await shared.store.claim(request) }
+        guard let deliveries = found else { return nil }
+        let isFull = request.rest(after: deliveries) == nil
+        let settlements = lane.withMachine(wake: deliveries.count) {
+            // The claim of a suspect says nothing about the others, which were claimed just before.
+            $0.claimed(deliveries, hasMore: request.isForSuspects ? $0.hasMore : isFull, now: clock.now())
         }
+        lane.release(settlements)
+        return deliveries.count
     }
 
     func pollLoop() async {
-        while (try? await clock.sleep(settings.poll)) != nil {
+        while (try? await clock.sleep(shared.settings.poll)) != nil {
             guard dispatchIntake.isOpen else { continue }
             // Also wakes slots that wait for a breaker to half-open.
             for lane in lanes { lane.withMachine { $0.tick() } }
             wakeClaims()
-            controls.set()
+            shared.controls.set()
         }
     }
 
     /// Refreshes the controls, apart from the polls, which must not wait for the database.
     func controlLoop() async {
-        while await controls.wait() {
+        while await shared.controls.wait() {
             guard dispatchIntake.isOpen else { continue }
             await refreshControls()
         }
@@ -107,10 +103,11 @@ extension DispatchService {
 
     /// Claims for handlers with a rate as soon as it allows more, not only at the next poll.
     func rateLoop() async {
-        guard lanes.contains(where: { $0.settings.rate != nil }) else { return }
+        guard lanes.contains(where: { $0.settings.registration.rate != nil }) else { return }
         while (try? await clock.sleep(AttemptBudget.step)) != nil {
             let now = clock.now()
-            for lane in lanes where lane.settings.rate != nil && lane.inspect({ $0.wantsClaim(now: now) }) {
+            for lane in lanes where lane.settings.registration.rate != nil && lane.inspect({ $0.wantsClaim(now: now) })
+            {
                 lane.claims.set()
             }
         }
@@ -118,58 +115,54 @@ extension DispatchService {
 
     /// Reads what operators and other workers want, and publishes what the handlers here asked for.
     private func refreshControls() async {
-        do throws(StoreError) {
-            let known = try await store.controls(lanes.map(\.settings.name))
-            let now = clock.now()
-            for lane in lanes {
-                guard let control = known.first(where: { $0.handler == lane.settings.name }) else { continue }
-                take(control, now, lane)
-            }
-        } catch {
-            report.storeFailed(error, isFirst: false)
+        let known = await shared.once { () async throws(StoreError) in
+            try await shared.store.controls(lanes.map(\.settings.name))
+        }
+        let now = clock.now()
+        for control in known ?? [] {
+            if let lane = lanes.first(where: { $0.settings.name == control.handler }) { take(control, now, lane) }
         }
         for lane in lanes {
             guard let hold = lane.inspect({ $0.untoldHold(now: clock.now()) }) else { continue }
-            do throws(StoreError) {
-                try await store.hold(lane.settings.name, hold)
-                lane.withMachine(wake: 0) { $0.holdTold(hold) }
-            } catch {
-                // The next refresh publishes it; other handlers' pauses are published now.
-                report.storeFailed(error, isFirst: false)
+            // If that fails, the next refresh publishes it; other handlers' pauses are published now.
+            let told: Void? = await shared.once { () async throws(StoreError) in
+                try await shared.store.hold(lane.settings.name, hold)
             }
+            if told != nil { lane.withMachine(wake: 0) { $0.holdTold(hold) } }
         }
     }
 
     private func take(_ control: HandlerControl, _ now: ContinuousClock.Instant, _ lane: DispatchLane) {
         let (released, changes) = lane.withMachine(wake: 0) { $0.adopt(control, now: now) }
         guard !changes.isEmpty else { return }
-        for change in changes { report.changed(change, lane.index) }
-        report.settledUnrun(released, lane.index)
-        settler.submit(released, lane: lane.index)
+        for change in changes { lane.report.changed(change) }
+        lane.release(released)
         // Wakes slots that waited for the breaker.
         lane.withMachine { _ in }
         lane.claims.set()
     }
 
     func pause(_ lane: DispatchLane, for failure: HandlerFailure) async {
-        report.paused(true, lane.index)
-        _ = await untilDone { () async throws(StoreError) in
-            try await self.store.pause(lane.settings.name, reason: failure.detail)
+        lane.report.paused()
+        _ = await shared.untilDone { () async throws(StoreError) in
+            try await shared.store.pause(lane.settings.name, reason: failure.detail)
         }
     }
 
     func watchLoop() async {
         defer {
             progress.enter(.idle)
-            report.flush()
+            shared.report.letters.logDue(nil)
         }
         while (try? await clock.sleep(.milliseconds(250))) != nil {
             progress.enter(.working)
-            report.show(activity)
-            report.logDue()
-            settler.unpackOld()
-            // Flushes what no settlement writes soon: the database may be away.
-            flush()
+            for lane in lanes {
+                lane.report.show(lane.activity)
+                lane.settler.unpackOld()
+            }
+            shared.report.letters.logDue(.now)
+            // What no settlement writes soon: the database may be away.
+            shared.flush()
             for lane in lanes {
                 let now = clock.now()
                 lane.cancel(lane.withMachine(wake: 0) { $0.overdue(now: now) })
@@ -180,34 +173,35 @@ extension DispatchService {
     }
 
     func heartbeatLoop(_ lane: DispatchLane) async {
+        let lease = shared.settings.lease
         var hanging = 0
-        while (try? await clock.sleep(settings.heartbeat)) != nil {
+        while (try? await clock.sleep(shared.settings.heartbeat)) != nil {
             let now = clock.now()
             let count = lane.inspect { $0.hanging(now: now) }
-            if count > hanging { report.hanging(count, lane.index) }
+            if count > hanging { lane.report.hanging(count) }
             hanging = count
             let leases = lane.inspect { $0.leasesToExtend(now: now) }
             guard !leases.isEmpty else { continue }
-            do throws(StoreError) {
-                let held = try await store.extend(leases, of: lane.settings.name, by: settings.lease)
-                let end = now + settings.lease
-                lane.cancel(lane.withMachine(wake: 0) { $0.extended(leases, held: held, until: end) })
-            } catch {
-                report.storeFailed(error, isFirst: false)
+            let held = await shared.once { () async throws(StoreError) in
+                try await shared.store.extend(leases, of: lane.settings.name, by: lease)
             }
+            guard let held else { continue }
+            lane.cancel(lane.withMachine(wake: 0) { $0.extended(leases, held: held, until: now + lease) })
         }
     }
 
     func statisticsLoop() async {
         var told: Set<String> = []
         repeat {
-            do throws(StoreError) {
-                for backlog in try await store.backlog(lanes.map(\.settings.name)) { report.backlog(backlog) }
-                for name in try await store.unclaimed() where told.insert(name).inserted { report.unclaimed(name) }
-            } catch {
-                report.storeFailed(error, isFirst: false)
+            _ = await shared.once { () async throws(StoreError) in
+                for backlog in try await shared.store.backlog(lanes.map(\.settings.name)) {
+                    lanes.first { $0.settings.name == backlog.handler }?.report.backlog(backlog)
+                }
+                for name in try await shared.store.unclaimed() where told.insert(name).inserted {
+                    shared.report.unclaimed(name)
+                }
             }
-        } while (try? await clock.sleep(settings.statistics)) != nil
+        } while (try? await clock.sleep(shared.settings.statistics)) != nil
     }
 
     func listenLoop() async {
@@ -215,37 +209,81 @@ extension DispatchService {
         var attempt = 0
         while !Task.isCancelled {
             do throws(StoreError) {
-                try await store.listen { self.wakeClaims() }
-                if !isTold { report.notificationsUnavailable() }
+                try await shared.store.listen { self.wakeClaims() }
+                if !isTold { shared.report.notificationsUnavailable() }
                 isTold = true
                 // By then the connection may lead to another server or pooler.
                 guard (try? await clock.sleep(.seconds(600))) != nil else { return }
                 attempt = 0
             } catch {
                 guard !Task.isCancelled else { return }
-                report.storeFailed(error, isFirst: false)
+                shared.report.storeFailed(error, isFirst: false)
                 attempt += 1
-                let delay = DispatchReport.retry.delay(attempt: attempt, random: clock.random())
-                guard (try? await clock.sleep(delay)) != nil else { return }
+                guard await shared.pause(attempt) else { return }
+            }
+        }
+    }
+}
+
+// The slots that run attempts, and their end.
+extension DispatchService {
+    private enum SlotEvent {
+        case slotEnded
+        case shutdownBegan
+        case drainEnded
+    }
+
+    func runSlots() async {
+        await withTaskGroup(of: SlotEvent.self) { group in
+            var slots = 0
+            for lane in lanes {
+                for _ in 0..<lane.settings.slots {
+                    slots += 1
+                    group.addTask {
+                        await lane.work { await self.pause(lane, for: $0) }
+                        return .slotEnded
+                    }
+                }
+            }
+            // A cancelled claim may leave rows leased without our knowledge, so claims end as slots do.
+            for lane in lanes {
+                slots += 1
+                group.addTask {
+                    await self.claimLoop(lane)
+                    return .slotEnded
+                }
+            }
+            group.addTask {
+                _ = await self.shutdown.wait()
+                return .shutdownBegan
+            }
+            for await event in group {
+                switch event {
+                case .slotEnded: slots -= 1
+                case .shutdownBegan:
+                    for lane in lanes {
+                        lane.claims.finish()
+                        lane.release(lane.withMachine { $0.stop() }, isUrgent: true)
+                    }
+                    group.addTask {
+                        try? await self.clock.sleep(self.shared.settings.drain)
+                        return .drainEnded
+                    }
+                case .drainEnded:
+                    group.cancelAll()
+                    for lane in lanes { await giveUp(lane) }
+                }
+                if slots == 0 { group.cancelAll() }
             }
         }
     }
 
-    /// Retries until it succeeds; nil if cancelled.
-    private func untilDone<T>(_ body: () async throws(StoreError) -> T) async -> T? {
-        var attempt = 0
-        while true {
-            do throws(StoreError) {
-                let value = try await body()
-                if attempt > 0 { report.recovered() }
-                return value
-            } catch {
-                if Task.isCancelled { return nil }
-                attempt += 1
-                report.storeFailed(error, isFirst: attempt == 1)
-                let delay = DispatchReport.retry.delay(attempt: attempt, random: clock.random())
-                guard (try? await clock.sleep(delay)) != nil else { return nil }
-            }
+    /// Gives cancelled attempts up to a second to end, then releases their leases.
+    private func giveUp(_ lane: DispatchLane) async {
+        for _ in 0..<20 {
+            if lane.inspect({ $0.isIdle }) { return }
+            do { try await clock.sleep(.milliseconds(50)) } catch { break }
         }
+        lane.release(lane.withMachine { $0.abandon() }, isUrgent: true)
     }
 }

@@ -15,39 +15,20 @@ package final class DispatchService: Sendable {
     package var replays: any ReplayIntake { dispatchIntake }
 
     let lanes: [DispatchLane]
-    let store: any DeliveryStore
-    let settings: DispatchSettings
-    let clock: TimeSource
-    let report: DispatchReport
-    let settler: DispatchSettler
+    let shared: DispatchShared
     let dispatchIntake: DispatchIntake
     let shutdown = DispatchSignal()
-    /// Wakes the loop that refreshes the operators' controls.
-    let controls = DispatchSignal()
     let subscribed = DispatchSignal()
-    /// Set if the database doesn't know the registration.
-    let registrationLost: DispatchSignal
     /// The progress of the loop that watches deadlines, for the watchdog; it checks every handler's state four times a
     /// second, and never waits for the database.
     package let progress = LoopProgress("dispatcher")
-    /// Writes what attempts have left in memory.
-    let flush: @Sendable () -> Void
+    var clock: TimeSource { shared.clock }
     private let isEnding = Atomic<Bool>(false)
 
-    /// Makes a service for the handlers of this worker.
+    /// Makes a service for the handlers of this worker; `senderIDs` are by their index in a message's `sender`.
     ///
-    /// - Parameters:
-    ///   - store: The database side.
-    ///   - registrations: The handlers, validated.
-    ///   - senderIDs: The configured senders, by their index in ``UpstreamKit/IncomingMessage/sender``.
-    ///   - settings: How to dispatch.
-    ///   - metrics: Counts deliveries.
-    ///   - logger: Logs failures and changes of state.
-    ///   - clock: The clock and random source.
-    ///   - tracing: Records spans; nil if tracing is off.
-    ///   - flush: Writes what attempts have left in memory, such as log lines; called before their outcome is
-    ///     committed, a few times a second, and at the end.
-    ///   - execute: Runs one attempt.
+    /// `flush` writes what attempts have left in memory, such as log lines: before their outcome is committed, a few
+    /// times a second, and at the end.
     package init(
         store: any DeliveryStore,
         registrations: [HandlerRegistration],
@@ -60,59 +41,22 @@ package final class DispatchService: Sendable {
         flush: @escaping @Sendable () -> Void = {},
         execute: @escaping DeliveryExecutor
     ) {
-        let settings = settings.shared(by: registrations.count)
-        let names = registrations.map(\.name)
-        let report = DispatchReport(handlers: names, metrics: metrics, logger: logger)
-        let registrationLost = DispatchSignal()
-        let controls = controls
-        let lanes = registrations.enumerated().map { index, registration in
-            DispatchLane(
-                index: index,
-                registration: registration,
-                settings: settings,
-                senderIDs: senderIDs,
-                clock: clock,
-                report: report,
-                holds: controls,
-                tracing: tracing,
-                execute: execute
-            )
-        }
-        let settler = DispatchSettler(
-            handlers: names,
+        let shared = DispatchShared(
             store: store,
-            settings: settings,
+            settings: settings.shared(by: registrations.count),
+            senderIDs: senderIDs,
             clock: clock,
-            report: report,
-            willSettle: flush
-        ) { lane in
-            // The next message of a device can be claimed once the previous one is settled.
-            if lanes[lane].settings.isOrdered { lanes[lane].claims.set() }
-        }
-        self.flush = flush
-        self.lanes = lanes
-        self.registrationLost = registrationLost
-        self.store = store
-        self.settings = settings
-        self.clock = clock
-        self.report = report
-        self.settler = settler
-        dispatchIntake = DispatchIntake(
-            lanes: lanes,
-            settings: settings,
-            clock: clock,
-            settler: settler,
-            released: { settlements, lane in
-                report.settledUnrun(settlements, lane)
-                settler.submit(settlements, lane: lane)
-            },
-            registrationLost: { registrationLost.set() }
+            report: DispatchReport(metrics, logger),
+            tracing: tracing,
+            flush: flush,
+            execute: execute
         )
+        self.shared = shared
+        lanes = registrations.enumerated().map { DispatchLane(index: $0, $1, shared) }
+        dispatchIntake = DispatchIntake(lanes, shared)
     }
 
-    /// Stops new attempts; ``run()`` returns once those under way have ended and all is settled.
-    ///
-    /// Call it once ingest has ended.
+    /// Stops new attempts, once ingest has ended; ``run()`` returns when those under way have ended and all is settled.
     package func beginShutdown() {
         shutdown.finish()
     }
@@ -121,32 +65,13 @@ package final class DispatchService: Sendable {
     ///
     /// False while the handlers themselves shut down.
     package var isIdle: Bool {
-        !isEnding.load(ordering: .relaxed) && settler.isEmpty && lanes.allSatisfy { $0.inspect(\.isIdle) }
+        !isEnding.load(ordering: .relaxed) && lanes.allSatisfy { $0.settler.isEmpty && $0.inspect(\.isIdle) }
     }
 
     /// The activity of each handler in this worker, in order of registration.
-    package var activity: [HandlerActivity] {
-        let now = clock.now()
-        return lanes.map { lane in
-            lane.inspect { machine in
-                let (circuit, probe) = machine.breaker.phase(now: now)
-                return HandlerActivity(
-                    handler: lane.settings.name,
-                    circuit: circuit,
-                    nextProbe: probe.map { now.duration(to: $0) },
-                    isPaused: machine.isPaused,
-                    running: machine.running.count,
-                    waiting: machine.waiting.count
-                )
-            }
-        }
-    }
+    package var activity: [HandlerActivity] { lanes.map(\.activity) }
 
-    /// Changes a handler's retry policy.
-    ///
-    /// Nothing else changes: running attempts continue, and scheduled ones keep their time.
-    ///
-    /// - Returns: Whether this worker has such a handler.
+    /// Changes a handler's retry policy, for attempts not yet scheduled; false if this worker has no such handler.
     package func adopt(_ retry: RetryPolicy, of handler: String) -> Bool {
         guard let lane = lanes.first(where: { $0.settings.name == handler }) else { return false }
         lane.withMachine(wake: 0) { $0.adopt(retry) }
@@ -171,16 +96,16 @@ package final class DispatchService: Sendable {
         // Concurrently: a slow one must not use up the others' time.
         await withDiscardingTaskGroup { tasks in
             for lane in lanes {
-                guard case .handler(let handler) = lane.registration.body else { continue }
+                guard case .handler(let handler) = lane.settings.registration.body else { continue }
                 tasks.addTask { await handler.shutdown() }
             }
         }
-        flush()
+        shared.flush()
     }
 
     private func dispatch() async {
         await withTaskGroup(of: Void.self) { loops in
-            loops.addTask { [settler] in await settler.run() }
+            for lane in self.lanes { loops.addTask { await lane.settler.run() } }
             await withTaskGroup(of: Void.self) { watchers in
                 watchers.addTask { await self.registerLoop() }
                 watchers.addTask { await self.pollLoop() }
@@ -193,7 +118,19 @@ package final class DispatchService: Sendable {
                 await self.runSlots()
                 watchers.cancelAll()
             }
-            settler.finish()
+            for lane in lanes { lane.settler.finish() }
         }
     }
+}
+
+/// A handler's activity in one worker at one moment.
+package struct HandlerActivity: Sendable, Equatable {
+    package var handler: String
+    package var circuit: CircuitState
+    /// The time until the next probe may begin; nil if the circuit is not open.
+    package var nextProbe: Duration?
+    /// Whether it is paused, as far as this worker knows.
+    package var isPaused: Bool
+    package var running: Int
+    package var waiting: Int
 }

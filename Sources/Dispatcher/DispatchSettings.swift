@@ -4,7 +4,6 @@ package import UpstreamKit
 package struct DispatchSettings: Sendable {
     /// How long a lease lasts unless extended: the time after which others take over a dead worker's deliveries.
     package var lease = Duration.seconds(60)
-    /// How often leases are extended.
     package var heartbeat: Duration { lease / 6 }
     /// How often the table is polled for work without a notification: due retries and expired leases.
     package var poll = Duration.seconds(1)
@@ -21,16 +20,13 @@ package struct DispatchSettings: Sendable {
     package var suspectFrom = 2
     /// The most suspects that a handler takes at once, after others did no harm.
     package var suspectsAtOnce = 64
-    /// The most settlements in one transaction.
     package var settlementLimit = 1_000
     /// How long a settlement may linger so that others join its transaction.
     package var settlementLinger = Duration.milliseconds(5)
     /// The fewest messages of a batch for which a handler's deliveries are kept as a block; smaller ones get rows at
     /// once.
     package var blockLeast = 16
-    /// How long a block may stay open: then the rest of it is unpacked into rows.
-    ///
-    /// After a crash everything in an open block is delivered again, done or not.
+    /// How long a block may stay open; after a crash everything in it is delivered again, done or not.
     package var blockAge = Duration.milliseconds(250)
     /// How long a cancelled attempt may continue before its lease is no longer extended.
     package var hangGrace = Duration.seconds(10)
@@ -38,12 +34,14 @@ package struct DispatchSettings: Sendable {
     package var drain = Duration.seconds(5)
     /// How often the backlog metrics are refreshed.
     package var statistics = Duration.seconds(10)
-    /// When the circuit breaker opens, and for how long.
     package var breaker = CircuitBreaker.Settings()
     /// The lease owner's name in the table, for operators.
     package var owner = "worker"
     /// Whether settlements carry records for the history of attempts.
     package var recordsAttempts = false
+
+    /// Whether deliveries may be kept as blocks: these are unpacked long before their lease has to be extended.
+    var allowsBlocks: Bool { lease >= blockAge * 20 }
 
     package init() {}
 
@@ -55,46 +53,41 @@ package struct DispatchSettings: Sendable {
     }
 }
 
+/// A handler's settings, with those shared by all handlers of the worker.
 package struct LaneSettings: Sendable {
-    package var name: String
+    /// The most messages in one call of an immediate handler.
+    package static let mostAtOnce = 64
+
+    package var registration: HandlerRegistration
+    package var dispatch: DispatchSettings
     /// How many attempts may run at the same time.
     package var concurrency: Int
     /// The number of tasks that run them.
     package var slots: Int
-    /// Whether each device's messages are delivered one at a time, in order of arrival.
-    package var isOrdered: Bool
-    /// Whether its deliveries may be kept as blocks; not for SQL functions, which complete rows, nor for ordered
-    /// handlers, whose deliveries wait in rows.
-    package var isPackable: Bool
-    package var retry: RetryPolicy
-    /// How many attempts may begin per time; nil for no limit.
-    package var rate: HandlerRate?
-    /// The longest time for one attempt.
-    package var timeout: Duration
     /// The number of dead workers from which on a delivery is a suspect.
     package var suspectFrom: Int
     /// The number of dead workers from which on it becomes a dead letter.
     package var crashLimit: Int
-    /// The settings shared by all handlers of the worker.
-    package var dispatch: DispatchSettings
 
-    package init(_ registration: HandlerRegistration, _ dispatch: DispatchSettings) {
-        name = registration.name
-        concurrency = registration.concurrency
-        slots = registration.concurrency
-        isOrdered = registration.ordering == .device
-        isPackable =
-            switch registration.body {
-            case .handler: registration.ordering == .none
-            case .function: false
-            }
-        retry = registration.retry
-        rate = registration.rate
-        timeout = registration.timeout
+    /// Settings; one task gives an immediate handler many messages, whatever its concurrency.
+    package init(_ registration: HandlerRegistration, _ dispatch: DispatchSettings, isImmediate: Bool = false) {
+        (self.registration, self.dispatch) = (registration, dispatch)
+        concurrency = isImmediate ? Self.mostAtOnce : registration.concurrency
+        slots = isImmediate ? 1 : registration.concurrency
         // A contained handler can't crash the worker, so only a fault of our own could be the cause, which is not
         // assumed before the others would have been set aside.
         suspectFrom = registration.isContained ? dispatch.crashLimit : dispatch.suspectFrom
         crashLimit = registration.isContained ? 2 * dispatch.crashLimit : dispatch.crashLimit
-        self.dispatch = dispatch
+    }
+
+    package var name: String { registration.name }
+
+    /// Whether each device's messages are delivered one at a time, in order of arrival.
+    package var isOrdered: Bool { registration.ordering == .device }
+
+    /// Whether its deliveries may be kept as blocks; not for SQL functions, which complete rows, nor for ordered
+    /// handlers, whose deliveries wait in rows.
+    package var isPackable: Bool {
+        if case .handler = registration.body { !isOrdered } else { false }
     }
 }

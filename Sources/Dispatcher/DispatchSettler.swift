@@ -1,81 +1,174 @@
+import Synchronization
 import Vocabulary
 
-/// Writes settlements to the table, separately for each handler, so that none waits for another's locks.
+/// Writes one handler's settlements to the table, many in one transaction.
+///
+/// While the database can't commit, they are kept and retried. The backlog is bounded: slots wait for room before they
+/// begin another attempt.
 final class DispatchSettler: Sendable {
-    private let lanes: [LaneSettler]
-
-    /// Makes a settler with one lane per handler.
-    ///
-    /// `willSettle` is called, and waited for, before settlements are sent; `settled` with the lane once they have
-    /// committed.
-    init(
-        handlers: [String],
-        store: any DeliveryStore,
-        settings: DispatchSettings,
-        clock: TimeSource,
-        report: DispatchReport,
-        willSettle: @escaping @Sendable () -> Void,
-        settled: @escaping @Sendable (Int) -> Void
-    ) {
-        lanes = handlers.enumerated().map { index, handler in
-            LaneSettler(
-                index,
-                handler: handler,
-                store: store,
-                settings: settings,
-                clock: clock,
-                report: report,
-                willSettle: willSettle,
-                settled: { settled(index) }
-            )
-        }
+    private struct State {
+        var pending: [Settlement] = []
+        var blocks = DeliveryBlocks()
+        /// The settlements to be written; one for each finished delivery in a block.
+        var count = 0
+        var isUrgent = false
+        var isFinished = false
+        var waiters: [Promise<Void>] = []
     }
 
-    var isEmpty: Bool { lanes.allSatisfy(\.isEmpty) }
+    private let handler: String
+    private let shared: DispatchShared
+    private let report: HandlerReport
+    /// Woken once rows are settled; nil if no claim waits for that.
+    private let claims: DispatchSignal?
+    private let state = Mutex(State())
+    private let signal = DispatchSignal()
+    /// Whether the backlog is at the high-water mark, readable without the lock.
+    private let isFull = Atomic<Bool>(false)
 
-    /// Takes settlements; never blocks.
-    ///
-    /// `isUrgent` if others wait for the outcome: the batch is then written without lingering for more.
-    func submit(_ settlements: [Settlement], lane: Int, isUrgent: Bool = false) {
+    init(_ handler: String, _ shared: DispatchShared, _ report: HandlerReport, claims: DispatchSignal?) {
+        (self.handler, self.shared, self.report, self.claims) = (handler, shared, report, claims)
+    }
+
+    /// The backlog at which slots wait before another attempt; they resume at half of it.
+    private var highWaterMark: Int { shared.settings.settlementLimit * 4 }
+
+    var isEmpty: Bool { state.withLock { $0.count == 0 && $0.blocks.isEmpty } }
+
+    /// Takes settlements, never blocking; if `isUrgent`, others wait for them, and they are written without lingering
+    /// for more.
+    func submit(_ settlements: some Collection<Settlement>, isUrgent: Bool = false) {
         guard !settlements.isEmpty else { return }
-        lanes[lane].submit(settlements, isUrgent: isUrgent)
-    }
-
-    /// Takes an attempt's settlement, and others.
-    func submit(_ settlement: Settlement, _ others: [Settlement], lane: Int, isUrgent: Bool) {
-        lanes[lane].submit(CollectionOfOne(settlement), isUrgent: isUrgent)
-        submit(others, lane: lane, isUrgent: isUrgent)
+        change { state in
+            for settlement in settlements where !state.blocks.take(settlement) {
+                state.pending.append(settlement)
+                state.count += 1
+            }
+            if isUrgent { state.isUrgent = true }
+        }
     }
 
     // MARK: Blocks
 
     /// Records a committed block: `count` deliveries with its number will be submitted.
-    func open(block: Int64, token: Int64, count: Int, lane: Int) {
-        lanes[lane].open(block: block, token: token, count: count)
+    func open(block: Int64, token: Int64, count: Int) {
+        let now = shared.clock.now()
+        state.withLock { $0.blocks.open(block, token: token, count: count, at: now) }
     }
 
     /// Abandons a block that may have committed, and that nobody here will run as such.
-    func abandon(block: Int64, token: Int64, lane: Int) { lanes[lane].abandon(block: block, token: token) }
+    func abandon(block: Int64, token: Int64) { change { $0.blocks.abandon(block, token: token) } }
 
     /// Unpacks blocks that have been open for too long, so that a crash repeats little.
     func unpackOld() {
-        for lane in lanes { lane.unpackOld() }
+        let limit = shared.clock.now() - shared.settings.blockAge
+        change { $0.blocks.unpack(openedBefore: limit) }
     }
 
-    /// Waits while the lane's backlog is at the high-water mark.
-    func waitForRoom(_ lane: Int) async { await lanes[lane].waitForRoom() }
+    /// Changes the state, counts blocks to be settled now, and wakes ``run()`` if there is something new.
+    private func change(_ body: (inout State) -> Void) {
+        let wakes = state.withLock { state in
+            let wasEmpty = state.count == 0
+            let before = state.blocks.ready.count
+            body(&state)
+            state.count += state.blocks.ready[before...].reduce(0) { $0 + $1.weight }
+            if state.count >= highWaterMark { isFull.store(true, ordering: .relaxed) }
+            return wasEmpty && state.count > 0
+        }
+        if wakes { signal.set() }
+    }
+
+    /// Waits while the backlog is at the high-water mark.
+    func waitForRoom() async {
+        guard isFull.load(ordering: .relaxed) else { return }
+        let promise = Promise<Void>()
+        let waits = state.withLock { state in
+            guard state.count >= highWaterMark, !state.isFinished else { return false }
+            state.waiters.append(promise)
+            return true
+        }
+        if waits { await promise.wait() }
+    }
 
     /// Announces that nothing more will be submitted: ``run()`` ends once all is settled.
     func finish() {
-        for lane in lanes { lane.finish() }
+        change { $0.blocks.unpackAll() }
+        let waiters = state.withLock { state in
+            state.isFinished = true
+            defer { state.waiters = [] }
+            return state.waiters
+        }
+        for waiter in waiters { waiter.fulfil() }
+        signal.set()
     }
 
     /// Settles until finished, or until cancelled.
     func run() async {
-        await withDiscardingTaskGroup { group in
-            for lane in lanes {
-                group.addTask { await lane.run() }
+        // No slot may wait for room any longer.
+        defer { finish() }
+        while true {
+            let (count, isUrgent, isFinished) = state.withLock { ($0.count, $0.isUrgent, $0.isFinished) }
+            if count == 0 {
+                if isFinished { return }
+                guard await signal.wait() else { return }
+                continue
             }
+            if !isUrgent && !isFinished && count < shared.settings.settlementLimit / 2 {
+                guard (try? await shared.clock.sleep(shared.settings.settlementLinger)) != nil else { return }
+            }
+            guard await settleNext() else { return }
         }
+    }
+
+    /// Writes the next settlements; false if cancelled.
+    private func settleNext() async -> Bool {
+        // Blocks first: what is unpacked may be settled as rows.
+        let (blocks, batch) = take()
+        if !blocks.isEmpty || !batch.isEmpty { shared.flush() }
+        let (store, handler) = (shared.store, handler)
+        if !blocks.isEmpty {
+            let done = blocks.reduce(0) { $0 + $1.done.count }
+            guard await settle(done, { () async throws(StoreError) in try await store.settle(blocks, of: handler) })
+            else { return false }
+            free(blocks.reduce(0) { $0 + $1.weight })
+        }
+        guard !batch.isEmpty else { return true }
+        guard await settle(batch.count, { () async throws(StoreError) in try await store.settle(batch, of: handler) })
+        else { return false }
+        free(batch.count)
+        claims?.set()
+        return true
+    }
+
+    private func take() -> (blocks: [BlockSettlement], batch: [Settlement]) {
+        state.withLock { state in
+            state.isUrgent = false
+            let blocks = state.blocks.takeReady()
+            if state.pending.count <= shared.settings.settlementLimit {
+                defer { state.pending = [] }
+                return (blocks, state.pending)
+            }
+            let batch = Array(state.pending.prefix(shared.settings.settlementLimit))
+            state.pending.removeFirst(batch.count)
+            return (blocks, batch)
+        }
+    }
+
+    private func free(_ count: Int) {
+        let waiters = state.withLock { state in
+            state.count -= count
+            guard state.count < highWaterMark / 2 else { return [] as [Promise<Void>] }
+            isFull.store(false, ordering: .relaxed)
+            defer { state.waiters = [] }
+            return state.waiters
+        }
+        for waiter in waiters { waiter.fulfil() }
+    }
+
+    /// Retries until the settlements are written; false if cancelled.
+    private func settle(_ count: Int, _ write: () async throws(StoreError) -> Int) async -> Bool {
+        guard let held = await shared.untilDone(write) else { return false }
+        if held < count { report.leasesLost(count - held) }
+        return true
     }
 }

@@ -1,25 +1,11 @@
-import UpstreamKit
+package import UpstreamKit
 import Vocabulary
 
 // The end of an attempt: what follows for the table, the circuit breaker and the other slots.
 extension DispatchStateMachine {
-    /// The result of an attempt.
-    package enum Ending: Sendable, Equatable {
-        case done
-        /// It will be retried.
-        case retry
-        case rejected
-        /// Its attempts are used up.
-        case exhausted
-        /// Released without a counted attempt.
-        case released
-        /// Another worker holds the lease now, and decides.
-        case lost
-    }
-
     /// What to do once an attempt has ended.
     package struct FinishAction: Sendable, Equatable {
-        package var ending: Ending
+        package var ending: AttemptOutcome
         /// The settlement for the table; nil if the lease was lost, or the row is settled already.
         package var settlement: Settlement?
         package var transition: CircuitBreaker.Transition?
@@ -33,14 +19,7 @@ extension DispatchStateMachine {
         package var wantsClaim = false
     }
 
-    /// Records the end of an attempt.
-    ///
-    /// - Parameters:
-    ///   - id: The attempt.
-    ///   - end: The handler's verdict, or that it has settled the row itself.
-    ///   - now: The current time.
-    ///   - random: A number in 0...1 for delays; evaluated only if needed.
-    /// - Returns: What follows for the table, the breaker and the other slots.
+    /// Records the end of an attempt; `random`, a number in 0...1 for delays, is evaluated only if needed.
     package mutating func finished(
         _ id: RunID,
         _ end: AttemptEnd,
@@ -61,12 +40,7 @@ extension DispatchStateMachine {
             let verdict = run.isTimedOut && verdict == .cancelled ? .down(after: nil, .timedOut) : verdict
             let outcome: Settlement.Outcome
             (action.ending, outcome) = self.outcome(of: verdict, run, random: random)
-            action.settlement = Settlement(
-                messageKey: run.reference.messageKey,
-                token: run.reference.token,
-                outcome: outcome,
-                block: run.block
-            )
+            action.settlement = run.settled(outcome)
             action.transition = transition(after: verdict, run, now: now, random: random)
             if case .down(_, _?, let failure) = verdict {
                 noteHold(failure)
@@ -94,21 +68,21 @@ extension DispatchStateMachine {
         (hasMore || hasArrived) && claimLimit(now: now) > 0
     }
 
-    /// The settlement that follows from a verdict.
     private mutating func outcome(
         of verdict: HandlerVerdict,
         _ run: Run,
         random: () -> Double
-    ) -> (Ending, Settlement.Outcome) {
-        func counted(_ after: Duration?, _ failure: HandlerFailure) -> (Ending, Settlement.Outcome) {
-            switch settings.retry.decide(failures: run.attempts + 1, requested: after, random: random()) {
-            case .again(let delay): (.retry, .retry(after: delay, failure))
-            case .giveUp: (.exhausted, .dead(failure, isCounted: true))
-            }
+    ) -> (AttemptOutcome, Settlement.Outcome) {
+        func counted(_ after: Duration?, _ failure: HandlerFailure) -> (AttemptOutcome, Settlement.Outcome) {
+            let delay = settings.registration.retry
+                .delay(failures: run.attempts + 1, requested: after, random: random())
+            return delay.map { (.retry, .retry(after: $0, failure)) } ?? (.exhausted, .dead(failure, isCounted: true))
         }
-        func handedBack(_ after: Duration?, _ failure: HandlerFailure) -> (Ending, Settlement.Outcome) {
+        func handedBack(_ after: Duration?, _ failure: HandlerFailure) -> (AttemptOutcome, Settlement.Outcome) {
             let delay = Backoff(initial: .seconds(1), maximum: .seconds(60)).delay(attempt: 3, random: random())
-            return (.released, .release(after: min(after ?? delay, settings.retry.maximum), noting: failure))
+            return (
+                .released, .release(after: min(after ?? delay, settings.registration.retry.maximum), noting: failure)
+            )
         }
         switch verdict {
         case .done: return (.done, .done)
@@ -125,7 +99,6 @@ extension DispatchStateMachine {
         }
     }
 
-    /// What a verdict says about the handler.
     private mutating func transition(
         after verdict: HandlerVerdict,
         _ run: Run,
@@ -144,9 +117,67 @@ extension DispatchStateMachine {
         }
     }
 
-    /// Records that the handler has answered, so it works.
     private mutating func answered(_ run: Run) -> CircuitBreaker.Transition? {
         uncounted.answered(run.reference.messageKey)
         return breaker.succeeded(isProbe: run.isProbe)
+    }
+}
+
+extension RetryPolicy {
+    /// The delay after this many failed attempts; nil if they are used up.
+    ///
+    /// `requested` is the shortest wait that the handler asked for; ``maximum`` caps it. `random`, in 0...1, is the
+    /// fraction of the longest wait to take (full jitter).
+    package func delay(failures: Int, requested: Duration?, random: Double) -> Duration? {
+        guard failures < maxAttempts else { return nil }
+        let delay = Backoff(initial: initial, maximum: maximum).delay(attempt: failures, random: random)
+        return min(max(requested ?? .zero, delay), maximum)
+    }
+}
+
+/// Counts releases of each message without a counted attempt, so that none is released for ever.
+///
+/// In memory only: after a restart the count begins again, which costs a few more attempts.
+struct UncountedAttempts: Sendable {
+    /// How many attempts at one message are not counted.
+    static let limit = 3
+
+    /// How many messages are remembered; beyond this, all are forgotten.
+    static let capacity = 4_096
+
+    private struct Entry: Sendable {
+        var count: Int
+        /// The value of ``handled`` at the last of them.
+        var handled: Int
+    }
+
+    private var entries: [Digest128: Entry] = [:]
+    private var handled = 0
+
+    /// Records that the handler has answered about a message.
+    mutating func answered(_ key: Digest128) {
+        handled += 1
+        if !entries.isEmpty { entries[key] = nil }
+    }
+
+    /// Records that the handler could not begin; returns whether to count the attempt, as it took others between these.
+    mutating func unavailable(_ key: Digest128) -> Bool {
+        var entry = entries[key] ?? Entry(count: 0, handled: -1)
+        if entry.handled < handled { entry.count += 1 }
+        return note(key, entry)
+    }
+
+    /// Records that the handler was interrupted with it; returns whether to count that: no outage hits the same one
+    /// again.
+    mutating func interrupted(_ key: Digest128) -> Bool {
+        var entry = entries[key] ?? Entry(count: 0, handled: -1)
+        entry.count += 1
+        return note(key, entry)
+    }
+
+    private mutating func note(_ key: Digest128, _ entry: Entry) -> Bool {
+        if entries.count >= Self.capacity, entries[key] == nil { entries = [:] }
+        entries[key] = Entry(count: min(entry.count, Self.limit + 1), handled: handled)
+        return entry.count > Self.limit
     }
 }

@@ -5,8 +5,7 @@ package struct HandlerHold: Sendable, Equatable {
     package var reason: String
 
     package init(remaining: Duration, reason: String) {
-        self.remaining = remaining
-        self.reason = reason
+        (self.remaining, self.reason) = (remaining, reason)
     }
 }
 
@@ -18,19 +17,13 @@ extension DispatchStateMachine {
         return HandlerHold(remaining: now.duration(to: end), reason: reason)
     }
 
-    /// Records that the table knows the pause.
     package mutating func holdTold(_ hold: HandlerHold) {
         if untoldHold == hold.reason { untoldHold = nil }
     }
 
     mutating func noteHold(_ failure: HandlerFailure) { untoldHold = failure.logText }
 
-    /// Adopts the table's controls of the handler.
-    ///
-    /// - Parameters:
-    ///   - control: The controls.
-    ///   - now: The time of the query.
-    /// - Returns: Waiting deliveries to release, and what changed.
+    /// Adopts the table's controls of the handler; returns waiting deliveries to release, and what changed.
     package mutating func adopt(
         _ control: HandlerControl,
         now: ContinuousClock.Instant
@@ -59,11 +52,8 @@ extension DispatchStateMachine {
     /// A change by an operator, or another worker.
     package enum ControlChange: Sendable, Equatable {
         case paused
-        /// Its pause ended.
         case unpaused
-        /// Another worker was asked for a pause.
         case held(CircuitBreaker.Transition)
-        /// An operator closed the circuit breaker.
         case resumed
     }
 }

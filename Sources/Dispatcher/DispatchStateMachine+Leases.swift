@@ -15,9 +15,7 @@ extension DispatchStateMachine {
         running.values.count { hangs($0, now: now) }
     }
 
-    /// Leases that need to be extended.
-    ///
-    /// A hanging attempt's lease is left to expire, so that another worker can take over its delivery.
+    /// Leases to extend; a hanging attempt's is left to expire, so that another worker can take over its delivery.
     package func leasesToExtend(now: ContinuousClock.Instant) -> [LeaseReference] {
         let soon = now + settings.dispatch.lease * 2 / 3
         var references = waiting.references { $0.lease.deadline <= soon && $0.lease.deadline > now }
@@ -27,13 +25,7 @@ extension DispatchStateMachine {
         return references
     }
 
-    /// Takes the table's answer to ``leasesToExtend(now:)``.
-    ///
-    /// - Parameters:
-    ///   - asked: The leases to extend.
-    ///   - held: Those of them that are still ours.
-    ///   - end: When these end now.
-    /// - Returns: Attempts to cancel, as their lease was lost.
+    /// Takes the table's answer to ``leasesToExtend(now:)``; returns attempts to cancel, as their lease was lost.
     package mutating func extended(
         _ asked: [LeaseReference],
         held: Set<LeaseReference>,
@@ -55,5 +47,34 @@ extension DispatchStateMachine {
 
     private func hangs(_ run: Run, now: ContinuousClock.Instant) -> Bool {
         run.isTimedOut && now >= run.deadline + settings.dispatch.hangGrace
+    }
+}
+
+// Suspects: deliveries over which several workers have died; one of them may be the cause. After two unclean ends
+// everything in hand is suspect, and hardly any of it is guilty. So the first is taken alone, and twice as many each
+// time that all of them did no harm. If the worker dies over several, each of these is alone from then on: only the
+// guilty one is held by a worker that dies again, and set aside.
+extension DispatchStateMachine {
+    /// Whether a suspect waits or runs here.
+    package var hasSuspect: Bool { waiting.suspects > 0 || running.values.contains { $0.isSuspect } }
+
+    /// The claims of suspects to make now, until one finds some; none while one waits or runs here.
+    package func suspectClaims(like request: ClaimRequest) -> [ClaimRequest] {
+        guard !hasSuspect else { return [] }
+        var alone = request
+        alone.isForSuspects = true
+        alone.limit = 1
+        guard suspectsAtOnce > 1 else { return [alone] }
+        var several = alone
+        several.limit = suspectsAtOnce
+        several.mostCrashes = settings.suspectFrom
+        return [several, alone]
+    }
+
+    package mutating func foundNoSuspects() { suspectsAtOnce = 1 }
+
+    /// Records that a suspect has ended without killing the worker.
+    mutating func suspectEnded() {
+        if !hasSuspect { suspectsAtOnce = min(suspectsAtOnce * 2, settings.dispatch.suspectsAtOnce) }
     }
 }

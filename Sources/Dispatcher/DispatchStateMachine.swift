@@ -10,7 +10,6 @@ package import Vocabulary
 /// A delivery is waiting, running, or gone. After ``finished(_:_:now:random:)``, and every method that returns
 /// settlements, the machine no longer knows the delivery; the caller must bring the settlements into the table.
 package struct DispatchStateMachine: Sendable {
-    /// What the handler's deliveries may do.
     enum Mode: Sendable {
         case active
         case paused
@@ -20,10 +19,8 @@ package struct DispatchStateMachine: Sendable {
     /// Identifies an attempt; never reused, as a delivery may return while an earlier attempt still hangs.
     package typealias RunID = UInt64
 
-    /// An attempt under way.
     struct Run: Sendable {
         var reference: LeaseReference
-        /// The block that holds the delivery, if any.
         var block: Int64?
         @FixedInstant var deadline: ContinuousClock.Instant
         @FixedInstant var leaseEnd: ContinuousClock.Instant
@@ -33,6 +30,10 @@ package struct DispatchStateMachine: Sendable {
         var isSuspect: Bool
         var isTimedOut = false
         var isLost = false
+
+        func settled(_ outcome: Settlement.Outcome) -> Settlement {
+            Settlement(messageKey: reference.messageKey, token: reference.token, outcome: outcome, block: block)
+        }
     }
 
     private(set) var settings: LaneSettings
@@ -63,11 +64,10 @@ package struct DispatchStateMachine: Sendable {
     /// An attempt does not begin if its lease ends within this time.
     private let margin: Duration
 
-    /// A machine without deliveries.
     package init(_ settings: LaneSettings) {
         self.settings = settings
         breaker = CircuitBreaker(settings.dispatch.breaker)
-        budget = settings.rate.map(AttemptBudget.init)
+        budget = settings.registration.rate.map(AttemptBudget.init)
         margin = settings.dispatch.lease / 10
         limit = min(1_000, settings.dispatch.capacity)
     }
@@ -76,8 +76,11 @@ package struct DispatchStateMachine: Sendable {
 
     package var isPaused: Bool { mode == .paused }
 
+    /// Whether nothing more is going to run.
+    package var isStopping: Bool { mode == .stopping }
+
     /// Changes the retry policy; scheduled attempts keep their time.
-    package mutating func adopt(_ retry: RetryPolicy) { settings.retry = retry }
+    package mutating func adopt(_ retry: RetryPolicy) { settings.registration.retry = retry }
 
     // MARK: Fresh messages
 
@@ -87,7 +90,7 @@ package struct DispatchStateMachine: Sendable {
     ///
     /// - Returns: False if the handler has no room, or must take its messages from the table.
     package mutating func reserve(_ count: Int, bytes: Int = 0) -> Bool {
-        guard mode == .active, !settings.isOrdered, settings.rate == nil, breaker.isClosed,
+        guard mode == .active, !settings.isOrdered, settings.registration.rate == nil, breaker.isClosed,
             waiting.fresh + reserved.count + count <= limit,
             waiting.freshBytes + reserved.bytes + bytes <= settings.dispatch.waitingBytes
         else { return false }
@@ -99,7 +102,8 @@ package struct DispatchStateMachine: Sendable {
     /// The room for replayed messages: half of the rest, so that new ones find room as well; nil if the handler must
     /// take them from the table.
     package var replayRoom: (count: Int, bytes: Int)? {
-        guard mode == .active, settings.isPackable, settings.rate == nil, breaker.isClosed, limit >= 256 else {
+        guard mode == .active, settings.isPackable, settings.registration.rate == nil, breaker.isClosed, limit >= 256
+        else {
             return nil
         }
         let bytes = settings.dispatch.waitingBytes / 2 - waiting.freshBytes - reserved.bytes
@@ -108,9 +112,7 @@ package struct DispatchStateMachine: Sendable {
         return (max(0, limit / 2 - waiting.fresh - reserved.count), bytes)
     }
 
-    /// Frees the reservation of a batch that has committed or failed, and takes its deliveries.
-    ///
-    /// - Returns: Deliveries that can no longer run here, to be released.
+    /// Frees the reservation of a batch, committed or not, and takes its deliveries; returns those that can't run here.
     package mutating func handOver(
         _ deliveries: [Delivery],
         reserved count: Int,
@@ -119,7 +121,7 @@ package struct DispatchStateMachine: Sendable {
     ) -> [Settlement] {
         reserved.count -= count
         reserved.bytes -= bytes
-        guard mode == .active else { return deliveries.map(Settlement.release) }
+        guard mode == .active else { return deliveries.map { $0.settled(.release(after: .zero)) } }
         for delivery in deliveries { waiting.append(delivery, isFresh: true) }
         return releaseRefused(now: now)
     }
@@ -156,12 +158,8 @@ package struct DispatchStateMachine: Sendable {
     /// Whether the next attempt would be a probe, for which a message that never failed is claimed first.
     package func isAboutToProbe(now: ContinuousClock.Instant) -> Bool { breaker.admission(now: now) == .probe }
 
-    /// Takes claimed deliveries.
+    /// Takes claimed deliveries; `hasMore` if the table probably holds more that is due.
     ///
-    /// - Parameters:
-    ///   - deliveries: Each under a lease of ours.
-    ///   - hasMore: Whether the table probably holds more that is due.
-    ///   - now: The current time.
     /// - Returns: What can't run here: set aside if workers keep dying over it, released if the handler was paused or
     ///   stopped, or its breaker has opened, meanwhile.
     package mutating func claimed(
@@ -170,14 +168,14 @@ package struct DispatchStateMachine: Sendable {
         now: ContinuousClock.Instant
     ) -> [Settlement] {
         self.hasMore = hasMore
-        guard mode == .active else { return deliveries.map(Settlement.release) }
+        guard mode == .active else { return deliveries.map { $0.settled(.release(after: .zero)) } }
         var settlements: [Settlement] = []
         for var delivery in deliveries {
             delivery.isSuspect = delivery.crashes >= settings.suspectFrom
             if delivery.crashes >= settings.crashLimit {
-                settlements.append(Self.dead(delivery, .crashed(times: delivery.crashes)))
+                settlements.append(delivery.settled(.dead(.crashed(times: delivery.crashes), isCounted: false)))
             } else if case .missing = delivery.content {
-                settlements.append(Self.dead(delivery, .missing))
+                settlements.append(delivery.settled(.dead(.missing, isCounted: false)))
             } else {
                 waiting.append(delivery, isFresh: false)
             }
@@ -185,45 +183,19 @@ package struct DispatchStateMachine: Sendable {
         return settlements + releaseRefused(now: now)
     }
 
-    private static func dead(_ delivery: Delivery, _ failure: HandlerFailure) -> Settlement {
-        Settlement(
-            messageKey: delivery.messageKey,
-            token: delivery.lease.token,
-            outcome: .dead(failure, isCounted: false)
-        )
-    }
-
     // MARK: Attempts
 
-    /// The next action of a free slot.
-    package enum NextAction: Sendable {
-        /// Run this delivery's attempt, until the deadline.
-        case run(RunID, Delivery, attempt: Int, deadline: FixedInstant)
-        /// Wait until something changes.
-        case wait
-        /// End: nothing more is going to run.
-        case end
-    }
-
-    /// The next action of a free slot.
-    package mutating func next(now: ContinuousClock.Instant) -> NextAction {
-        if mode == .stopping { return .end }
-        guard let attempt = begin(now: now) else { return .wait }
-        return .run(attempt.id, attempt.delivery, attempt: attempt.number, deadline: FixedInstant(attempt.deadline))
-    }
-
-    struct Attempt: Sendable {
-        var id: RunID
-        var delivery: Delivery
+    package struct Attempt: Sendable {
+        package var id: RunID
+        package var delivery: Delivery
         /// Its number within the delivery, from 1.
-        var number: Int
-        @FixedInstant var deadline: ContinuousClock.Instant
+        package var number: Int
+        @FixedInstant package var deadline: ContinuousClock.Instant
     }
 
-    /// Begins an attempt, if one may begin now.
-    ///
-    /// Drops deliveries whose lease ended while they waited: the table has them.
-    mutating func begin(now: ContinuousClock.Instant) -> Attempt? {
+    /// Begins an attempt, if one may begin now; drops deliveries whose lease ended while they waited: the table has
+    /// them.
+    package mutating func begin(now: ContinuousClock.Instant) -> Attempt? {
         guard mode == .active, running.count < settings.concurrency else { return nil }
         waiting.dropFirst(endingBy: now + margin)
         guard !waiting.isEmpty else { return nil }
@@ -235,9 +207,9 @@ package struct DispatchStateMachine: Sendable {
         budget?.spend(now: now)
         let id = nextRun
         nextRun += 1
-        let deadline = now + settings.timeout
+        let deadline = now + settings.registration.timeout
         running[id] = Run(
-            reference: LeaseReference(messageKey: delivery.messageKey, token: delivery.lease.token),
+            reference: delivery.reference,
             block: delivery.lease.block,
             deadline: deadline,
             leaseEnd: delivery.lease.deadline,
@@ -266,16 +238,8 @@ package struct DispatchStateMachine: Sendable {
 
     /// Abandons running attempts, whose results are then ignored; returns their deliveries to release.
     package mutating func abandon() -> [Settlement] {
-        let settlements = running.values.filter { !$0.isLost }.map {
-            Settlement(
-                messageKey: $0.reference.messageKey,
-                token: $0.reference.token,
-                outcome: .release(after: .zero),
-                block: $0.block
-            )
-        }
-        running = [:]
-        return settlements
+        defer { running = [:] }
+        return running.values.filter { !$0.isLost }.map { $0.settled(.release(after: .zero)) }
     }
 
     /// Adapts the queue limit to the handler's throughput; called about once a second.
@@ -296,6 +260,6 @@ package struct DispatchStateMachine: Sendable {
     }
 
     mutating func releaseWaiting() -> [Settlement] {
-        waiting.removeAll().map(Settlement.release)
+        waiting.removeAll().map { $0.settled(.release(after: .zero)) }
     }
 }

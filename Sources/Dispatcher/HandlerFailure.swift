@@ -1,3 +1,5 @@
+import UpstreamKit
+
 /// The failure of a delivery, in the two forms that are kept.
 package struct HandlerFailure: Error, Sendable, Hashable {
     /// A short text, the same for all failures of one kind: `error_group`.
@@ -16,7 +18,6 @@ package struct HandlerFailure: Error, Sendable, Hashable {
     /// Only for the table, never for a log: it may hold the start of an endpoint's answer.
     package var detail: String
 
-    /// The most bytes of ``detail``.
     package static let detailLimit = 2048
 
     /// A failure with this group and detail, both cut to their limits.
@@ -75,5 +76,36 @@ package struct HandlerFailure: Error, Sendable, Hashable {
             result.unicodeScalars.append(scalar.value == 0 ? "\u{FFFD}" : scalar)
         }
         return result
+    }
+}
+
+extension HandlerFailure {
+    package static let timedOut = HandlerFailure(
+        group: "timeout",
+        detail: "the attempt took longer than the handler's timeout"
+    )
+
+    package static let missing = HandlerFailure(
+        group: "message gone",
+        detail: "the message is past retention, or its device was forgotten"
+    )
+
+    /// Workers keep dying while they hold the message.
+    package static func crashed(times: Int) -> HandlerFailure {
+        HandlerFailure(
+            group: "worker crashed",
+            detail:
+                "\(times) workers in a row died while they held the message; it is a dead letter instead of being retried"
+        )
+    }
+
+    /// The failure for a handler's own error, grouped by the error's type.
+    package init(_ error: any Error) {
+        if let error = error as? MessageDataError {
+            // Its text names a type and a place in it, which distinguishes such failures.
+            self.init(error.description)
+            return
+        }
+        self.init(group: "\(type(of: error))", detail: "\(type(of: error)): \(error)")
     }
 }

@@ -35,9 +35,7 @@ package enum HandlerVerdict: Sendable, Hashable {
         }
     }
 
-    /// Runs a handler on a message and judges the result.
-    ///
-    /// Doesn't watch the deadline: the caller cancels the task.
+    /// Runs a handler on a message and judges the result; doesn't watch the deadline: the caller cancels the task.
     package static func of(
         _ handler: any UpstreamHandler,
         _ message: UpstreamMessage,
@@ -75,16 +73,14 @@ package struct HandlerVerdictError: Error {
     package init(_ verdict: HandlerVerdict) {
         self.verdict = verdict
     }
-}
 
-extension HandlerFailure {
-    /// The failure for a handler's own error, grouped by the error's type.
-    package init(_ error: any Error) {
-        if let error = error as? MessageDataError {
-            // Its text names a type and a place in it, which distinguishes such failures.
-            self.init(error.description)
-            return
-        }
-        self.init(group: "\(type(of: error))", detail: "\(type(of: error)): \(error)")
+    /// A failure of the message's attempt.
+    package static func retry(_ group: String, _ detail: String) -> HandlerVerdictError {
+        HandlerVerdictError(.retry(after: nil, HandlerFailure(group: group, detail: detail)))
+    }
+
+    /// A failure of the handler itself, which can't begin before `after`.
+    package static func unavailable(after: Duration?, _ group: String, _ detail: String) -> HandlerVerdictError {
+        HandlerVerdictError(.unavailable(after: after, HandlerFailure(group: group, detail: detail)))
     }
 }

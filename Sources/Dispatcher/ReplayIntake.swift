@@ -3,13 +3,9 @@ package import Vocabulary
 
 /// Hands stored messages of a replay in this worker to its handlers, without a row and a claim for each.
 package protocol ReplayIntake: Sendable {
-    /// Offers room before each step; an offer is followed by exactly one call of ``committed(_:replayed:by:)`` or
-    /// ``withdrawn(_:)``.
+    /// Offers room for at most `count` deliveries before each step, in number and bytes, or says what to do instead.
     ///
-    /// - Parameters:
-    ///   - count: The most deliveries in the step.
-    ///   - handlers: The handlers of the deliveries.
-    /// - Returns: Room under a lease, in number and bytes, or what to do instead.
+    /// An offer is followed by exactly one call of ``committed(_:replayed:by:)`` or ``withdrawn(_:)``.
     func offer(toReplay count: Int, to handlers: [String]) -> ReplayRoom
 
     /// Hands over a committed step, with the offer's block of each handler; `deliveries` are what these hold.
@@ -35,16 +31,14 @@ package struct ReplayedMessage: Sendable {
     package var message: UpstreamMessage
 
     package init(handler: String, message: UpstreamMessage) {
-        self.handler = handler
-        self.message = message
+        (self.handler, self.message) = (handler, message)
     }
 }
 
 extension DispatchIntake: ReplayIntake {
     func offer(toReplay count: Int, to handlers: [String]) -> ReplayRoom {
         let chosen = lanes.filter { handlers.contains($0.settings.name) }
-        let token = processToken
-        guard token != 0, chosen.count == handlers.count, settings.lease >= settings.blockAge * 20 else { return .rows }
+        guard processToken != 0, chosen.count == handlers.count, shared.settings.allowsBlocks else { return .rows }
         var (room, bytes) = (count, Int.max)
         for lane in chosen {
             guard let own = lane.inspect({ $0.replayRoom }) else { return .rows }
@@ -52,15 +46,8 @@ extension DispatchIntake: ReplayIntake {
         }
         // Small steps cost as much as large ones.
         guard room >= min(count, 100) else { return .full }
-        var offer = LeaseOffer(
-            handlers: handlers,
-            local: names,
-            owner: settings.owner,
-            token: token,
-            duration: settings.lease
-        )
-        (offer.count, offer.bytes) = (room, bytes)
-        offer.deadline = clock.now() + settings.lease
+        var offer = offer(count: room, bytes: bytes)
+        offer.handlers = handlers
         for lane in chosen where lane.withMachine(wake: 0, { $0.reserve(room, bytes: bytes) }) {
             offer.lanes.append(lane.index)
         }
@@ -76,14 +63,13 @@ extension DispatchIntake: ReplayIntake {
     func committed(_ offer: LeaseOffer, replayed messages: [ReplayedMessage], by replay: Digest128) {
         let lease = Lease(token: offer.token, deadline: offer.deadline, block: offer.block)
         let id = replay.description
-        for index in offer.lanes {
-            let name = names[index]
+        for lane in offer.lanes.map({ lanes[$0] }) {
             let deliveries = messages.compactMap { entry in
-                guard entry.handler == name else { return nil as Delivery? }
+                guard entry.handler == lane.settings.name else { return nil as Delivery? }
                 let key = entry.message.messageKey.digest
                 return Delivery(content: .stored(entry.message), messageKey: key, replayID: id, lease: lease)
             }
-            handOver(deliveries, offer, index)
+            handOver(deliveries, offer, lane)
         }
     }
 }

@@ -15,9 +15,7 @@ package struct AdaptiveBatchSize: Sendable, Equatable {
     /// The largest batch: a ceiling above this is none.
     private let largest: Int
 
-    /// Starts without a ceiling.
-    ///
-    /// - Parameter largest: The most bytes in a batch of more than one message.
+    /// Starts without a ceiling; `largest` is the most bytes in a batch of more than one message.
     package init(largest: Int) { self.largest = max(largest, Self.floor) }
 
     /// Records that an attempt of this size timed out; returns the new ceiling.

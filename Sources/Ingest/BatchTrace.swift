@@ -1,3 +1,4 @@
+import Dispatcher
 import Synchronization
 import Telemetry
 import Tracing
@@ -28,17 +29,30 @@ final class BatchTrace: Sendable {
         }
     }
 
-    /// A committed part of the batch.
     struct Part {
         fileprivate let batch: BatchTrace
         fileprivate let range: Range<Int>
         fileprivate let outcomes: [StoreOutcome]
+
+        /// Begins the span of the acks that one connection is about to write, and those of their messages.
+        func acks(_ ranges: [Range<Int>], count: Int) -> AckTrace {
+            let span = batch.tracing.begin(.ack, batch.destination, in: batch.span.context) {
+                $0[.messageCount] = .int64(Int64(count))
+            }
+            let own = batch.members.filter { member in
+                range.contains(member.index) && ranges.contains { $0.contains(member.index) }
+            }
+            let spans = own.compactMap { member in
+                let place = member.index - range.lowerBound
+                return outcomes.indices.contains(place) ? batch.begin(member, outcomes[place]) : nil
+            }
+            return AckTrace(batch: batch, span: span, members: spans)
+        }
     }
 
     private let tracing: MessageTracing
     private let span: any Tracing.Span
     private let destination: String?
-    /// In the batch's order.
     private let members: [Member]
 
     fileprivate init(
@@ -48,8 +62,7 @@ final class BatchTrace: Sendable {
         count: Int,
         receivedAt: Int64
     ) {
-        self.tracing = tracing
-        self.destination = destination
+        (self.tracing, self.destination) = (tracing, destination)
         let identity = TraceContext(
             trace: Digest128(high: .random(in: 1 ... .max), low: .random(in: 0 ... .max)),
             span: .random(in: 1 ... .max),
@@ -57,16 +70,9 @@ final class BatchTrace: Sendable {
         )
         var context = InstrumentationContext.topLevel
         context.spanIdentity = identity
-        let span = tracing.tracer.startSpan(
-            MessagingOperation.store.spanName(destination),
-            context: context,
-            ofKind: MessagingOperation.store.kind,
-            at: DefaultTracerClock.Timestamp(microseconds: receivedAt)
-        )
-        var attributes = MessagingOperation.store.attributes(destination)
-        attributes[.messageCount] = .int64(Int64(count))
-        span.attributes = attributes
-        self.span = span
+        span = tracing.begin(.store, destination, in: context, at: receivedAt) {
+            $0[.messageCount] = .int64(Int64(count))
+        }
         self.members = members
         for member in members {
             let context = InstrumentationContext(childOf: member.creation)
@@ -86,16 +92,10 @@ final class BatchTrace: Sendable {
             context.traceContext = nil
             context.spanIdentity = message.creation
         }
-        let span = tracing.tracer.startSpan(
-            MessagingOperation.receive.spanName(destination),
-            context: context,
-            ofKind: MessagingOperation.receive.kind,
-            at: DefaultTracerClock.Timestamp(microseconds: message.receivedAt)
-        )
-        var attributes = MessagingOperation.receive.attributes(destination)
-        attributes.merge(message.identifying)
-        attributes[.outcome] = .string(outcome.rawValue)
-        span.attributes = attributes
+        let span = tracing.begin(.receive, destination, in: context, at: message.receivedAt) {
+            $0.merge(message.identifying)
+            $0[.outcome] = .string(outcome.rawValue)
+        }
         span.addLink(SpanLink(context: self.span.context, attributes: [:]))
         return span
     }
@@ -116,7 +116,6 @@ final class BatchTrace: Sendable {
         return span
     }
 
-    /// Ends the span of an attempt to commit.
     static func ended(_ transaction: (any Tracing.Span)?, _ error: StoreError?) {
         guard let transaction else { return }
         if let error {
@@ -129,49 +128,16 @@ final class BatchTrace: Sendable {
         }
         transaction.end()
     }
-
-    /// Begins the span of the acks that one connection is about to write, and those of their messages.
-    fileprivate func acks(_ ranges: [Range<Int>], count: Int, _ part: Part) -> AckTrace {
-        let span = tracing.tracer.startSpan(
-            MessagingOperation.ack.spanName(destination),
-            context: span.context,
-            ofKind: MessagingOperation.ack.kind
-        )
-        var attributes = MessagingOperation.ack.attributes(destination)
-        attributes[.messageCount] = .int64(Int64(count))
-        span.attributes = attributes
-        let own = members.filter { member in
-            part.range.contains(member.index) && ranges.contains { $0.contains(member.index) }
-        }
-        let spans = own.compactMap { member in
-            let place = member.index - part.range.lowerBound
-            return part.outcomes.indices.contains(place) ? begin(member, part.outcomes[place]) : nil
-        }
-        return AckTrace(batch: self, span: span, members: spans)
-    }
-}
-
-extension BatchTrace.Part {
-    /// Begins the span of the acks that one connection is about to write; end it once they are written.
-    ///
-    /// - Parameters:
-    ///   - ranges: The connection's parts of the batch.
-    ///   - count: How many messages they hold.
-    /// - Returns: The span.
-    func acks(_ ranges: [Range<Int>], count: Int) -> AckTrace { batch.acks(ranges, count: count, self) }
 }
 
 /// The span of a connection's acks, and those of their recorded messages.
 ///
 /// A connection that is gone does nothing with it: then it ends, unwritten, with the last reference.
 package final class AckTrace: Sendable {
-    /// The fate of acks.
     package enum Outcome: String, Sendable {
-        /// Written to the connection.
         case sent
         /// Kept until the stream resumes over another connection.
         case kept
-        /// None of the messages is acked.
         case none
         /// Dropped, as the connection is gone: the redelivery is acked instead.
         case connectionGone = "connection_gone"
@@ -183,9 +149,7 @@ package final class AckTrace: Sendable {
     private let isEnded = Atomic<Bool>(false)
 
     fileprivate init(batch: BatchTrace, span: any Tracing.Span, members: [any Tracing.Span]) {
-        self.batch = batch
-        self.span = span
-        self.members = members
+        (self.batch, self.span, self.members) = (batch, span, members)
     }
 
     deinit {

@@ -11,9 +11,7 @@
 /// - *done* once no range is left.
 package struct CommitPlan {
     package enum Action: Equatable {
-        /// Commit these messages of the batch as one transaction.
-        ///
-        /// `isRetry`: an earlier attempt may have committed.
+        /// Commit these messages as one transaction; `isRetry` if an earlier attempt may have committed.
         case commit(Range<Int>, isRetry: Bool)
         /// The database can't commit now: wait for the delay of this attempt (from 1), then commit these, as a retry.
         case wait(attempt: Int, then: Range<Int>)
@@ -60,7 +58,6 @@ package struct CommitPlan {
 
     package func begin() -> Action { next }
 
-    /// Records that the last range has committed.
     package mutating func committed() -> Action {
         pending.removeLast()
         attempt = 0
@@ -81,10 +78,8 @@ package struct CommitPlan {
 
     /// Records that one of our timeouts ended the attempt; the outcome is unknown.
     ///
-    /// - Parameters:
-    ///   - sizes: The bytes of every message of the batch.
-    ///   - ceiling: The bytes that a transaction may hold from now on: less than the range that was tried.
-    /// - Returns: The first of the parts, at once; a wait for a single row.
+    /// `ceiling` is the most bytes of a transaction from now on, less than was tried: the first of the parts is next,
+    /// at once; a single row waits.
     package mutating func timedOut(sizes: [Int], ceiling: Int) -> Action {
         guard let last = pending.last else { return .done }
         pending[pending.count - 1].isRetry = true
@@ -96,9 +91,8 @@ package struct CommitPlan {
         return next
     }
 
-    /// Records that the database rejected the content of a row in the last range.
-    ///
-    /// If a marked row is rejected again, quarantine itself fails, which is an environmental failure.
+    /// Records that a row's content in the last range was rejected; a marked row's quarantine fails for the
+    /// environment.
     package mutating func refused() -> Action {
         guard let part = pending.last else { return .done }
         if part.range.count == 1 {

@@ -3,9 +3,7 @@ import Synchronization
 package import Telemetry
 package import Vocabulary
 
-/// Tracks whether commits wait for a standby, for `/readyz`, metrics and log.
-///
-/// One object for all writers of a process; thread-safe.
+/// Tracks whether commits of all writers wait for a standby, for `/readyz`, metrics and log; thread-safe.
 package final class CommitStatus: Sendable {
     private struct Waiting {
         var count = 0
@@ -16,19 +14,11 @@ package final class CommitStatus: Sendable {
     private let logger: Logger?
     private let waiting = Mutex(Waiting())
     private let failure = Mutex<(at: ContinuousClock.Instant, text: String)?>(nil)
-    /// The kinds of warnings already logged.
     private let warnings = Mutex<Set<String>>([])
-    /// The most kinds of warnings that are logged.
     private static let warningLimit = 50
 
-    /// A status without waiting commits.
-    ///
-    /// - Parameters:
-    ///   - metrics: Receives the number of waiting commits.
-    ///   - logger: Logs the first commit that waits, and the end of all waits.
     package init(metrics: Metrics? = nil, logger: Logger? = nil) {
-        self.metrics = metrics
-        self.logger = logger
+        (self.metrics, self.logger) = (metrics, logger)
     }
 
     /// The number of commits that wait for a standby's confirmation.
@@ -52,9 +42,7 @@ package final class CommitStatus: Sendable {
         failure.withLock { failure in failure.flatMap { $0.at >= start ? $0.text : nil } }
     }
 
-    /// Records that a commit waits for a standby.
-    ///
-    /// Followed by one ``standbyWaitEnded()``.
+    /// Records that a commit waits for a standby; followed by one ``standbyWaitEnded()``.
     package func standbyWaitBegan() {
         let isFirst = waiting.withLock { waiting in
             waiting.count += 1
@@ -71,12 +59,8 @@ package final class CommitStatus: Sendable {
         )
     }
 
-    /// Logs a warning of the server that does not affect commits, once per kind.
-    ///
-    /// - Parameters:
-    ///   - sqlState: The SQLSTATE.
-    ///   - routine: The function in the server's source.
-    ///   - text: The server's text; nil if it may hold some of a row.
+    /// Logs a warning of the server that does not affect commits, once per kind; no text if that may hold some of a
+    /// row.
     package func warned(sqlState: String, routine: String, text: String?) {
         let isNew = warnings.withLock { $0.count < Self.warningLimit && $0.insert("\(sqlState) \(routine)").inserted }
         guard isNew else { return }

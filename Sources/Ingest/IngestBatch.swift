@@ -4,10 +4,8 @@ package import Vocabulary
 package struct IngestBatch: Sendable {
     /// The copies, in arrival order.
     package private(set) var messages: [IncomingMessage] = []
-    /// Their total bytes.
     package private(set) var bytes = 0
     package var parsed: MonotonicTime { MonotonicTime(nanoseconds: messages.first?.parsedAt ?? .max) }
-    /// When the first copy was submitted.
     let since: ContinuousClock.Instant
     /// The connections that delivered them: runs of ``messages``, in order.
     private var runs: [(sink: any AckSink, count: Int)] = []
@@ -23,15 +21,8 @@ package struct IngestBatch: Sendable {
         extendRun(of: sink, by: 1)
     }
 
-    /// Appends as many messages as fit, but at least one to an empty batch.
-    ///
-    /// - Parameters:
-    ///   - more: The messages of one connection.
-    ///   - start: The index of the first.
-    ///   - sink: The connection.
-    ///   - limit: The most messages in the batch.
-    ///   - byteLimit: The most bytes in it; a single message may have more.
-    /// - Returns: The index after the last one that fitted.
+    /// Appends as many of a connection's messages as fit, but at least one to an empty batch; returns the index after
+    /// them.
     mutating func append(
         _ more: [IncomingMessage],
         from start: Int,
@@ -69,9 +60,7 @@ package struct IngestBatch: Sendable {
         runs += batch.runs
     }
 
-    /// Takes out the messages of these devices; both parts keep their order.
-    ///
-    /// - Returns: What was taken out; nil if nothing was.
+    /// Takes out the messages of these devices, nil if there are none; both parts keep their order.
     mutating func extract(_ pins: borrowing DevicePins) -> IngestBatch? {
         let held = messages.withUnsafeBufferPointer { messages in
             // Read in place: a copy of a message would retain its bytes.

@@ -26,8 +26,8 @@ package final class IngestQueue: Sendable {
         /// The messages in its current batch; 0 without one.
         var count = 0
         /// When it took the batch, and when the batch's first message was submitted.
-        var taken: ContinuousClock.Instant
-        var since: ContinuousClock.Instant
+        var taken = ContinuousClock.now
+        var since = ContinuousClock.now
         /// Whether its batch takes so long that other writers no longer wait for it.
         var isOverdue = false
         var pins = DevicePins()
@@ -38,11 +38,9 @@ package final class IngestQueue: Sendable {
     private struct State {
         /// Batches to be taken, oldest first: all but the last are full, or were held back.
         var batches: [IngestBatch] = []
-        /// The messages in them.
         var waiting = 0
         /// The size of the batch taken last: the next one's expected capacity.
         var usual = 0
-        /// How long a batch usually takes.
         var usualTime = Duration.zero
         var writers: [Writer]
         var watcher: Promise<Void>?
@@ -56,24 +54,17 @@ package final class IngestQueue: Sendable {
     private let byteLimit: Int
     private let state: Mutex<State>
 
-    /// An empty queue.
-    ///
-    /// - Parameters:
-    ///   - writers: The number of writers, numbered from 0.
-    ///   - batchLimit: The most messages in one batch.
-    ///   - byteLimit: The most bytes of one batch; a larger message is its own batch.
+    /// An empty queue for writers numbered from 0; a message of more than `byteLimit` bytes is its own batch.
     package init(writers: Int = 1, batchLimit: Int = 500, byteLimit: Int = 4 << 20) {
         self.batchLimit = max(1, batchLimit)
         self.byteLimit = max(1, byteLimit)
-        let now = ContinuousClock.now
-        state = Mutex(State(writers: (0..<max(1, writers)).map { _ in Writer(taken: now, since: now) }))
+        state = Mutex(State(writers: (0..<max(1, writers)).map { _ in Writer() }))
     }
 
     /// Makes room for this many writers, before they begin.
     func prepare(writers: Int) {
-        let now = ContinuousClock.now
         state.withLock { state in
-            while state.writers.count < writers { state.writers.append(Writer(taken: now, since: now)) }
+            while state.writers.count < writers { state.writers.append(Writer()) }
         }
     }
 
@@ -118,9 +109,8 @@ package final class IngestQueue: Sendable {
         state.waiting += messages.count
     }
 
-    /// The next batch for a writer; nil if nothing waits that it may take now.
-    ///
-    /// Ends the writer's previous batch: call it once that is settled or abandoned.
+    /// The next batch for a writer, whose previous one is settled or abandoned; nil if nothing waits that it may take
+    /// now.
     package func take(writer: Int = 0) -> IngestBatch? {
         let now = ContinuousClock.now
         let (batch, woken) = state.withLock { state in
@@ -204,7 +194,6 @@ package final class IngestQueue: Sendable {
         return state.waiting > 0 ? state.watcher.take() : nil
     }
 
-    /// Ends a writer's batch.
     private func release(_ index: Int, _ now: ContinuousClock.Instant, _ state: inout State) {
         guard state.writers[index].count > 0 else { return }
         let time = now - state.writers[index].taken
@@ -256,9 +245,7 @@ package final class IngestQueue: Sendable {
 
 // Detection of overdue batches.
 extension IngestQueue {
-    /// Marks overdue batches until cancelled, so that other writers do not wait for them.
-    ///
-    /// For one task; it sleeps while nothing waits.
+    /// Marks overdue batches until cancelled, so that other writers do not wait for them; sleeps while nothing waits.
     func watch() async {
         while !Task.isCancelled {
             await waitUntilNeeded()

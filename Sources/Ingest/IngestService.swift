@@ -9,9 +9,7 @@ package import Vocabulary
 /// While the database can't commit, the batch is kept and retried; the connections' in-flight limits then stop them
 /// from reading, so memory stays bounded (G5).
 package struct IngestService: Sendable {
-    /// The pauses between attempts while the database can't commit.
-    ///
-    /// At most half a second, so that messages are committed soon after the database recovers.
+    /// The pauses while the database can't commit: short, so that messages are committed soon after it recovers.
     package static let retry = Backoff(initial: .milliseconds(50), maximum: .milliseconds(500))
 
     private let queue: IngestQueue
@@ -26,17 +24,9 @@ package struct IngestService: Sendable {
     /// The progress of each writer's loop, for the watchdog; a batch is a step.
     package let progress: [LoopProgress]
 
-    /// Makes a service over the given writers.
+    /// Makes a service over writers, one for each concurrent transaction, numbered as the queue's.
     ///
-    /// - Parameters:
-    ///   - queue: The queue that connections submit to.
-    ///   - writers: One for each concurrent transaction, by the queue's writer numbers.
-    ///   - metrics: Counts outcomes, durations and errors.
-    ///   - logger: Logs outages and refused rows.
-    ///   - clock: The clock and random source.
-    ///   - intake: This process's dispatcher; nil if only other workers dispatch.
-    ///   - tracing: Records spans; nil if tracing is off.
-    ///   - stamps: The clock that stamps copies.
+    /// `intake` is nil if only other workers dispatch, `tracing` if no spans are recorded.
     package init(
         queue: IngestQueue,
         writers: [any MessageWriter],
@@ -47,15 +37,10 @@ package struct IngestService: Sendable {
         tracing: MessageTracing? = nil,
         stamps: DatabaseClock? = nil
     ) {
-        self.queue = queue
-        self.writers = writers
-        self.metrics = metrics
-        self.logger = logger
-        self.clock = clock
+        (self.queue, self.writers, self.metrics, self.logger, self.clock) = (queue, writers, metrics, logger, clock)
         self.intake = intake
         progress = writers.indices.map { LoopProgress("writer-\($0)") }
-        self.tracing = tracing
-        self.stamps = stamps
+        (self.tracing, self.stamps) = (tracing, stamps)
     }
 
     /// Runs until the queue is finished and everything in it has committed, or until cancelled.

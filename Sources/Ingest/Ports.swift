@@ -1,9 +1,7 @@
 package import Dispatcher
 package import Vocabulary
 
-/// The way back to the connection that delivered a message.
-///
-/// Calls may come from any thread and must not block.
+/// The way back to the connection that delivered a message; calls may come from any thread and must not block.
 package protocol AckSink: AnyObject, Sendable {
     /// Settles copies whose transactions have committed.
     ///
@@ -12,9 +10,7 @@ package protocol AckSink: AnyObject, Sendable {
     func settled(_ copies: SettledCopies)
 }
 
-/// The database side of the receive path.
-///
-/// One value is one writer with its own connection.
+/// The database side of the receive path: a writer with its own connection.
 package protocol MessageWriter: Sendable {
     /// The preferred executor for ``commit(_:leasing:isRetry:)``; nil for any.
     var executor: (any TaskExecutor)? { get }

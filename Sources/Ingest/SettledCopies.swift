@@ -7,32 +7,23 @@ package struct SettledCopies: Sendable {
     @usableFromInline let batch: [IncomingMessage]
     /// Ascending, non-empty parts of the batch.
     @usableFromInline let ranges: [Range<Int>]
-    /// How many there are.
     package let count: Int
     /// The span of their acks; nil if none is recorded.
     package let trace: AckTrace?
 
-    /// All elements of an array.
     package init(_ messages: [IncomingMessage]) {
         self.init(messages.isEmpty ? [] : [messages.indices], of: messages)
     }
 
-    /// Some elements of a batch.
-    ///
-    /// - Parameters:
-    ///   - ranges: Ascending, non-empty parts of `batch`.
-    ///   - batch: The batch.
-    ///   - trace: The spans of what has committed; nil if none is recorded.
+    /// Some elements of a batch: ascending, non-empty ranges.
     init(_ ranges: [Range<Int>], of batch: [IncomingMessage], _ trace: BatchTrace.Part? = nil) {
-        self.batch = batch
-        self.ranges = ranges
+        (self.batch, self.ranges) = (batch, ranges)
         count = ranges.reduce(0) { $0 + $1.count }
         self.trace = trace?.acks(ranges, count: count)
     }
 
-    /// Calls `body` with each copy's index in the batch, in order of arrival.
-    ///
-    /// - Parameter body: Borrows the batch: as a value, even a borrowed one, a message would be copied.
+    /// Calls `body` with each copy's index, in order of arrival; it borrows the batch, as a message as a value would be
+    /// copied.
     @inlinable
     package func visit(_ body: (_ batch: Span<IncomingMessage>, _ index: Int) -> Void) {
         let batch = batch.span

@@ -14,33 +14,11 @@ package struct AckWorth: Sendable, Equatable {
     ///
     /// With `error`, PostgreSQL says nothing when the wait for a standby is broken off, so what leads to an ack sets
     /// `warning`.
-    package var clientMinMessages: String
-
-    package init(
-        synchronousStandbys: String,
-        receivers: Int,
-        fsync: Bool,
-        fullPageWrites: Bool,
-        clientMinMessages: String = "notice"
-    ) {
-        self.synchronousStandbys = synchronousStandbys
-        self.receivers = receivers
-        self.fsync = fsync
-        self.fullPageWrites = fullPageWrites
-        self.clientMinMessages = clientMinMessages
-    }
+    package var clientMinMessages = "notice"
 
     /// Reads it from the database; any role may.
     package static func ask(_ connection: PostgresConnection) async throws(PostgresError) -> AckWorth {
-        try await connection.result(of: HealthStatements.durability).only { row throws(PostgresError) in
-            AckWorth(
-                synchronousStandbys: try row.next(),
-                receivers: try row.next(),
-                fsync: try row.next(),
-                fullPageWrites: try row.next(),
-                clientMinMessages: try row.next()
-            )
-        }
+        try await connection.result(of: HealthStatements.durability).onlyRow(AckWorth.init)
     }
 
     /// Whether nothing can be acked now: commits wait for standbys, and none is connected.

@@ -186,7 +186,7 @@ struct BatchEncoder {
     }
 
     private func times(_ parameters: inout PostgresParameters) {
-        guard !isAlone else { return parameters.append(timestamp: batch[rows[0]].receivedAt) }
+        guard !isAlone else { return parameters.append(Timestamp(microseconds: batch[rows[0]].receivedAt)) }
         parameters.beginArray(of: .timestamptz, count: rows.count)
         for row in rows { parameters.element(timestamp: batch[row].receivedAt) }
         parameters.endArray()
@@ -206,11 +206,7 @@ struct BatchEncoder {
         let messages = batch.span
         for row in rows {
             let digest = value(messages, row)
-            if isAlone {
-                parameters.append(uuidHigh: digest.high, low: digest.low)
-            } else {
-                parameters.element(uuidHigh: digest.high, low: digest.low)
-            }
+            if isAlone { parameters.append(digest) } else { parameters.element(uuidHigh: digest.high, low: digest.low) }
         }
         if !isAlone { parameters.endArray() }
     }

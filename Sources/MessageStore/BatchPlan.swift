@@ -1,32 +1,22 @@
-package import Vocabulary
+import Vocabulary
 
 /// What a batch needs from the database, decided without it, and the outcomes that follow from its replies.
-package struct BatchPlan: Sendable {
-    package struct LedgerRow: Sendable, Equatable {
-        package var fingerprint: Digest128
-        package var receivedAt: Timestamp
-
-        package init(fingerprint: Digest128, receivedAt: Timestamp) {
-            self.fingerprint = fingerprint
-            self.receivedAt = receivedAt
-        }
-
-        /// The row that a new message gets.
-        init(_ message: borrowing IncomingMessage) {
-            self.init(fingerprint: message.fingerprint, receivedAt: Timestamp(microseconds: message.receivedAt))
-        }
+struct BatchPlan: Sendable {
+    struct LedgerRow: Sendable, Equatable {
+        var fingerprint: Digest128
+        var receivedAt: Timestamp
     }
 
     /// All copies that belong in `messages`, by key and then by position in the batch.
-    package let ordered: [Int]
+    let ordered: [Int]
     /// The first copy of each key, in key order.
     ///
     /// Every writer inserts in this order, which prevents deadlock.
-    package let firsts: [Int]
-    package let quarantined: [Int]
+    let firsts: [Int]
+    let quarantined: [Int]
 
     /// Folds the copies of one message and sorts.
-    package init(_ batch: [IncomingMessage]) {
+    init(_ batch: [IncomingMessage]) {
         var entries: [Entry] = []
         entries.reserveCapacity(batch.count)
         var quarantined: [Int] = []
@@ -62,7 +52,7 @@ package struct BatchPlan: Sendable {
     }
 
     /// Why a copy goes to `quarantine`; nil if it belongs in `messages`.
-    package static func reason(_ message: borrowing IncomingMessage) -> QuarantineReason? {
+    static func reason(_ message: borrowing IncomingMessage) -> QuarantineReason? {
         if let reason = message.quarantine { return reason }
         // Columns required in every row; if refused, PostgreSQL would quote the whole row in its log.
         let isWhole = message.messageID != nil && message.registrationToken != nil && message.category != nil
@@ -70,7 +60,7 @@ package struct BatchPlan: Sendable {
     }
 
     /// The time span of all copies; nil without any.
-    package static func times(_ batch: [IncomingMessage]) -> ClosedRange<Int64>? {
+    static func times(_ batch: [IncomingMessage]) -> ClosedRange<Int64>? {
         let messages = batch.span
         guard !messages.isEmpty else { return nil }
         var (earliest, latest) = (messages[0].receivedAt, messages[0].receivedAt)
@@ -82,7 +72,7 @@ package struct BatchPlan: Sendable {
     }
 
     /// The outcomes if every first copy was new.
-    package func outcomesAllNew(_ batch: [IncomingMessage]) -> [StoreOutcome] {
+    func outcomesAllNew(_ batch: [IncomingMessage]) -> [StoreOutcome] {
         if firsts.count == batch.count { return [StoreOutcome](repeating: .stored, count: batch.count) }
         var outcomes = [StoreOutcome](repeating: .quarantined, count: batch.count)
         var first: Int?
@@ -101,7 +91,7 @@ package struct BatchPlan: Sendable {
     ///
     /// A ledger row with a first copy's own time and fingerprint was made by this batch: just now, or by an earlier
     /// commit whose reply was lost.
-    package func outcomes(_ batch: [IncomingMessage], ledger: [Digest128: LedgerRow]) -> [StoreOutcome]? {
+    func outcomes(_ batch: [IncomingMessage], ledger: [Digest128: LedgerRow]) -> [StoreOutcome]? {
         var outcomes = [StoreOutcome](repeating: .quarantined, count: batch.count)
         var previous: Digest128?
         for index in ordered {
@@ -118,5 +108,12 @@ package struct BatchPlan: Sendable {
             }
         }
         return outcomes
+    }
+}
+
+extension BatchPlan.LedgerRow {
+    /// The row that a new message gets.
+    init(_ message: borrowing IncomingMessage) {
+        self.init(fingerprint: message.fingerprint, receivedAt: Timestamp(microseconds: message.receivedAt))
     }
 }

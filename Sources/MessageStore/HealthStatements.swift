@@ -1,6 +1,6 @@
 import Postgres
 
-enum HealthStatements: StatementCatalog {
+enum HealthStatements {
     /// Whether the server takes no writes.
     static let isReadOnly: SQL = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::bool"
 
@@ -38,11 +38,4 @@ enum HealthStatements: StatementCatalog {
             ORDER BY started_at DESC LIMIT 1
         ) AS run ON true
         """
-
-    package static var samples: [StatementSample] {
-        [
-            StatementSample("isReadOnly", isReadOnly), StatementSample("durability", durability),
-            StatementSample("upkeep", upkeep),
-        ]
-    }
 }

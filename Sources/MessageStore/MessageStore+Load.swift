@@ -17,8 +17,8 @@ extension MessageStore {
         guard !batch.isEmpty else { return [] }
         let plan = BatchPlan(batch)
         let commit = BatchCommit(batch: batch, plan: plan, offer: .none, senders: senders)
-        return try await run { connection throws(CommitFailure) in
-            try connection.transaction { connection throws(CommitFailure) in
+        return try await run { connection throws(PostgresError) in
+            try connection.transaction { connection throws(PostgresError) in
                 try commit.load(connection, isDelivered: isDelivered)
             }
         }
@@ -30,10 +30,8 @@ extension MessageStore {
     package func compare(_ batch: [IncomingMessage]) async throws(StoreError) -> [StoreOutcome] {
         let plan = BatchPlan(batch)
         let keys = plan.firsts.map { batch[$0].messageKey }
-        let known = try await run { connection throws(CommitFailure) in
-            try CommitFailure.catching { () throws(PostgresError) in
-                try BatchCommit.ledger(connection.run(StoreStatements.known(keys)))
-            }
+        let known = try await run { connection throws(PostgresError) in
+            try BatchCommit.ledger(connection.run(StoreStatements.known(keys)))
         }
         var ledger = known
         for index in plan.firsts where known[batch[index].messageKey] == nil {
@@ -59,18 +57,14 @@ extension BatchCommit {
     fileprivate func load(
         _ connection: isolated PostgresConnection,
         isDelivered: Bool
-    ) throws(CommitFailure) -> [StoreOutcome] {
-        try CommitFailure.catching { () throws(PostgresError) in
-            _ = try connection.run(StoreStatements.lockLoads)
-        }
+    ) throws(PostgresError) -> [StoreOutcome] {
+        try connection.run(StoreStatements.lockLoads)
         let known = try readLedger(connection)
         let outcomes = MessageStore.outcomes(try run(connection), of: batch, known: known)
         guard !isDelivered else { return outcomes }
         // Only ours: nobody sees them before this transaction commits.
         let new = batch.indices.filter { outcomes[$0] == .stored }.map { batch[$0].messageKey }
-        try CommitFailure.catching { () throws(PostgresError) in
-            _ = try connection.run(StoreStatements.deleteDeliveries(of: new))
-        }
+        try connection.run(StoreStatements.deleteDeliveries(of: new))
         return outcomes
     }
 }

@@ -16,12 +16,8 @@ package final class MessageStore: MessageWriter {
 
     /// Makes a writer that connects on demand.
     ///
-    /// - Parameters:
-    ///   - settings: The database.
-    ///   - senders: The configured sender ids, in the order of ``IncomingMessage/sender``.
-    ///   - status: Learns what commits wait for.
-    ///   - clock: The clock that stamps messages; learns the database's time with each session, and when it refuses
-    ///     theirs.
+    /// `senders` are the configured ids, in the order of ``IncomingMessage/sender``. `status` learns what commits wait for;
+    /// the clock that stamps messages learns the database's time with each session, and when it refuses theirs.
     package init(
         _ settings: PostgresSettings,
         senders: [String],
@@ -68,13 +64,11 @@ package final class MessageStore: MessageWriter {
             known: known,
             times: clock == nil ? nil : BatchPlan.times(batch)
         )
-        return try await run { [clock] connection throws(CommitFailure) in
-            do throws(CommitFailure) {
+        return try await run { [clock] connection throws(PostgresError) in
+            do throws(PostgresError) {
                 return try commit.run(connection)
             } catch {
-                if error.isMisdated {
-                    try CommitFailure.catching { () throws(PostgresError) in try clock?.look(connection) }
-                }
+                if error.sqlState == StoreStatements.misdated { try clock?.look(connection) }
                 throw error
             }
         }
@@ -82,31 +76,18 @@ package final class MessageStore: MessageWriter {
 
     /// Runs a commit's statements and tracks what they wait for.
     func run<T: Sendable>(
-        _ body: @Sendable (isolated PostgresConnection) throws(CommitFailure) -> T
+        _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
     ) async throws(StoreError) -> T {
-        let result: Result<T, RowRefusal>
         do throws(PostgresError) {
-            result = try await client.run { connection throws(PostgresError) -> Result<T, RowRefusal> in
-                do throws(CommitFailure) {
-                    return .success(try body(connection))
-                } catch {
-                    switch error {
-                    case .refused(let refusal): return .failure(refusal)
-                    case .database(let error): throw error
-                    }
-                }
-            }
+            let value = try await client.run(body)
             standbyWait.ended()
+            return value
         } catch {
             // A lock of a commit that waits for the standby: whoever waits for the lock waits for the standby too.
             if error.failureClass != .lock { standbyWait.ended() }
             let failure = StoreError(error)
-            status?.failed(failure)
+            if !error.refusesRow { status?.failed(failure) }
             throw failure
-        }
-        switch result {
-        case .success(let value): return value
-        case .failure(let refusal): throw StoreError(refusal)
         }
     }
 }
@@ -114,24 +95,16 @@ package final class MessageStore: MessageWriter {
 /// Whether this writer's commit waits for a standby.
 private final class StandbyWait: Sendable {
     private let status: CommitStatus?
-    private let isWaiting = Mutex(false)
+    private let isWaiting = Atomic(false)
 
     init(_ status: CommitStatus?) { self.status = status }
 
     func began() {
-        let isNew = isWaiting.withLock { isWaiting in
-            defer { isWaiting = true }
-            return !isWaiting
-        }
-        if isNew { status?.standbyWaitBegan() }
+        if !isWaiting.exchange(true, ordering: .acquiringAndReleasing) { status?.standbyWaitBegan() }
     }
 
     func ended() {
-        let wasWaiting = isWaiting.withLock { isWaiting in
-            defer { isWaiting = false }
-            return isWaiting
-        }
-        if wasWaiting { status?.standbyWaitEnded() }
+        if isWaiting.exchange(false, ordering: .acquiringAndReleasing) { status?.standbyWaitEnded() }
     }
 }
 
@@ -152,8 +125,8 @@ struct BatchCommit {
     /// The time span of all copies; nil for any.
     var times: ClosedRange<Int64>?
 
-    func run(_ connection: isolated PostgresConnection) throws(CommitFailure) -> [StoreOutcome] {
-        do throws(CommitFailure) {
+    func run(_ connection: isolated PostgresConnection) throws(PostgresError) -> [StoreOutcome] {
+        do throws(PostgresError) {
             let outcomes = try storeMessages(connection)
             let conflicts = outcomes.contains(.conflict) ? plan.ordered.filter { outcomes[$0] == .conflict } : []
             if !conflicts.isEmpty {
@@ -162,14 +135,13 @@ struct BatchCommit {
             if !plan.quarantined.isEmpty { try storeQuarantine(connection) }
             return outcomes
         } catch {
-            guard case .database(let failure) = error, let refusal = RowRefusal(failure, in: batch) else { throw error }
-            throw .refused(refusal)
+            throw error.judged(batch)
         }
     }
 
     private func encoder(_ rows: [Int]) -> BatchEncoder { BatchEncoder(batch: batch, rows: rows, senders: senders) }
 
-    private func storeMessages(_ connection: isolated PostgresConnection) throws(CommitFailure) -> [StoreOutcome] {
+    private func storeMessages(_ connection: isolated PostgresConnection) throws(PostgresError) -> [StoreOutcome] {
         guard !plan.firsts.isEmpty else { return plan.outcomesAllNew(batch) }
         // What may already be stored is looked up by key: sending everything again may be what failed.
         var ledger = isRetry ? try readLedger(connection) : [:]
@@ -188,7 +160,7 @@ struct BatchCommit {
             }
             if let outcomes = plan.outcomes(batch, ledger: ledger) { return outcomes }
         }
-        throw .database(PostgresError(.other, "the ledger's rows vanish while a batch is committed"))
+        throw PostgresError(.other, "the ledger's rows vanish while a batch is committed")
     }
 
     /// Inserts what is new and returns how many rows that were.
@@ -196,11 +168,11 @@ struct BatchCommit {
         _ rows: [Int],
         isMixed: Bool,
         _ connection: isolated PostgresConnection
-    ) throws(CommitFailure) -> Int {
+    ) throws(PostgresError) -> Int {
         guard connection.isSafeAlone, rows.count == 1, offer.local.isEmpty, let alone, alone.isWorthIt else {
             return try insertBatch(rows, isMixed: isMixed, connection)
         }
-        let isStored = try CommitFailure.catching { () throws(PostgresError) in try insertAlone(rows[0], connection) }
+        let isStored = try insertAlone(rows[0], connection)
         let stored = isStored ? 1 : try insertBatch(rows, isMixed: isMixed, connection)
         if stored == 1 { alone.newMessage(isDeclined: !isStored) }
         return stored
@@ -210,13 +182,11 @@ struct BatchCommit {
         _ rows: [Int],
         isMixed: Bool,
         _ connection: isolated PostgresConnection
-    ) throws(CommitFailure) -> Int {
+    ) throws(PostgresError) -> Int {
         let first = try callInsert(encoder(rows), isMixed: isMixed, connection)
-        guard case .missingPartition = first else { return try first.count() }
-        try CommitFailure.catching { () throws(PostgresError) in
-            for day in Set(rows.map { UTCDay(microseconds: batch[$0].receivedAt) }).sorted() {
-                _ = try Partitions.ensure(connection, from: day, to: day)
-            }
+        guard case .failed(let error) = first, error.failureClass == .missingPartition else { return try first.count() }
+        for day in Set(rows.map { UTCDay(microseconds: batch[$0].receivedAt) }).sorted() {
+            _ = try Partitions.ensure(connection, from: day, to: day)
         }
         return try callInsert(encoder(rows), isMixed: isMixed, connection).count()
     }
@@ -225,7 +195,7 @@ struct BatchCommit {
         _ encoder: BatchEncoder,
         isMixed: Bool,
         _ connection: isolated PostgresConnection
-    ) throws(CommitFailure) -> RowReport {
+    ) throws(PostgresError) -> RowReport {
         var parameters = encoder.newMessages()
         parameters.append(offer)
         encoder.origins(&parameters)
@@ -240,12 +210,8 @@ struct BatchCommit {
         _ connection: isolated PostgresConnection,
         _ statement: PostgresStatement,
         _ parameters: consuming PostgresParameters
-    ) throws(CommitFailure) -> RowReport {
-        do throws(PostgresError) {
-            return try RowReport(execute(connection, statement, parameters))
-        } catch {
-            throw .database(error)
-        }
+    ) throws(PostgresError) -> RowReport {
+        try RowReport(execute(connection, statement, parameters))
     }
 
     /// Runs a statement that stores what came at ``times``.
@@ -265,19 +231,17 @@ struct BatchCommit {
 
     func readLedger(
         _ connection: isolated PostgresConnection
-    ) throws(CommitFailure) -> [Digest128: BatchPlan.LedgerRow] {
-        do throws(PostgresError) {
-            return try Self.ledger(connection.executeSafely(StoreStatements.ledger, encoder(plan.firsts).keys()))
-        } catch {
-            throw .database(error)
-        }
+    ) throws(PostgresError) -> [Digest128: BatchPlan.LedgerRow] {
+        try Self.ledger(connection.executeSafely(StoreStatements.ledger, encoder(plan.firsts).keys()))
     }
 
     static func ledger(_ result: PostgresResult) throws(PostgresError) -> [Digest128: BatchPlan.LedgerRow] {
         var ledger: [Digest128: BatchPlan.LedgerRow] = [:]
         ledger.reserveCapacity(result.count)
-        try result.eachRow { row throws(PostgresError) in
-            ledger[try row.next()] = BatchPlan.LedgerRow(fingerprint: try row.next(), receivedAt: try row.next())
+        for index in 0..<result.count {
+            try result.read(index) { row throws(PostgresError) in
+                ledger[try row.next()] = BatchPlan.LedgerRow(fingerprint: try row.next(), receivedAt: try row.next())
+            }
         }
         return ledger
     }
@@ -285,9 +249,12 @@ struct BatchCommit {
     /// Stores the copies for quarantine.
     ///
     /// Ids that `text` can't hold are left out, so a row refused here has nowhere else to go: alone, it waits.
-    private func storeQuarantine(_ connection: isolated PostgresConnection) throws(CommitFailure) {
+    private func storeQuarantine(_ connection: isolated PostgresConnection) throws(PostgresError) {
         let report = try report(connection, StoreStatements.quarantine, encoder(plan.quarantined).quarantine())
-        if case .refused(let refusal) = report, batch.count == 1 { throw .database(refusal.error) }
+        if case .failed(var error) = report, batch.count == 1 {
+            error.refusesRow = false
+            throw error
+        }
         try report.count()
     }
 }

@@ -1,7 +1,7 @@
 import Postgres
 
 /// The statements of the migrator, beside the migrations' own texts.
-enum MigrationStatements: StatementCatalog {
+enum MigrationStatements {
     /// Held to the transaction's end, so it works behind a pooler too.
     static let lock: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.schema_migrations', 0))"
 
@@ -38,17 +38,5 @@ enum MigrationStatements: StatementCatalog {
 
     static func erase(_ migration: Migration) -> SQL {
         "DELETE FROM upstream.schema_migrations WHERE version = \(migration.version)"
-    }
-
-    package static var samples: [StatementSample] {
-        let some = Migration.embedded.first.map {
-            [StatementSample("record", record($0)), StatementSample("erase", erase($0))]
-        }
-        return [
-            StatementSample("lock", lock), StatementSample("limitLocks", limitLocks(milliseconds: 1)),
-            StatementSample("bootstrap", script: bootstrap),
-            StatementSample("leave", script: UnreleasedSchema.leave),
-            StatementSample("exists", exists), StatementSample("list", list),
-        ] + (some ?? [])
     }
 }

@@ -46,11 +46,13 @@ package enum SchemaState: Sendable, Equatable {
 }
 
 /// Why a migration failed.
-package enum MigrationError: Error, Sendable, CustomStringConvertible {
+package enum MigrationError: StatementFailure, CustomStringConvertible {
     /// The database failed, or refused a step, which was rolled back whole.
     case database(PostgresError, version: String?)
     /// The schema is in a state that can't be migrated.
     case schema(SchemaState)
+
+    package static func database(_ error: PostgresError) -> MigrationError { .database(error, version: nil) }
 
     package var description: String {
         switch self {
@@ -92,10 +94,8 @@ package struct Migrator: Sendable {
 
     /// Makes a migrator of the embedded steps, or of others for tests.
     ///
-    /// - Parameters:
-    ///   - migrations: The steps.
-    ///   - author: The author recorded with each step, if the schema has an audit trail then; nil for none.
-    ///   - lockTimeout: How long a step waits for a lock, in milliseconds.
+    /// The author is recorded with each step, if the schema has an audit trail then. A step waits `lockTimeout`
+    /// milliseconds for a lock.
     package init(
         _ migrations: [Migration] = Migration.embedded,
         by author: AuditAuthor? = nil,
@@ -117,14 +117,12 @@ package struct Migrator: Sendable {
         var done: [String] = []
         while case let steps = try await step(connection, .up), !steps.isEmpty { done += steps.map(\.version) }
         if !migrations.isEmpty, migrations == Migration.embedded {
-            do throws(PostgresError) {
-                _ = try await connection.run { connection throws(PostgresError) in
+            _ = try await connection.run { connection throws(MigrationError) in
+                try MigrationError.catching { () throws(PostgresError) in
                     _ = try Partitions.ensure(connection, around: today)
                     _ = try AttemptDays.ensure(connection, around: today)
                     return try Partitions.filterIDs(connection)
                 }
-            } catch {
-                throw .database(error, version: nil)
             }
         }
         return done
@@ -186,21 +184,14 @@ package struct Migrator: Sendable {
         return isOurs ? .none : UnreleasedSchema.part(of: applied)
     }
 
-    private func nextUp(_ applied: [Applied]) throws(MigrationError) -> Migration? {
-        switch state(of: applied) {
-        case .current: return nil
-        case .missing: return migrations.first
-        case .older(let pending): return migrations.first { $0.version == pending.first }
-        case .newer, .edited, .unreleased: throw .schema(state(of: applied))
-        }
-    }
-
-    private func nextDown(_ applied: [Applied]) throws(MigrationError) -> Migration? {
+    private func next(_ direction: Direction, _ applied: [Applied]) throws(MigrationError) -> Migration? {
         let state = state(of: applied)
-        switch state {
-        case .newer, .edited, .unreleased: throw .schema(state)
-        case .missing: return nil
-        case .current, .older:
+        switch (state, direction) {
+        case (.newer, _), (.edited, _), (.unreleased, _): throw .schema(state)
+        case (.current, .up), (.missing, .down): return nil
+        case (.missing, .up): return migrations.first
+        case (.older(let pending), .up): return migrations.first { $0.version == pending.first }
+        case (.current, .down), (.older, .down):
             let last = migrations.last { migration in applied.contains { $0.version == migration.version } }
             guard let last else { throw .schema(state) }
             return last
@@ -212,104 +203,70 @@ package struct Migrator: Sendable {
         case down
     }
 
-    private enum Outcome: Sendable {
-        case ran([Migration])
-        case refused(MigrationError)
-    }
-
     /// Runs the next step in one transaction, under the lock; or records the steps whose objects a schema from before 0.1.0 has.
     private func step(
         _ connection: PostgresConnection,
         _ direction: Direction
     ) async throws(MigrationError) -> [Migration] {
-        let outcome = await connection.run { connection -> Outcome in
+        try await connection.run { connection throws(MigrationError) in
             var running: String?
-            do throws(PostgresError) {
-                return try connection.transaction { connection throws(PostgresError) -> Outcome in
-                    // Another migrator may take its time; the limit begins after that.
-                    try connection.run(MigrationStatements.lock)
-                    try connection.run(MigrationStatements.limitLocks(milliseconds: lockTimeout))
-                    try connection.script(MigrationStatements.bootstrap)
-                    let applied = try applied(connection)
+            do throws(MigrationError) {
+                return try connection.transaction { connection throws(MigrationError) in
+                    let applied = try MigrationError.catching { () throws(PostgresError) in
+                        // Another migrator may take its time; the limit begins after that.
+                        try connection.run(MigrationStatements.lock)
+                        try connection.run(MigrationStatements.limitLocks(milliseconds: lockTimeout))
+                        try connection.script(MigrationStatements.bootstrap)
+                        return try self.applied(connection)
+                    }
                     if direction == .up, unreleasedPart(of: applied) == .all {
-                        return .ran(try adopt(connection))
+                        return try MigrationError.catching { () throws(PostgresError) in try adopt(connection) }
                     }
-                    let migration: Migration?
-                    do throws(MigrationError) {
-                        migration = direction == .up ? try nextUp(applied) : try nextDown(applied)
-                    } catch {
-                        return .refused(error)
+                    guard let next = try next(direction, applied) else { return [] }
+                    running = next.version
+                    try MigrationError.catching { () throws(PostgresError) in
+                        try connection.script(direction == .up ? next.up : next.down)
+                        try record(direction, next, connection)
                     }
-                    guard let migration else { return .ran([]) }
-                    running = migration.version
-                    switch direction {
-                    case .up: try apply(migration, connection)
-                    case .down: try rollBack(migration, connection)
-                    }
-                    return .ran([migration])
+                    return [next]
                 }
             } catch {
-                return .refused(.database(error, version: running))
+                guard case .database(let failure, _) = error else { throw error }
+                throw .database(failure, version: running)
             }
         }
-        switch outcome {
-        case .ran(let steps): return steps
-        case .refused(let error): throw error
-        }
-    }
-
-    private func apply(
-        _ migration: Migration,
-        _ connection: isolated PostgresConnection
-    ) throws(PostgresError) {
-        try connection.script(migration.up)
-        try connection.run(MigrationStatements.record(migration))
-        try record(.migrateUp, migration, connection)
     }
 
     /// Records the migrations whose objects a schema from before 0.1.0 has.
     private func adopt(_ connection: isolated PostgresConnection) throws(PostgresError) -> [Migration] {
         let steps = migrations.filter { $0.version <= UnreleasedSchema.lastHeld }
         try connection.script(UnreleasedSchema.leave)
-        for step in steps {
-            try connection.run(MigrationStatements.record(step))
-            try record(.migrateUp, step, connection)
-        }
+        for step in steps { try record(.up, step, connection) }
         return steps
     }
 
-    private func rollBack(
-        _ migration: Migration,
-        _ connection: isolated PostgresConnection
-    ) throws(PostgresError) {
-        try connection.script(migration.down)
-        try connection.run(MigrationStatements.erase(migration))
-        try record(.migrateDown, migration, connection)
-    }
-
     private func record(
-        _ action: AuditAction,
+        _ direction: Direction,
         _ migration: Migration,
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) {
+        let isUp = direction == .up
+        try connection.run(isUp ? MigrationStatements.record(migration) : MigrationStatements.erase(migration))
         guard let author, try connection.run(AuditStatements.exists).value(Bool.self) else { return }
-        try AuditLog.record(connection, action, "migration \(migration.version) \(migration.name)", by: author)
+        let subject = "migration \(migration.version) \(migration.name)"
+        try AuditLog.record(connection, isUp ? .migrateUp : .migrateDown, subject, by: author)
     }
 
     private func read(_ connection: PostgresConnection) async throws(MigrationError) -> [Applied] {
-        do throws(PostgresError) {
-            return try await connection.run { connection throws(PostgresError) in
+        try await connection.run { connection throws(MigrationError) in
+            try MigrationError.catching { () throws(PostgresError) in
                 let exists: Bool = try connection.run(MigrationStatements.exists).value()
                 return exists ? try applied(connection) : []
             }
-        } catch {
-            throw .database(error, version: nil)
         }
     }
 
     private func applied(_ connection: isolated PostgresConnection) throws(PostgresError) -> [Applied] {
-        try connection.run(MigrationStatements.list).map { row throws(PostgresError) in
-            Applied(version: try row.next(), checksum: try row.next(), appliedAt: try row.next())
-        }
+        try connection.run(MigrationStatements.list).rows(Applied.init)
     }
 }

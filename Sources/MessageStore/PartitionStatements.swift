@@ -1,10 +1,10 @@
 import Postgres
 
 /// The statements about the partitions of `messages`.
-enum PartitionStatements: StatementCatalog {
+enum PartitionStatements {
     /// Creates the missing partitions of some days, and counts them.
     static func ensure(from first: UTCDay, to last: UTCDay) -> SQL {
-        "SELECT upstream.ensure_partitions(\(date(first)), \(date(last)))"
+        "SELECT upstream.ensure_partitions(\(first.date), \(last.date))"
     }
 
     /// Gives days without messages the index for lookups by id, if a sender needs it.
@@ -31,13 +31,20 @@ enum PartitionStatements: StatementCatalog {
         )
         ORDER BY day.since DESC
         """
+}
 
-    private static func date(_ day: UTCDay) -> SQL { "date '1970-01-01' + \(day.number)::int4" }
-
-    package static var samples: [StatementSample] {
-        [
-            StatementSample("ensure", ensure(from: UTCDay(number: 20_000), to: UTCDay(number: 20_001))),
-            StatementSample("filterIDs", filterIDs), StatementSample("unfilteredDays", unfilteredDays),
-        ]
+/// The statements over the history's days; ``SettleStatements`` write it.
+enum AttemptStatements {
+    /// Creates the missing partitions of a span of days; -1 if that has to wait.
+    static func ensure(from first: UTCDay, to last: UTCDay) -> SQL {
+        "SELECT upstream.ensure_attempts(\(first.date), \(last.date))"
     }
+
+    /// Drops the days past their retention; null if another process is doing so.
+    static let purge: SQL = "SELECT dropped, locked FROM upstream.purge_attempts()"
+}
+
+extension UTCDay {
+    /// An expression of type `date`.
+    var date: SQL { "date '1970-01-01' + \(number)::int4" }
 }

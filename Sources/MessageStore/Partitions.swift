@@ -17,6 +17,19 @@ package struct UTCDay: Sendable, Hashable, Comparable {
     package static func today() -> UTCDay { UTCDay(.now) }
 
     package static func < (lhs: UTCDay, rhs: UTCDay) -> Bool { lhs.number < rhs.number }
+
+    private static let length: Int64 = 86_400_000_000
+
+    /// The day's first moment.
+    package var start: Timestamp { Timestamp(microseconds: number * Self.length) }
+
+    /// The next day's first moment.
+    package var end: Timestamp { Timestamp(microseconds: (number + 1) * Self.length) }
+}
+
+extension UTCDay: SQLDecodable {
+    /// Reads a `timestamptz`.
+    package init(_ field: SQLField) throws(SQLFieldFault) { self.init(try Timestamp(field)) }
 }
 
 package enum Partitions {
@@ -44,6 +57,7 @@ package enum Partitions {
     ) throws(PostgresError) -> Int {
         try connection.run(PartitionStatements.ensure(from: first, to: last)).value()
     }
+
     /// Gives every day the index for lookups by `message_id`, if a sender's ids are unique only per device.
     ///
     /// Reads the days that lack it once, which may take minutes, while inserts go on. Must run outside a transaction.
@@ -52,13 +66,28 @@ package enum Partitions {
     /// - Returns: How many days with messages lacked it; 0 if no sender needs it.
     package static func filterIDs(_ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
         let _: Int = try connection.run(PartitionStatements.filterIDs).value()
-        let days = try connection.run(PartitionStatements.unfilteredDays).map { row throws(PostgresError) in
-            [try row.next(String.self), try row.next(String.self), try row.next(String.self)]
-        }
+        let days: [[String]] = try connection.run(PartitionStatements.unfilteredDays).rows { [$0, $1, $2] }
         // One by one: several statements in one script form a transaction.
         for day in days {
             for statement in day { try connection.script(statement) }
         }
         return days.count
+    }
+}
+
+/// The partitions of the history of attempts.
+package enum AttemptDays {
+    /// Creates the partitions from the day before to seven days after.
+    ///
+    /// Nothing is lost without them: rows without a partition go to `attempt_batches_rest`.
+    ///
+    /// - Returns: How many were missing; nil if the table was in use, so that it has to be tried again.
+    package static func ensure(
+        _ connection: isolated PostgresConnection,
+        around day: UTCDay
+    ) throws(PostgresError) -> Int? {
+        let days = AttemptStatements.ensure(from: UTCDay(number: day.number - 1), to: UTCDay(number: day.number + 7))
+        let made: Int = try connection.run(days).value()
+        return made < 0 ? nil : made
     }
 }

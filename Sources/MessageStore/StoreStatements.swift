@@ -5,7 +5,7 @@ import Vocabulary
 ///
 /// None makes PostgreSQL log a row's content: the functions catch errors about rows. Each fails if it stored less than
 /// it was given.
-enum StoreStatements: StatementCatalog {
+enum StoreStatements {
     /// The SQLSTATE for rows that were not stored because of their times.
     static let misdated = "UW004"
 
@@ -44,29 +44,6 @@ enum StoreStatements: StatementCatalog {
     /// Deletes every handler's deliveries of some messages.
     static func deleteDeliveries(of keys: [Digest128]) -> SQL {
         "DELETE FROM upstream.deliveries WHERE message_key = ANY (\(keys))"
-    }
-
-    static var samples: [StatementSample] {
-        let times: [PostgresType] = [.timestamptz, .timestamptz]
-        let rows: [PostgresType] = [.text, .text, .uuid, .text, .text, .text, .text, .text, .text]
-        // Preceded by the batch's single sender and its address.
-        let offer: [PostgresType] = [.text, .text, .text, .int8, .int8, .text.array, .text.array, .text.array, .int8]
-        let stanzas: [PostgresType] = [.text, .text, .text, .text, .bytea, .timestamptz, .bytea]
-        return [
-            StatementSample(
-                "insert",
-                insert,
-                arrays: [.uuid, .uuid, .timestamptz, .uuid, .timestamptz, .text] + rows,
-                offer + [.text.array, .text.array, .bool, .bool, .bool] + times
-            ),
-            StatementSample("insertOne", insertOne, [.uuid, .uuid, .timestamptz, .text, .text] + rows + times),
-            StatementSample("ledger", ledger, arrays: [.uuid]),
-            StatementSample("conflicts", conflicts, arrays: [.uuid, .uuid, .timestamptz, .text] + rows, times),
-            StatementSample("quarantine", quarantine, arrays: stanzas, times),
-            StatementSample("lockLoads", lockLoads),
-            StatementSample("known", known([])),
-            StatementSample("deleteDeliveries", deleteDeliveries(of: [])),
-        ]
     }
 }
 

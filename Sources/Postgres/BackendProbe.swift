@@ -54,10 +54,7 @@ final class BackendProbe: Sendable {
     /// Classifies a failed connect, for which libpq keeps no SQLSTATE: a refusal (such as too many connections) is an
     /// answer.
     private static func ping(_ list: [(String, String)], isPooled: Bool) -> BackendFinding {
-        let answer = withCStrings(list.map(\.0)) { keywords in
-            withCStrings(list.map(\.1)) { values in PQpingParams(keywords, values, 1) }
-        }
-        switch answer {
+        switch withKeywords(list, { PQpingParams($0, $1, 1) }) {
         // A pooler that can't reach its server refuses new clients and keeps the connected ones waiting.
         case PQPING_OK: return isPooled ? .silent : .unclear
         case PQPING_REJECT: return .gone
@@ -68,8 +65,12 @@ final class BackendProbe: Sendable {
 
 /// How to find a session on its server.
 struct BackendMark: Sendable {
-    let backend: BackendIdentity
-    /// Behind a pooler, the comment at the start of each of our statements; nil if the process id is ours.
+    /// Behind a pooler, of the process that answered first.
+    let processID: Int64
+    /// The start of the session in microseconds since 1970-01-01 UTC, since process ids are reused.
+    let startedAt: Int64
+    /// Behind a pooler, which may change the process with each transaction, the comment at the start of each of our
+    /// statements; nil if the process id is ours.
     let comment: String?
 
     var isPooled: Bool { comment != nil }
@@ -82,8 +83,7 @@ struct BackendMark: Sendable {
             if let comment {
                 "starts_with(a.query, '\(comment)') AND a.pid <> pg_backend_pid()"
             } else {
-                "a.pid = \(backend.processID) AND "
-                    + "(extract(epoch FROM a.backend_start) * 1000000)::int8 = \(backend.startedAt)"
+                "a.pid = \(processID) AND (extract(epoch FROM a.backend_start) * 1000000)::int8 = \(startedAt)"
             }
         return """
             SELECT a.state NOT LIKE 'idle%',

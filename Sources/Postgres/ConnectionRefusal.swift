@@ -15,13 +15,8 @@ enum ConnectionRefusal {
         _ error: PostgresError,
         milliseconds: Int
     ) -> PostgresError {
-        let pointer = withCStrings(parameters.map(\.0)) { keywords in
-            withCStrings(parameters.map(\.1)) { values in
-                // We own the result in any state; null only when out of memory.
-                PQconnectStartParams(keywords, values, 1)
-            }
-        }
-        guard let pointer else { return error }
+        // We own the result in any state; null only when out of memory.
+        guard let pointer = withKeywords(parameters, { PQconnectStartParams($0, $1, 1) }) else { return error }
         let connection = ConnectionHandle(owning: pointer)
         _ = PQsetErrorVerbosity(pointer, PQERRORS_SQLSTATE)
         guard !finish(connection, milliseconds: milliseconds) else { return error }
@@ -45,9 +40,7 @@ enum ConnectionRefusal {
         while !connection.isBad, state == PGRES_POLLING_WRITING || state == PGRES_POLLING_READING {
             let left = deadline - monotonicMilliseconds()
             guard left > 0 else { return false }
-            let events = Int16(state == PGRES_POLLING_WRITING ? POLLOUT : POLLIN)
-            var descriptor = pollfd(fd: PQsocket(connection.pointer), events: events, revents: 0)
-            let ready = poll(&descriptor, 1, Int32(clamping: left))
+            let ready = connection.wait(for: state == PGRES_POLLING_WRITING ? POLLOUT : POLLIN, milliseconds: left)
             if ready < 0, errno == EINTR { continue }
             guard ready > 0 else { return false }
             state = PQconnectPoll(connection.pointer)

@@ -87,9 +87,9 @@ final class HostConnector: Sendable {
     private func start(_ host: Int) -> Bool {
         let (isFree, generation) = state.withLock { ($0.pending.insert(host).inserted, $0.generation) }
         guard isFree else { return false }
-        let opening = SessionOpening(settings, host: hosts[host], explainsRefusal: explainsRefusal)
+        let opening = SessionOpening(settings: settings, host: hosts[host], explainsRefusal: explainsRefusal)
         startThread(name: "pg-connect") { [weak self] in
-            let result = opening.open()
+            let result = Result { () throws(PostgresError) in try opening.open() }
             // Nobody waits any more: the session ends here.
             self?.ended(host, result, of: generation)
         }

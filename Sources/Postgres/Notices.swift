@@ -45,11 +45,8 @@ final class Notices {
             return
         }
         if warning == nil {
-            warning = ServerWarning(
-                sqlState: sqlState,
-                routine: field(upstream_diag_function) ?? "",
-                text: field(upstream_diag_message)
-            )
+            let (routine, text) = (field(upstream_diag_function) ?? "", field(upstream_diag_message))
+            warning = ServerWarning(sqlState: sqlState, routine: routine, text: text)
         }
     }
 

@@ -21,13 +21,8 @@ package actor PostgresClient {
     private var isConnecting = false
     private var followers: [Promise<ConnectOutcome?>] = []
 
-    /// How another caller's attempt to connect ended.
-    private enum ConnectOutcome: Sendable {
-        case connected
-        case failed(PostgresError)
-        /// The caller that made the attempt was cancelled.
-        case abandoned
-    }
+    /// How another caller's attempt to connect ended; nil if that caller was cancelled.
+    private typealias ConnectOutcome = Result<Void, PostgresError>
 
     /// A client that connects on first use; the clock learns the server's time with each session.
     ///
@@ -110,11 +105,8 @@ package actor PostgresClient {
             // All waiting callers share one attempt.
             let follower = Promise<ConnectOutcome?>()
             followers.append(follower)
-            switch await follower.value(or: nil) {
-            case .connected, .abandoned: continue
-            case .failed(let error): throw error
-            case nil: throw Self.cancelled
-            }
+            try await follower.value(or: nil)?.get()
+            guard !Task.isCancelled else { throw Self.cancelled }
         }
     }
 
@@ -136,22 +128,22 @@ package actor PostgresClient {
             )
             failures = 0
             connection = opened
-            tell(.connected)
+            tell(.success(()))
             return opened
         } catch {
             guard !Task.isCancelled else {
-                tell(.abandoned)
+                tell(nil)
                 throw error
             }
             var generator = SystemRandomNumberGenerator()
             failures = min(failures + 1, 1_000)
             notBefore = .now + backoff.delay(attempt: failures, using: &generator)
-            tell(.failed(error))
+            tell(.failure(error))
             throw error
         }
     }
 
-    private func tell(_ outcome: ConnectOutcome) {
+    private func tell(_ outcome: ConnectOutcome?) {
         isConnecting = false
         let waiting = followers
         followers = []

@@ -84,9 +84,7 @@ extension PostgresConnection {
         return PQgetResult(connection.pointer).map(PostgresResult.init(owning:))
     }
 
-    /// Waits until the server sends something.
-    ///
-    /// - Throws: ``PostgresError`` of class `cancelled` when the task is cancelled.
+    /// Waits until the server sends something; throws when the task is cancelled.
     func waitForInput(_ connection: ConnectionHandle, milliseconds: Int32) throws(PostgresError) {
         if !Task.isCancelled { pollOnce(connection, forWriting: false, milliseconds) }
         guard !Task.isCancelled else { throw PostgresError.cancelled("while waiting") }
@@ -137,5 +135,36 @@ extension PostgresConnection {
 
     private var areCancelsDealtWith: Bool {
         cancelHandle?.waitForRequests(milliseconds: settings.cancelGrace) ?? true
+    }
+
+    // MARK: Notifications
+
+    /// Waits up to a minute for a notification on a channel that the session listens to; several count as one.
+    ///
+    /// Call it inside ``run(_:)``; cancelling the task ends the wait with an error.
+    package func waitForNotification() throws(PostgresError) -> Bool {
+        let connection = try live()
+        let deadline = monotonicMilliseconds() + 60_000
+        while true {
+            if takeNotifications(connection) { return true }
+            let left = deadline - monotonicMilliseconds()
+            guard left > 0 else { return false }
+            try waitForInput(connection, milliseconds: Int32(clamping: left))
+            guard PQconsumeInput(connection.pointer) == 1, !connection.isBad else {
+                let message = connection.errorMessage
+                close()
+                throw PostgresError(.connection, message)
+            }
+        }
+    }
+
+    private func takeNotifications(_ connection: ConnectionHandle) -> Bool {
+        var isNotified = false
+        // We own each notification and free it.
+        while let notification = PQnotifies(connection.pointer) {
+            PQfreemem(notification)
+            isNotified = true
+        }
+        return isNotified
     }
 }

@@ -1,5 +1,5 @@
 import CLibPQ
-import Vocabulary
+package import Vocabulary
 
 /// A session with the server, on its own thread.
 ///
@@ -22,13 +22,13 @@ package actor PostgresConnection {
     /// Whether a pooler that may change the server session between transactions is in between.
     ///
     /// Then no session state is kept: no prepared statements, no `SET`, no LISTEN.
-    package private(set) var isPooled: Bool
+    package var isPooled: Bool { mark.isPooled }
     /// Whether a statement outside a transaction runs under our parameters and sees what was committed before it, such
     /// as handlers' subscriptions.
     ///
     /// False if the defaults of server or role differ and ``settings`` don't override them, or can't because of a
     /// pooler.
-    package private(set) var isSafeAlone: Bool
+    package let isSafeAlone: Bool
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { thread.executor.asUnownedSerialExecutor() }
 
@@ -61,16 +61,10 @@ package actor PostgresConnection {
         self.thread = thread
         self.onStandbyWait = onStandbyWait
         self.onWarning = onWarning
-        isPooled = session.isPooled
         isSafeAlone = session.isSafeAlone
         handle = session.handle
         cancelHandle = CancelHandle(session.handle)
-        // Behind a pooler the process id may change with each transaction, so our statements carry a name of their own.
-        mark = BackendMark(
-            backend: session.backend,
-            comment: session.isPooled
-                ? "/* upstream-worker \(String(UInt64.random(in: 0...UInt64.max), radix: 16)) */" : nil
-        )
+        mark = session.mark
     }
 
     /// Whether the session is open, as far as we know.
@@ -103,11 +97,7 @@ package actor PostgresConnection {
     private func perform<T: Sendable, E: Error>(
         _ body: @Sendable (isolated PostgresConnection) throws(E) -> T
     ) -> Result<T, E> {
-        do throws(E) {
-            return .success(try body(self))
-        } catch {
-            return .failure(error)
-        }
+        Result { () throws(E) in try body(self) }
     }
 
     /// Prepares a statement once, runs it and returns its rows.
@@ -196,6 +186,21 @@ package actor PostgresConnection {
         }
         try Failure.catching { () throws(PostgresError) in try commit(thenResetting: thenResetting) }
         return value
+    }
+
+    /// Runs `body` in a transaction that is always rolled back, to find out whether its statements would work.
+    ///
+    /// Waits 5 s at most for a lock. Sequence values stay used.
+    package func trial<T, Failure: StatementFailure>(
+        _ body: (isolated PostgresConnection) throws(Failure) -> T
+    ) throws(Failure) -> T {
+        try Failure.catching { () throws(PostgresError) in try begin("; SET LOCAL lock_timeout = 5000") }
+        let result = Result { () throws(Failure) in try body(self) }
+        if isInTransaction {
+            // Otherwise the session's next user could commit what was not rolled back.
+            do throws(PostgresError) { try script("ROLLBACK") } catch { close() }
+        }
+        return try result.get()
     }
 
     /// Runs a prepared statement under our parameters, in its own transaction if the session lacks them.
@@ -314,5 +319,15 @@ package actor PostgresConnection {
         }
         _ = try finish(connection)
         prepared.insert(statement.name)
+    }
+
+    /// Reads the server's clock, from which ages are counted back.
+    package func databaseTime() throws(PostgresError) -> Timestamp {
+        try run("SELECT clock_timestamp()").value()
+    }
+
+    /// Reads the server's clock, from which ages are counted back.
+    package nonisolated func databaseTime() async throws(PostgresError) -> Timestamp {
+        try await run { connection throws(PostgresError) in try connection.databaseTime() }
     }
 }

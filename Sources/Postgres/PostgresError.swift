@@ -19,6 +19,11 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
     /// Whether our time limit ended the statement: a smaller one might have succeeded.
     package var isTimeLimit = false
 
+    /// Whether the server refuses the content of a row, by the report of a function that caught the error.
+    ///
+    /// Never for what a statement or its COMMIT raises, whatever the SQLSTATE.
+    package var refusesRow = false
+
     /// An error for a transaction that may have committed: look it up, or repeat it if that is harmless.
     ///
     /// The class is `deadline`, or `connection` after a server's warning; both end the session.
@@ -116,4 +121,23 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
         guard let quote = message.firstIndex(of: "\"") else { return message }
         return String(message[..<quote]) + "…"
     }
+}
+
+/// The error type of code that runs statements: PostgreSQL's errors, and perhaps more.
+package protocol StatementFailure: Error {
+    static func database(_ error: PostgresError) -> Self
+}
+
+extension StatementFailure {
+    package static func catching<T>(_ body: () throws(PostgresError) -> T) throws(Self) -> T {
+        do throws(PostgresError) {
+            return try body()
+        } catch {
+            throw .database(error)
+        }
+    }
+}
+
+extension PostgresError: StatementFailure {
+    package static func database(_ error: PostgresError) -> PostgresError { error }
 }

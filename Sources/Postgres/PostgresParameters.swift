@@ -1,6 +1,9 @@
+import CLibPQ
+import Glibc
+
 /// A statement's parameters in PostgreSQL's binary form, in one block of memory.
 ///
-/// Scalars by `append…`; arrays by ``beginArray(of:count:)``, one `element…` or ``nullElement()`` for each member, and
+/// Scalars by `append`; arrays by ``beginArray(of:count:)``, one `element` or ``nullElement()`` for each member, and
 /// ``endArray()``. Bytes are copied once, into the block that libpq sends from.
 package struct PostgresParameters: ~Copyable {
     struct Slot {
@@ -30,46 +33,16 @@ package struct PostgresParameters: ~Copyable {
         slots.append(Slot(oid: type.oid, offset: 0, count: -1))
     }
 
-    package mutating func append(_ text: String) {
-        var text = text
-        text.withUTF8 { append(bytes: UnsafeRawBufferPointer($0), as: .text) }
+    package mutating func append<Value: SQLElement>(_ value: Value) {
+        let start = count
+        value.write(to: &self)
+        slots.append(Slot(oid: Value.postgresType.oid, offset: start, count: count - start))
     }
 
     /// A value given in its binary form: `text`, `bytea`, `json`.
     package mutating func append(bytes: UnsafeRawBufferPointer, as type: PostgresType) {
         slots.append(Slot(oid: type.oid, offset: count, count: bytes.count))
         put(bytes)
-    }
-
-    package mutating func append(_ value: Int64) { append(word: UInt64(bitPattern: value), as: .int8) }
-
-    /// A `timestamptz`, in microseconds since 1970-01-01 UTC.
-    package mutating func append(timestamp: Int64) {
-        append(word: UInt64(bitPattern: timestamp &- postgresEpochMicroseconds), as: .timestamptz)
-    }
-
-    /// An `interval` without days or months.
-    package mutating func append(interval microseconds: Int64) {
-        slots.append(Slot(oid: PostgresType.interval.oid, offset: count, count: 16))
-        put(UInt64(bitPattern: microseconds))
-        put(UInt64(0))
-    }
-
-    package mutating func append(_ value: Bool) {
-        slots.append(Slot(oid: PostgresType.bool.oid, offset: count, count: 1))
-        withUnsafeBytes(of: value ? 1 as UInt8 : 0) { put($0) }
-    }
-
-    /// A `uuid` of two big-endian halves.
-    package mutating func append(uuidHigh high: UInt64, low: UInt64) {
-        slots.append(Slot(oid: PostgresType.uuid.oid, offset: count, count: 16))
-        put(high)
-        put(low)
-    }
-
-    private mutating func append(word: UInt64, as type: PostgresType) {
-        slots.append(Slot(oid: type.oid, offset: count, count: 8))
-        put(word)
     }
 
     /// Starts a one-dimensional array of `count` members.
@@ -129,12 +102,13 @@ package struct PostgresParameters: ~Copyable {
         put(UInt64(bitPattern: timestamp &- postgresEpochMicroseconds))
     }
 
-    /// An `interval` member without days or months.
-    mutating func element(interval microseconds: Int64) {
+    mutating func element(_ value: some SQLElement) {
         elements -= 1
-        put(UInt32(16))
-        put(UInt64(bitPattern: microseconds))
-        put(UInt64(0))
+        let place = count
+        put(UInt32(0))
+        value.write(to: &self)
+        let length = UInt32(truncatingIfNeeded: count - place - 4)
+        (base + place).storeBytes(of: length.bigEndian, as: UInt32.self)
     }
 
     @inlinable
@@ -151,7 +125,7 @@ package struct PostgresParameters: ~Copyable {
         count += 8
     }
 
-    private mutating func put(_ bytes: UnsafeRawBufferPointer) {
+    mutating func put(_ bytes: UnsafeRawBufferPointer) {
         reserve(bytes.count)
         if let source = bytes.baseAddress { (base + count).copyMemory(from: source, byteCount: bytes.count) }
         count += bytes.count
@@ -170,4 +144,43 @@ package struct PostgresParameters: ~Copyable {
         base.deallocate()
         base = larger
     }
+}
+
+extension PostgresParameters {
+    typealias Values = UnsafeBufferPointer<UnsafePointer<CChar>?>
+    typealias Integers = UnsafeBufferPointer<Int32>
+
+    /// Lends the parameters in the form of libpq's `PQsend…` functions.
+    func withArguments<T>(_ body: (Values, Integers, Integers) -> T) -> T {
+        let values = slots.map { slot -> UnsafePointer<CChar>? in
+            slot.count < 0 ? nil : UnsafePointer((base + slot.offset).assumingMemoryBound(to: CChar.self))
+        }
+        let lengths = slots.map { Int32(clamping: max(0, $0.count)) }
+        let formats = [Int32](repeating: 1, count: slots.count)
+        return values.withUnsafeBufferPointer { values in
+            lengths.withUnsafeBufferPointer { lengths in
+                formats.withUnsafeBufferPointer { formats in body(values, lengths, formats) }
+            }
+        }
+    }
+
+    func withTypes<T>(_ body: (UnsafeBufferPointer<Oid>) -> T) -> T {
+        slots.map { Oid($0.oid) }.withUnsafeBufferPointer(body)
+    }
+}
+
+/// Lends keywords and values in the form of libpq's `PQconnect…Params` functions.
+func withKeywords<T>(
+    _ list: [(String, String)],
+    _ body: (UnsafePointer<UnsafePointer<CChar>?>, UnsafePointer<UnsafePointer<CChar>?>) -> T?
+) -> T? {
+    withCStrings(list.map(\.0)) { keywords in withCStrings(list.map(\.1)) { values in body(keywords, values) } }
+}
+
+private func withCStrings<T>(_ strings: [String], _ body: (UnsafePointer<UnsafePointer<CChar>?>) -> T?) -> T? {
+    // We own the copies and free them below.
+    let copies = strings.map { strdup($0) }
+    defer { for copy in copies { free(copy) } }
+    let pointers = copies.map { $0.map { UnsafePointer($0) } } + [nil]
+    return pointers.withUnsafeBufferPointer { $0.baseAddress.flatMap(body) }
 }

@@ -14,8 +14,6 @@ package final class PostgresResult: @unchecked Sendable {
 
     package var count: Int { Int(PQntuples(pointer)) }
 
-    package var columnCount: Int { Int(PQnfields(pointer)) }
-
     /// The rows that an INSERT, UPDATE or DELETE changed; 0 for anything else.
     package var affectedRows: Int {
         // libpq owns the text.

@@ -15,6 +15,13 @@ package struct SQLField {
         guard isWanted(type) else { throw .type(name) }
         return bytes
     }
+
+    /// The bits of a number of this type.
+    func number<Bits: FixedWidthInteger>(_ name: String, _ wanted: PostgresType) throws(SQLFieldFault) -> Bits {
+        let bytes = try bytes(name) { $0 == wanted.oid }
+        guard bytes.count == MemoryLayout<Bits>.size else { throw .form(name) }
+        return Bits(bigEndian: bytes.loadUnaligned(as: Bits.self))
+    }
 }
 
 /// Why a value can't be decoded, with the wanted type's name.
@@ -45,8 +52,6 @@ package struct PostgresRow {
     }
 
     /// Reads the next column.
-    ///
-    /// - Throws: ``PostgresError`` of class `schema`.
     package mutating func next<Value: SQLDecodable>(_ type: Value.Type = Value.self) throws(PostgresError) -> Value {
         guard column < PQnfields(result.pointer) else {
             throw PostgresError(.schema, "the statement returns \(column) columns, and more are read")
@@ -57,9 +62,10 @@ package struct PostgresRow {
 
     package mutating func skip(_ columns: Int) { column += Int32(columns) }
 
+    /// Skips the remaining columns, whose bytes the caller reads from the result.
+    package mutating func skipRest() { column = PQnfields(result.pointer) }
+
     /// Reads the first column of this name.
-    ///
-    /// - Throws: ``PostgresError`` of class `schema`.
     package func value<Value: SQLDecodable>(
         _ name: String,
         as type: Value.Type = Value.self
@@ -69,26 +75,13 @@ package struct PostgresRow {
         return try value(at: Int(column))
     }
 
-    /// Skips the remaining columns, whose bytes the caller reads from the result.
-    package mutating func skipRest() { column = PQnfields(result.pointer) }
-
     /// Reads the column at a place, from 0.
-    ///
-    /// - Throws: ``PostgresError`` of class `schema`.
-    package func value<Value: SQLDecodable>(
-        at place: Int,
-        as _: Value.Type = Value.self
-    ) throws(PostgresError) -> Value {
+    package func value<Value: SQLDecodable>(at place: Int) throws(PostgresError) -> Value {
         let (pointer, column) = (result.pointer, Int32(place))
         let isNull = PQgetisnull(pointer, row, column) == 1
         // libpq owns the bytes until PQclear.
-        let bytes =
-            isNull
-            ? nil
-            : UnsafeRawBufferPointer(
-                start: PQgetvalue(pointer, row, column),
-                count: Int(PQgetlength(pointer, row, column))
-            )
+        let start = isNull ? nil : PQgetvalue(pointer, row, column)
+        let bytes = start.map { UnsafeRawBufferPointer(start: $0, count: Int(PQgetlength(pointer, row, column))) }
         do throws(SQLFieldFault) {
             return try withExtendedLifetime(result) { () throws(SQLFieldFault) in
                 try Value(SQLField(type: PQftype(pointer, column), bytes: bytes))
@@ -114,10 +107,35 @@ package struct PostgresRow {
     }
 }
 
+/// Each function throws ``PostgresError`` of class `schema`, and what its closure throws.
 extension PostgresResult {
+    /// Makes a value of each row from its columns in order, by `make`: a closure, or a type's memberwise initialiser.
+    package func rows<each Column: SQLDecodable, Value>(
+        _ make: (repeat each Column) -> Value
+    ) throws(PostgresError) -> [Value] {
+        try map { row throws(PostgresError) in make(repeat try row.next((each Column).self)) }
+    }
+
+    /// Makes a value of the first row's columns; nil if there is none.
+    package func firstRow<each Column: SQLDecodable, Value>(
+        _ make: (repeat each Column) -> Value
+    ) throws(PostgresError) -> Value? {
+        try first { row throws(PostgresError) in make(repeat try row.next((each Column).self)) }
+    }
+
+    /// Makes a value of the columns of exactly one row.
+    package func onlyRow<each Column: SQLDecodable, Value>(
+        _ make: (repeat each Column) -> Value
+    ) throws(PostgresError) -> Value {
+        try only { row throws(PostgresError) in make(repeat try row.next((each Column).self)) }
+    }
+
+    /// Reads exactly one row and column.
+    package func value<Value: SQLDecodable>(_ type: Value.Type = Value.self) throws(PostgresError) -> Value {
+        try only { row throws(PostgresError) in try row.next() }
+    }
+
     /// Decodes every row; `decode` reads all columns in order, or some by name.
-    ///
-    /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
     package func map<Value>(
         _ decode: (inout PostgresRow) throws(PostgresError) -> Value
     ) throws(PostgresError) -> [Value] {
@@ -127,27 +145,14 @@ extension PostgresResult {
         return values
     }
 
-    /// Reads every row; `body` reads all columns in order, or some by name.
-    ///
-    /// - Throws: ``PostgresError`` of class `schema`, and what `body` throws.
-    package func eachRow(
-        _ body: (inout PostgresRow) throws(PostgresError) -> Void
-    ) throws(PostgresError) {
-        for index in 0..<count { try read(index, body) }
-    }
-
-    /// Reads the first row; nil if there is none.
-    ///
-    /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
+    /// Decodes the first row; nil if there is none.
     package func first<Value>(
         _ decode: (inout PostgresRow) throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value? {
         count == 0 ? nil : try read(0, decode)
     }
 
-    /// Reads exactly one row.
-    ///
-    /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
+    /// Decodes exactly one row.
     package func only<Value>(
         _ decode: (inout PostgresRow) throws(PostgresError) -> Value
     ) throws(PostgresError) -> Value {
@@ -155,16 +160,7 @@ extension PostgresResult {
         return try read(0, decode)
     }
 
-    /// Reads exactly one row and column.
-    ///
-    /// - Throws: ``PostgresError`` of class `schema`.
-    package func value<Value: SQLDecodable>(_ type: Value.Type = Value.self) throws(PostgresError) -> Value {
-        try only { row throws(PostgresError) in try row.next() }
-    }
-
-    /// Reads a row by its number, from 0.
-    ///
-    /// - Throws: ``PostgresError`` of class `schema`, and what `decode` throws.
+    /// Decodes a row by its number, from 0.
     package func read<Value>(
         _ index: Int,
         _ decode: (inout PostgresRow) throws(PostgresError) -> Value
@@ -192,6 +188,13 @@ extension String: SQLDecodable {
                 || $0 == PostgresType.name.oid
         }
         self.init(decoding: bytes, as: UTF8.self)
+    }
+}
+
+extension SQLDecodable where Self: RawRepresentable<String> {
+    package init(_ field: SQLField) throws(SQLFieldFault) {
+        guard let value = Self(rawValue: try String(field)) else { throw .form("\(Self.self)") }
+        self = value
     }
 }
 
@@ -224,18 +227,14 @@ extension Int: SQLDecodable {
 
 extension Double: SQLDecodable {
     package init(_ field: SQLField) throws(SQLFieldFault) {
-        let bytes = try field.bytes("double precision") { $0 == PostgresType.float8.oid }
-        guard bytes.count == 8 else { throw .form("double precision") }
-        self.init(bitPattern: UInt64(bigEndian: bytes.loadUnaligned(as: UInt64.self)))
+        self.init(bitPattern: try field.number("double precision", .float8))
     }
 }
 
 extension Timestamp: SQLDecodable {
     /// Reads a `timestamptz`; `infinity` and `-infinity` become the last and the first moment.
     package init(_ field: SQLField) throws(SQLFieldFault) {
-        let bytes = try field.bytes("timestamptz") { $0 == PostgresType.timestamptz.oid }
-        guard bytes.count == 8 else { throw .form("timestamptz") }
-        let count = Int64(bigEndian: bytes.loadUnaligned(as: Int64.self))
+        let count: Int64 = try field.number("timestamptz", .timestamptz)
         let (microseconds, isBeyond) = count.addingReportingOverflow(postgresEpochMicroseconds)
         self.init(microseconds: count == .min ? .min : isBeyond ? .max : microseconds)
     }
@@ -267,9 +266,7 @@ extension Digest128: SQLDecodable {
 extension [String]: SQLDecodable {
     /// Reads a one-dimensional `text[]` or `name[]` without null members.
     package init(_ field: SQLField) throws(SQLFieldFault) {
-        var bytes = try field.bytes("text[]") {
-            $0 == PostgresType.text.arrayOID || $0 == PostgresType.name.arrayOID
-        }
+        var bytes = try field.bytes("text[]") { $0 == PostgresType.text.arrayOID || $0 == PostgresType.name.arrayOID }
         func word() throws(SQLFieldFault) -> Int32 {
             guard bytes.count >= 4 else { throw .form("text[]") }
             defer { bytes = UnsafeRawBufferPointer(rebasing: bytes.dropFirst(4)) }

@@ -49,9 +49,7 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     /// The time limit for connecting to one host, in milliseconds.
     let connectTimeout: Int
 
-    /// Parses the URL without connecting.
-    ///
-    /// - Throws: ``PostgresError`` of class `connection` when libpq can't parse the URL.
+    /// Parses the URL without connecting; throws when libpq can't.
     package init(url: String) throws(PostgresError) {
         self.url = url
         var errorText: UnsafeMutablePointer<CChar>?

@@ -1,37 +1,33 @@
+import Vocabulary
+
 /// A statement with parameters, or a part of one, written as one text: `"… WHERE name = \(name) AND due <= \(time)"`.
 ///
 /// Interpolated values never become text: they are sent separately in binary form, as `$1`, `$2` …. Parts nest, and are
 /// numbered when the whole is sent. Computed fixed text goes in by `\(raw: …)`, which must never hold outside input.
-package struct SQL: Sendable, ExpressibleByStringInterpolation {
-    fileprivate enum Piece: Sendable {
+package struct SQL: Sendable, ExpressibleByStringInterpolation, StringInterpolationProtocol {
+    private enum Piece: Sendable {
         case text(String)
         case value(any SQLBindable)
     }
 
-    fileprivate var pieces: [Piece]
+    private var pieces: [Piece] = []
 
     package init(stringLiteral value: String) { pieces = [.text(value)] }
 
-    package init(stringInterpolation: StringInterpolation) { pieces = stringInterpolation.pieces }
+    package init(stringInterpolation: SQL) { self = stringInterpolation }
 
-    package struct StringInterpolation: StringInterpolationProtocol {
-        fileprivate var pieces: [Piece] = []
+    package init(literalCapacity: Int, interpolationCount: Int) { pieces.reserveCapacity(2 * interpolationCount + 1) }
 
-        package init(literalCapacity: Int, interpolationCount: Int) {
-            pieces.reserveCapacity(2 * interpolationCount + 1)
-        }
+    package mutating func appendLiteral(_ literal: String) { pieces.append(.text(literal)) }
 
-        package mutating func appendLiteral(_ literal: String) { pieces.append(.text(literal)) }
+    package mutating func appendInterpolation(_ value: some SQLBindable) { pieces.append(.value(value)) }
 
-        package mutating func appendInterpolation(_ value: some SQLBindable) { pieces.append(.value(value)) }
+    package mutating func appendInterpolation(_ value: (some SQLBindable)?) { pieces.append(.value(value)) }
 
-        package mutating func appendInterpolation(_ value: (some SQLBindable)?) { pieces.append(.value(value)) }
+    package mutating func appendInterpolation(_ part: SQL) { pieces += part.pieces }
 
-        package mutating func appendInterpolation(_ part: SQL) { pieces += part.pieces }
-
-        /// Text as it is; never outside input.
-        package mutating func appendInterpolation(raw text: String) { pieces.append(.text(text)) }
-    }
+    /// Text as it is; never outside input.
+    package mutating func appendInterpolation(raw text: String) { pieces.append(.text(text)) }
 
     /// The text to send, with `$1`, `$2` … for the parameters.
     package var text: String {
@@ -60,15 +56,34 @@ package struct SQL: Sendable, ExpressibleByStringInterpolation {
 
     /// Joins parts with fixed text between them.
     package static func joined(_ parts: [SQL], separator: String) -> SQL {
-        var pieces: [Piece] = []
+        var whole: SQL = ""
         for (index, part) in parts.enumerated() {
-            if index > 0 { pieces.append(.text(separator)) }
-            pieces += part.pieces
+            if index > 0 { whole.appendLiteral(separator) }
+            whole.appendInterpolation(part)
         }
-        return SQL(pieces)
+        return whole
     }
 
-    fileprivate init(_ pieces: [Piece]) { self.pieces = pieces }
+    /// A condition that all of these hold; `true` without any.
+    package static func all(_ conditions: [SQL?]) -> SQL {
+        let given = conditions.compactMap(\.self)
+        return given.isEmpty ? "true" : .joined(given, separator: " AND ")
+    }
+}
+
+/// A statement's text and its prepared name.
+///
+/// Make each one once, as a static constant: the name is derived from the text.
+package struct PostgresStatement: Sendable {
+    /// The text, with `$1`, `$2` … for the parameters.
+    package let sql: String
+    /// Derived from the text, so clients behind a pooler that tracks prepared statements may share it.
+    let name: String
+
+    package init(_ sql: String) {
+        self.sql = sql
+        name = "upstream_" + Hex.encode(FNV1a.hash(sql))
+    }
 }
 
 /// A statement prepared once on each session, with members of a value as parameters: `"… WHERE handler = \(\.handler)

@@ -7,18 +7,21 @@ package protocol SQLBindable: Sendable {
     func append(to parameters: inout PostgresParameters)
 }
 
-/// A type that can be a member of an array parameter.
+/// A type with a binary form: a parameter, or a member of an array parameter.
 package protocol SQLElement: SQLBindable {
-    func appendElement(to parameters: inout PostgresParameters)
+    /// Writes the binary form, without type and length.
+    func write(to parameters: inout PostgresParameters)
 
     /// Adds an array; a requirement, so that its loop is compiled for each type.
     static func append(_ elements: [Self], to parameters: inout PostgresParameters)
 }
 
 extension SQLElement {
+    package func append(to parameters: inout PostgresParameters) { parameters.append(self) }
+
     package static func append(_ elements: [Self], to parameters: inout PostgresParameters) {
         parameters.beginArray(of: postgresType, count: elements.count)
-        for element in elements { element.appendElement(to: &parameters) }
+        for element in elements { parameters.element(element) }
         parameters.endArray()
     }
 }
@@ -40,78 +43,65 @@ extension Array: SQLBindable where Element: SQLElement {
 extension String: SQLElement {
     package static var postgresType: PostgresType { .text }
 
-    package func append(to parameters: inout PostgresParameters) { parameters.append(self) }
-
-    package func appendElement(to parameters: inout PostgresParameters) {
+    package func write(to parameters: inout PostgresParameters) {
         var text = self
-        text.withUTF8 { parameters.element(UnsafeRawBufferPointer($0)) }
+        text.withUTF8 { parameters.put(UnsafeRawBufferPointer($0)) }
     }
 }
 
 extension Int64: SQLElement {
     package static var postgresType: PostgresType { .int8 }
 
-    package func append(to parameters: inout PostgresParameters) { parameters.append(self) }
-
-    package func appendElement(to parameters: inout PostgresParameters) {
-        withUnsafeBytes(of: bigEndian) { parameters.element($0) }
-    }
+    package func write(to parameters: inout PostgresParameters) { parameters.put(UInt64(bitPattern: self)) }
 }
 
 extension Int: SQLElement {
     package static var postgresType: PostgresType { .int8 }
 
-    package func append(to parameters: inout PostgresParameters) { parameters.append(Int64(self)) }
+    package func write(to parameters: inout PostgresParameters) { Int64(self).write(to: &parameters) }
+}
 
-    package func appendElement(to parameters: inout PostgresParameters) {
-        Int64(self).appendElement(to: &parameters)
-    }
+extension Float: SQLElement {
+    package static var postgresType: PostgresType { .float4 }
+
+    package func write(to parameters: inout PostgresParameters) { parameters.put(bitPattern) }
 }
 
 extension Bool: SQLElement {
     package static var postgresType: PostgresType { .bool }
 
-    package func append(to parameters: inout PostgresParameters) { parameters.append(self) }
-
-    package func appendElement(to parameters: inout PostgresParameters) {
-        withUnsafeBytes(of: self ? 1 as UInt8 : 0) { parameters.element($0) }
+    package func write(to parameters: inout PostgresParameters) {
+        withUnsafeBytes(of: self ? 1 as UInt8 : 0) { parameters.put($0) }
     }
 }
 
 extension Timestamp: SQLElement {
     package static var postgresType: PostgresType { .timestamptz }
 
-    package func append(to parameters: inout PostgresParameters) { parameters.append(timestamp: sent) }
-
-    package func appendElement(to parameters: inout PostgresParameters) { parameters.element(timestamp: sent) }
-
-    /// The value for the parameters' encoding: PostgreSQL's extremes mean `infinity` and `-infinity`, and so do ours.
-    private var sent: Int64 {
-        switch microseconds {
-        case .max: .max &+ postgresEpochMicroseconds
-        case ..<(.min + postgresEpochMicroseconds): .min + postgresEpochMicroseconds
-        default: microseconds
-        }
+    /// PostgreSQL's extremes mean `infinity` and `-infinity`, and so do ours.
+    package func write(to parameters: inout PostgresParameters) {
+        let epoch = postgresEpochMicroseconds
+        let sent = microseconds == .max ? .max : max(microseconds, .min + epoch) &- epoch
+        parameters.put(UInt64(bitPattern: sent))
     }
 }
 
 extension Duration: SQLElement {
     package static var postgresType: PostgresType { .interval }
 
-    package func append(to parameters: inout PostgresParameters) { parameters.append(interval: microseconds) }
-
-    package func appendElement(to parameters: inout PostgresParameters) {
-        parameters.element(interval: microseconds)
+    /// Without days or months.
+    package func write(to parameters: inout PostgresParameters) {
+        parameters.put(UInt64(bitPattern: microseconds))
+        parameters.put(UInt64(0))
     }
 }
 
 extension Digest128: SQLElement {
     package static var postgresType: PostgresType { .uuid }
 
-    package func append(to parameters: inout PostgresParameters) { parameters.append(uuidHigh: high, low: low) }
-
-    package func appendElement(to parameters: inout PostgresParameters) {
-        parameters.element(uuidHigh: high, low: low)
+    package func write(to parameters: inout PostgresParameters) {
+        parameters.put(high)
+        parameters.put(low)
     }
 }
 
@@ -123,13 +113,7 @@ package struct Bytea: SQLElement, SQLDecodable {
 
     package static var postgresType: PostgresType { .bytea }
 
-    package func append(to parameters: inout PostgresParameters) {
-        bytes.withUnsafeBytes { parameters.append(bytes: $0, as: .bytea) }
-    }
-
-    package func appendElement(to parameters: inout PostgresParameters) {
-        bytes.withUnsafeBytes { parameters.element($0) }
-    }
+    package func write(to parameters: inout PostgresParameters) { bytes.withUnsafeBytes { parameters.put($0) } }
 
     package init(_ field: SQLField) throws(SQLFieldFault) {
         self.init([UInt8](try field.bytes("bytea") { $0 == PostgresType.bytea.oid }))
@@ -145,13 +129,7 @@ package struct JSONColumn: SQLElement, SQLDecodable {
 
     package static var postgresType: PostgresType { .json }
 
-    package func append(to parameters: inout PostgresParameters) {
-        utf8.withUnsafeBytes { parameters.append(bytes: $0, as: .json) }
-    }
-
-    package func appendElement(to parameters: inout PostgresParameters) {
-        utf8.withUnsafeBytes { parameters.element($0) }
-    }
+    package func write(to parameters: inout PostgresParameters) { utf8.withUnsafeBytes { parameters.put($0) } }
 
     package init(_ field: SQLField) throws(SQLFieldFault) {
         self.init(utf8: [UInt8](try field.bytes("json") { $0 == PostgresType.json.oid || $0 == PostgresType.text.oid }))

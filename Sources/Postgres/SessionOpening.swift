@@ -15,36 +15,12 @@ struct HostChoice: Sendable, Equatable {
     }
 }
 
-/// The identity of our session's server process.
-struct BackendIdentity: Sendable, Equatable {
-    var processID: Int64
-    /// The start of the session in microseconds since 1970-01-01 UTC, since process ids are reused.
-    var startedAt: Int64
-}
-
 /// A newly opened session on its way to its thread; ends with its owner.
-final class OpenedSession: @unchecked Sendable {
+struct OpenedSession: @unchecked Sendable {
     let handle: ConnectionHandle
-    /// Whether a pooler is in between, which gives its clients its own process ids.
-    let isPooled: Bool
+    let mark: BackendMark
     let isSafeAlone: Bool
-    /// Its server process; behind a pooler, the one that answered first.
-    let backend: BackendIdentity
     let clock: ClockReading
-
-    init(
-        _ handle: ConnectionHandle,
-        isPooled: Bool,
-        isSafeAlone: Bool,
-        backend: BackendIdentity,
-        clock: ClockReading
-    ) {
-        self.clock = clock
-        self.handle = handle
-        self.isPooled = isPooled
-        self.isSafeAlone = isSafeAlone
-        self.backend = backend
-    }
 }
 
 /// Opens a session: libpq's blocking calls, including name resolution, and the first queries.
@@ -54,27 +30,10 @@ struct SessionOpening: Sendable {
     let settings: PostgresSettings
     /// One of the URL's hosts; empty for libpq's choice.
     let host: HostChoice
-    /// The time limit for each answer of the server, in milliseconds.
-    let answerLimit: Int
     /// Whether to connect again after a refusal, to learn its SQLSTATE.
     let explainsRefusal: Bool
 
-    init(_ settings: PostgresSettings, host: HostChoice, explainsRefusal: Bool = false) {
-        self.settings = settings
-        self.host = host
-        self.explainsRefusal = explainsRefusal
-        answerLimit = settings.connectTimeout
-    }
-
-    func open() -> Result<OpenedSession, PostgresError> {
-        do throws(PostgresError) {
-            return .success(try opened())
-        } catch {
-            return .failure(error)
-        }
-    }
-
-    private func opened() throws(PostgresError) -> OpenedSession {
+    func open() throws(PostgresError) -> OpenedSession {
         let connection = try connect()
         let encoding = connection.parameterStatus("server_encoding") ?? "unknown"
         guard encoding == "UTF8" else {
@@ -85,16 +44,12 @@ struct SessionOpening: Sendable {
             )
         }
         let asked = ClockReading.Moment.now
-        let result = try connection.ask(Self.greeting, milliseconds: answerLimit)
+        let result = try connection.ask(Self.greeting, milliseconds: settings.connectTimeout)
         let answered = ClockReading.Moment.now
         guard let time = SessionOpening.integer(result, 5) else {
             throw PostgresError(.schema, "the server does not tell its time")
         }
         let clock = ClockReading(asked: asked, database: Timestamp(microseconds: time), answered: answered)
-        let backend = BackendIdentity(
-            processID: SessionOpening.integer(result, 0) ?? 0,
-            startedAt: SessionOpening.integer(result, 1) ?? 0
-        )
         if settings.isWriter {
             // PostgreSQL's own wording for a write there.
             if result.text(0, 2) == "t" {
@@ -104,20 +59,21 @@ struct SessionOpening: Sendable {
                 throw PostgresError(.readOnly, "the server is in read-only mode", sqlState: "25006")
             }
         }
-        let isPooled = backend.processID != Int64(PQbackendPID(connection.pointer))
+        let processID = SessionOpening.integer(result, 0) ?? 0
+        // A pooler gives its clients its own process ids.
+        let isPooled = processID != Int64(PQbackendPID(connection.pointer))
         if !isPooled {
             let script = settings.parameters("SET SESSION", version: PQserverVersion(connection.pointer))
-            _ = try connection.ask(script, milliseconds: answerLimit)
+            _ = try connection.ask(script, milliseconds: settings.connectTimeout)
         }
         let isReadCommitted = result.text(0, 4) == "read committed" || settings.isReadCommitted && !isPooled
         let isSafeAlone = isReadCommitted && (!isPooled || result.text(0, 6) == "t")
-        return OpenedSession(
-            connection,
-            isPooled: isPooled,
-            isSafeAlone: isSafeAlone,
-            backend: backend,
-            clock: clock
+        let mark = BackendMark(
+            processID: processID,
+            startedAt: SessionOpening.integer(result, 1) ?? 0,
+            comment: isPooled ? "/* upstream-worker \(String(UInt64.random(in: 0...UInt64.max), radix: 16)) */" : nil
         )
+        return OpenedSession(handle: connection, mark: mark, isSafeAlone: isSafeAlone, clock: clock)
     }
 
     private func connect() throws(PostgresError) -> ConnectionHandle {
@@ -126,7 +82,7 @@ struct SessionOpening: Sendable {
             return try SessionOpening.connect(parameters)
         } catch {
             guard explainsRefusal, error.failureClass == .connection else { throw error }
-            throw ConnectionRefusal.explain(parameters, error, milliseconds: answerLimit)
+            throw ConnectionRefusal.explain(parameters, error, milliseconds: settings.connectTimeout)
         }
     }
 
@@ -152,12 +108,8 @@ struct SessionOpening: Sendable {
 
     /// Connects and blocks, up to `connect_timeout` for each address.
     static func connect(_ list: [(String, String)]) throws(PostgresError) -> ConnectionHandle {
-        let pointer = withCStrings(list.map(\.0)) { keywords in
-            withCStrings(list.map(\.1)) { values in
-                // We own the result in any state; null only when out of memory.
-                PQconnectdbParams(keywords, values, 1)
-            }
-        }
+        // We own the result in any state; null only when out of memory.
+        let pointer = withKeywords(list) { PQconnectdbParams($0, $1, 1) }
         guard let pointer else { throw PostgresError(.local, "out of memory for a database connection") }
         let connection = ConnectionHandle(owning: pointer)
         guard !connection.isBad else { throw PostgresError(.connection, connection.errorMessage) }
@@ -167,6 +119,12 @@ struct SessionOpening: Sendable {
 }
 
 extension ConnectionHandle {
+    /// Waits until the socket is ready; poll's result.
+    func wait(for events: Int32, milliseconds: Int64) -> Int32 {
+        var descriptor = pollfd(fd: PQsocket(pointer), events: Int16(events), revents: 0)
+        return poll(&descriptor, 1, Int32(clamping: milliseconds))
+    }
+
     /// Runs a quick text and returns the last result in text form; after a failure the connection is unusable.
     func ask(_ sql: String, milliseconds: Int) throws(PostgresError) -> PostgresResult {
         let deadline = monotonicMilliseconds() + Int64(milliseconds)
@@ -178,9 +136,7 @@ extension ConnectionHandle {
                 if unsent == -1 || (unsent == 0 && PQisBusy(pointer) == 0) { break }
                 let left = deadline - monotonicMilliseconds()
                 guard left > 0 else { throw PostgresError(.deadline, "the server connects and does not answer") }
-                let events = Int16(POLLIN) | (unsent == 1 ? Int16(POLLOUT) : 0)
-                var descriptor = pollfd(fd: PQsocket(pointer), events: events, revents: 0)
-                _ = poll(&descriptor, 1, Int32(clamping: left))
+                _ = wait(for: POLLIN | (unsent == 1 ? POLLOUT : 0), milliseconds: left)
                 guard PQconsumeInput(pointer) == 1 else { break }
             }
             // We own each result.

@@ -94,26 +94,24 @@ final class PostgresThread: Sendable {
 }
 
 private final class ThreadBody {
-    let name: String
     let run: @Sendable () -> Void
-    init(name: String, run: @escaping @Sendable () -> Void) {
-        self.name = name
-        self.run = run
-    }
+    init(_ run: @escaping @Sendable () -> Void) { self.run = run }
 }
 
 func startThread(name: String, _ body: @escaping @Sendable () -> Void) {
     var thread = pthread_t()
     // The new thread takes the box over (takeRetainedValue).
-    let box = Unmanaged.passRetained(ThreadBody(name: name, run: body)).toOpaque()
+    let named: @Sendable () -> Void = {
+        upstream_name_thread(name)
+        body()
+    }
+    let box = Unmanaged.passRetained(ThreadBody(named)).toOpaque()
     let code = pthread_create(
         &thread,
         nil,
         { argument in
             guard let argument else { return nil }
-            let body = Unmanaged<ThreadBody>.fromOpaque(argument).takeRetainedValue()
-            upstream_name_thread(body.name)
-            body.run()
+            Unmanaged<ThreadBody>.fromOpaque(argument).takeRetainedValue().run()
             return nil
         },
         box

@@ -22,15 +22,12 @@ package struct Probe: Sendable {
 
     /// A step that `run` performs within a bounded time.
     package init(_ name: String, isNeeded: Bool = false, _ run: @escaping @Sendable () async -> Result) {
-        self.name = name
-        self.isNeeded = isNeeded
-        self.run = run
+        (self.name, self.isNeeded, self.run) = (name, isNeeded, run)
     }
 }
 
 /// The steps about one subject: the database, a sender, or a handler.
 package struct ProbeSequence: Sendable {
-    /// A step with its result.
     package struct Outcome: Sendable, Equatable {
         package var step: String
         package var result: Probe.Result
@@ -41,13 +38,11 @@ package struct ProbeSequence: Sendable {
     package var steps: [Probe]
 
     package init(_ subject: String, _ steps: [Probe]) {
-        self.subject = subject
-        self.steps = steps
+        (self.subject, self.steps) = (subject, steps)
     }
 
-    /// Runs the steps; after the failure of a needed one, the rest is skipped.
-    ///
-    /// `onOutcome` receives each outcome as soon as it is known.
+    /// Runs the steps, telling `onOutcome` each outcome at once; after the failure of a needed one, the rest is
+    /// skipped.
     @discardableResult
     package func run(onOutcome: (Outcome) -> Void = { _ in }) async -> [Outcome] {
         var outcomes: [Outcome] = []

@@ -22,22 +22,15 @@ extension ChildProcess {
         readsOutput: Bool,
         onExit: @escaping @Sendable (Exit) -> Void
     ) async throws(SpawnError) -> (ChildProcess, Pipes) {
-        let input = try Pipe()
-        let output: Pipe
-        let errors: Pipe
-        do {
-            output = try Pipe()
+        var made: [Pipe] = []
+        do throws(SpawnError) {
+            for _ in 1...3 { made.append(try Pipe()) }
         } catch {
-            input.close()
+            for pipe in made { pipe.close() }
             throw error
         }
-        do {
-            errors = try Pipe()
-        } catch {
-            input.close()
-            output.close()
-            throw error
-        }
+        let pipes = made
+        let (input, output, errors) = (pipes[0], pipes[1], pipes[2])
         let childOutput = readsOutput ? output.writing : nil
         let started = Promise<Result<ChildProcess, SpawnError>>()
         let isRunning = DetachedThread.run {
@@ -61,7 +54,7 @@ extension ChildProcess {
         do {
             child = try await started.value.get()
         } catch {
-            for pipe in [input, output, errors] { pipe.close() }
+            for pipe in pipes { pipe.close() }
             throw error
         }
         for descriptor in [input.reading, output.writing, errors.writing] { _ = Glibc.close(descriptor) }
@@ -86,5 +79,37 @@ private struct Pipe {
     func close() {
         _ = Glibc.close(reading)
         _ = Glibc.close(writing)
+    }
+}
+
+/// A thread for a call that blocks for a subprocess's lifetime.
+enum DetachedThread {
+    private final class Box: Sendable {
+        let body: @Sendable () -> Void
+        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+    }
+
+    /// Starts the thread; false if the system has none to give.
+    static func run(_ body: @escaping @Sendable () -> Void) -> Bool {
+        // Retained for the thread, which releases it; on failure we do.
+        let box = Unmanaged.passRetained(Box(body))
+        var attributes = pthread_attr_t()
+        pthread_attr_init(&attributes)
+        defer { pthread_attr_destroy(&attributes) }
+        pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))
+        pthread_attr_setstacksize(&attributes, 256 * 1024)
+        var thread = pthread_t()
+        let number = pthread_create(
+            &thread,
+            &attributes,
+            { context in
+                guard let context else { return nil }
+                Unmanaged<Box>.fromOpaque(context).takeRetainedValue().body()
+                return nil
+            },
+            box.toOpaque()
+        )
+        if number != 0 { box.release() }
+        return number == 0
     }
 }

@@ -49,8 +49,7 @@ package final class ChildProcess: Sendable {
             lifetime == .boundToThread ? 1 : 0
         )
         guard id > 0 else { throw SpawnError(number: -id) }
-        self.id = id
-        self.lifetime = lifetime
+        (self.id, self.lifetime) = (id, lifetime)
     }
 
     package var isRunning: Bool { exit.withLock { $0 == nil && upstream_has_ended(id) == 0 } }
@@ -87,4 +86,34 @@ package final class ChildProcess: Sendable {
             return ended
         }
     }
+}
+
+/// A program to start, with its arguments and environment.
+package struct ChildProgram: Sendable, Hashable {
+    /// The absolute path, then the arguments; no shell reads them.
+    package var command: [String]
+
+    /// The whole environment, as `NAME=value`.
+    package var environment: [String]
+
+    package init(command: [String], environment: [String]) {
+        (self.command, self.environment) = (command, environment)
+    }
+
+    package init(_ command: [String]) {
+        var environment: [String] = []
+        // libc owns the texts; nobody changes the environment while programs are started.
+        var next = upstream_environment()
+        while let text = next?.pointee {
+            environment.append(String(cString: text))
+            next = next?.successor()
+        }
+        self.init(command: command, environment: environment)
+    }
+}
+
+package struct SpawnError: Error {
+    package var number: Int32
+
+    package var reason: String { String(cString: strerror(number)) }
 }

@@ -10,16 +10,10 @@ package struct IssuedCertificate: Sendable {
 /// An `otherName` of a certificate.
 package struct OtherName: Sendable {
     /// The type's object identifier in dotted form.
-    package var type: String
+    var type: String
     /// The ASN.1 type of the value, by its name in OpenSSL's configuration.
-    package var encoding: String
-    package var value: String
-
-    package init(type: String, encoding: String, value: String) {
-        self.type = type
-        self.encoding = encoding
-        self.value = value
-    }
+    var encoding: String
+    var value: String
 
     /// A service of a domain, such as `_xmpp-client.example.org` (SRV-ID, RFC 4985).
     package static func service(_ name: String) -> OtherName {
@@ -66,130 +60,70 @@ package struct CertificateRequest: Sendable {
 ///
 /// Keys are P-256, signatures ECDSA with SHA-256. Nothing is written to disk.
 package struct CertificateAuthority: Sendable {
-    /// The authority's certificate, for a client's ``TLSTrust/pem(_:)`` or a `ca_file`.
-    package let certificatePEM: [UInt8]
-    private let keyPEM: [UInt8]
+    private let own: IssuedCertificate
 
-    /// Makes an authority that is valid for ten years.
+    /// The authority's certificate, for a client's ``TLSClientConfiguration/trust`` or a `ca_file`.
+    package var certificatePEM: [UInt8] { own.chainPEM }
+
     package init(commonName: String = "Upstream development authority") throws(TLSError) {
-        let tenYears = 10 * 365 * 86_400
-        let request = CertificateRequest(validity: -3600...tenYears)
-        let made = try CertificateMaker.make(commonName, request, isAuthority: true, issuer: nil)
-        self.certificatePEM = made.certificate
-        self.keyPEM = made.key
+        own = try CertificateRequest(commonName: commonName, validity: -3600...315_360_000)
+            .certificate(issuer: nil, isAuthority: true)
     }
 
-    /// Issues a certificate, or throws ``TLSError/Code/misconfigured`` for a name that can't stand in one.
     package func issue(_ request: CertificateRequest) throws(TLSError) -> IssuedCertificate {
-        let made = try CertificateMaker.make(
-            request.subject,
-            request,
-            isAuthority: false,
-            issuer: (certificate: .bytes(self.certificatePEM), key: .bytes(self.keyPEM))
-        )
-        return IssuedCertificate(chainPEM: made.certificate + self.certificatePEM, keyPEM: made.key)
+        try request.certificate(issuer: own)
     }
 
     package static func selfSigned(_ request: CertificateRequest) throws(TLSError) -> IssuedCertificate {
-        let made = try CertificateMaker.make(request.subject, request, isAuthority: false, issuer: nil)
-        return IssuedCertificate(chainPEM: made.certificate, keyPEM: made.key)
+        try request.certificate(issuer: nil)
     }
 }
 
 extension CertificateRequest {
-    /// The subject's name: the first of the names, or a placeholder.
-    fileprivate var subject: String {
-        self.commonName ?? self.dnsNames.first ?? self.addresses.first ?? "unnamed"
-    }
-
-    /// The names in the syntax of OpenSSL's configuration.
-    fileprivate func subjectAlternativeName() throws(TLSError) -> String {
-        for name in self.dnsNames + self.addresses + self.otherNames.map(\.value) {
-            // Commas and the like would be read as syntax.
-            let allowed = name.utf8.allSatisfy { byte in
-                (0x30...0x39).contains(byte) || (0x41...0x5A).contains(byte) || (0x61...0x7A).contains(byte)
-                    || "-._*:@".utf8.contains(byte)
-            }
-            guard allowed, !name.isEmpty else {
-                throw TLSError(.misconfigured, "\"\(name)\" cannot be a name in a certificate")
-            }
-        }
-        let others = self.otherNames.map { "otherName:\($0.type);\($0.encoding):\($0.value)" }
-        return (self.dnsNames.map { "DNS:" + $0 } + self.addresses.map { "IP:" + $0 } + others).joined(separator: ",")
-    }
-}
-
-private enum CertificateMaker {
-    typealias Issuer = (certificate: PEMSource, key: PEMSource)
-
-    static func make(
-        _ commonName: String,
-        _ request: CertificateRequest,
-        isAuthority: Bool,
-        issuer: Issuer?
-    ) throws(TLSError) -> (certificate: [UInt8], key: [UInt8]) {
+    /// Makes a certificate with a new key, self-signed without an issuer.
+    fileprivate func certificate(
+        issuer: IssuedCertificate?,
+        isAuthority: Bool = false
+    ) throws(TLSError) -> IssuedCertificate {
         ERR_clear_error()
         // We own both and free them below.
         guard let key = upstream_evp_p256_key() else { throw .internalFailure("a key") }
         defer { EVP_PKEY_free(key) }
         guard let certificate = X509_new() else { throw .internalFailure("a certificate") }
         defer { X509_free(certificate) }
-        try self.fill(certificate, commonName, request, key)
+        try fill(certificate, key)
         if let issuer {
-            try issuer.key.withPrivateKey("the authority's key") { issuerKey throws(TLSError) in
-                _ = try issuer.certificate.forEachCertificate("the authority") {
-                    _,
-                    issuerCertificate throws(TLSError) in
-                    try self.finish(
-                        certificate,
-                        request,
-                        isAuthority: isAuthority,
-                        issuer: issuerCertificate,
-                        issuerKey: issuerKey
-                    )
+            try PEMSource.pem(issuer.keyPEM).withPrivateKey("the authority's key") { issuerKey throws(TLSError) in
+                try PEMSource.pem(issuer.chainPEM).forEachCertificate("the authority") { _, own throws(TLSError) in
+                    try finish(certificate, isAuthority: isAuthority, issuer: own, issuerKey: issuerKey)
                 }
             }
         } else {
-            try self.finish(certificate, request, isAuthority: isAuthority, issuer: certificate, issuerKey: key)
+            try finish(certificate, isAuthority: isAuthority, issuer: certificate, issuerKey: key)
         }
         let certificatePEM = collectingBIO { PEM_write_bio_X509($0, certificate) }
         let keyPEM = collectingBIO { PEM_write_bio_PKCS8PrivateKey($0, key, nil, nil, 0, nil, nil) }
         guard !certificatePEM.isEmpty, !keyPEM.isEmpty else { throw .internalFailure("a certificate in PEM") }
-        return (certificatePEM, keyPEM)
+        return IssuedCertificate(chainPEM: certificatePEM + (issuer?.chainPEM ?? []), keyPEM: keyPEM)
     }
 
-    private static func fill(
-        _ certificate: OpaquePointer,
-        _ commonName: String,
-        _ request: CertificateRequest,
-        _ key: OpaquePointer
-    ) throws(TLSError) {
+    private func fill(_ certificate: OpaquePointer, _ key: OpaquePointer) throws(TLSError) {
         // A serial number must be positive and unpredictable (RFC 5280 §4.1.2.2): 63 random bits.
         let serial = UInt64.random(in: 1...UInt64(Int64.max))
-        let name = Array(commonName.utf8.prefix(64))
+        let name = Array((commonName ?? dnsNames.first ?? addresses.first ?? "unnamed").utf8.prefix(64))
         // The name stays the certificate's.
+        let subject = X509_get_subject_name(certificate)
         guard X509_set_version(certificate, 2) == 1,
             ASN1_INTEGER_set_uint64(X509_get_serialNumber(certificate), serial) == 1,
-            X509_gmtime_adj(X509_getm_notBefore(certificate), request.validity.lowerBound) != nil,
-            X509_gmtime_adj(X509_getm_notAfter(certificate), request.validity.upperBound) != nil,
-            X509_NAME_add_entry_by_txt(
-                X509_get_subject_name(certificate),
-                "CN",
-                MBSTRING_UTF8,
-                name,
-                Int32(name.count),
-                -1,
-                0
-            ) == 1,
+            X509_gmtime_adj(X509_getm_notBefore(certificate), validity.lowerBound) != nil,
+            X509_gmtime_adj(X509_getm_notAfter(certificate), validity.upperBound) != nil,
+            X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8, name, Int32(name.count), -1, 0) == 1,
             X509_set_pubkey(certificate, key) == 1
-        else {
-            throw .internalFailure("a certificate")
-        }
+        else { throw .internalFailure("a certificate") }
     }
 
-    private static func finish(
+    private func finish(
         _ certificate: OpaquePointer,
-        _ request: CertificateRequest,
         isAuthority: Bool,
         issuer: OpaquePointer,
         issuerKey: OpaquePointer
@@ -200,25 +134,36 @@ private enum CertificateMaker {
             (NID_subject_key_identifier, "hash"),
         ]
         if !isAuthority {
-            extensions.append((NID_ext_key_usage, request.isClient ? "clientAuth" : "serverAuth"))
-            let names = try request.subjectAlternativeName()
-            if !names.isEmpty {
-                extensions.append((NID_subject_alt_name, names))
-            }
+            extensions.append((NID_ext_key_usage, isClient ? "clientAuth" : "serverAuth"))
+            let names = try subjectAlternativeName()
+            if !names.isEmpty { extensions.append((NID_subject_alt_name, names)) }
         }
         guard X509_set_issuer_name(certificate, X509_get_subject_name(issuer)) == 1 else {
             throw .internalFailure("a certificate's issuer")
         }
         for (kind, value) in extensions {
             guard upstream_x509_add_extension(issuer, certificate, kind, value) == 1 else {
-                throw TLSError(
-                    .misconfigured,
-                    "\"\(value)\" can't stand in a certificate: \(OpenSSLFailure.takeText())"
-                )
+                throw .misconfigured("\"\(value)\" can't stand in a certificate: \(OpenSSLFailure.takeText())")
             }
         }
         guard X509_sign(certificate, issuerKey, EVP_sha256()) > 0 else {
             throw .internalFailure("a certificate's signature")
         }
+    }
+
+    /// The names in the syntax of OpenSSL's configuration.
+    private func subjectAlternativeName() throws(TLSError) -> String {
+        for name in dnsNames + addresses + otherNames.map(\.value) {
+            // Commas and the like would be read as syntax.
+            let isPlain = name.utf8.allSatisfy { byte in
+                switch byte {
+                case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
+                default: "-._*:@".utf8.contains(byte)
+                }
+            }
+            guard isPlain, !name.isEmpty else { throw .misconfigured("\"\(name)\" cannot be a name in a certificate") }
+        }
+        let others = otherNames.map { "otherName:\($0.type);\($0.encoding):\($0.value)" }
+        return (dnsNames.map { "DNS:" + $0 } + addresses.map { "IP:" + $0 } + others).joined(separator: ",")
     }
 }

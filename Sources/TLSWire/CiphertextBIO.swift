@@ -23,9 +23,7 @@ final class CiphertextBIO {
         return bio
     }
 
-    /// Lends ciphertext to OpenSSL during `body`.
-    ///
-    /// OpenSSL reads all of it, unless the connection has failed or ended and the rest is useless.
+    /// Lends ciphertext to OpenSSL, which reads all of it unless the connection has failed or ended.
     func lend<Result>(_ ciphertext: ByteBuffer, _ body: () -> Result) -> Result {
         ciphertext.withUnsafeReadableBytes { bytes in
             self.input = bytes
@@ -34,9 +32,7 @@ final class CiphertextBIO {
         }
     }
 
-    func reserveOutput(_ bytes: Int) {
-        self.output.reserveCapacity(minimumWritableBytes: bytes)
-    }
+    func reserveOutput(_ bytes: Int) { self.output.reserveCapacity(minimumWritableBytes: bytes) }
 
     /// Takes OpenSSL's output and its memory; nil if there is none.
     func takeOutput() -> ByteBuffer? {
@@ -54,10 +50,6 @@ final class CiphertextBIO {
         return count
     }
 
-    private func write(_ bytes: UnsafeRawBufferPointer) {
-        self.output.writeBytes(bytes)
-    }
-
     /// The type of BIO, made once for the process and never freed.
     private nonisolated(unsafe) static let method: OpaquePointer? = {
         guard let method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "ByteBuffer") else { return nil }
@@ -68,16 +60,14 @@ final class CiphertextBIO {
                 $0.read(into: target, atMost: wanted)
             }
             read.pointee = count
-            if count == 0 {
-                upstream_bio_want_read(bio)
-            }
+            if count == 0 { upstream_bio_want_read(bio) }
             return count > 0 ? 1 : 0
         }
         BIO_meth_set_write_ex(method) { bio, source, count, written in
             upstream_bio_clear_retry(bio)
             guard let data = BIO_get_data(bio), let source, let written else { return 0 }
             Unmanaged<CiphertextBIO>.fromOpaque(data)._withUnsafeGuaranteedRef {
-                $0.write(UnsafeRawBufferPointer(start: source, count: count))
+                _ = $0.output.writeBytes(UnsafeRawBufferPointer(start: source, count: count))
             }
             written.pointee = count
             return 1

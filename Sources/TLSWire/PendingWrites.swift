@@ -7,26 +7,17 @@ struct PendingWrites {
         var promise: EventLoopPromise<Void>?
     }
 
-    /// The result of an attempt to encrypt.
     enum Outcome {
-        case drained
-        case limited
+        case drained, limited
         /// OpenSSL takes nothing until the peer has sent more.
         case blocked
         case failed(TLSError)
     }
 
-    private var entries: [Entry] = []
-    /// The first unfinished entry; those before it hold nothing any more.
-    private var head = 0
-    /// The waiting plaintext in bytes.
+    private var entries = CircularBuffer<Entry>(initialCapacity: 1)
     private(set) var bytes = 0
     /// Whether the application has asked for a flush that is not done yet.
     var wantsFlush = false
-
-    var isEmpty: Bool {
-        self.head == self.entries.count
-    }
 
     mutating func append(_ buffer: ByteBuffer, _ promise: EventLoopPromise<Void>?) {
         self.bytes += buffer.readableBytes
@@ -35,7 +26,7 @@ struct PendingWrites {
 
     /// Encrypts until nothing waits, or until the connection holds `limit` bytes of ciphertext.
     ///
-    /// The promises of completely taken writes are appended to `done`; the fate of the output decides them.
+    /// The promises of completely taken writes are appended to `done`.
     mutating func encrypt(
         with connection: TLSConnection,
         limit: Int,
@@ -43,14 +34,11 @@ struct PendingWrites {
     ) -> Outcome {
         connection.reserveOutput(plaintext: min(self.bytes, limit))
         while self.dropFinished(&done) {
-            if connection.outputBytes >= limit {
-                return .limited
-            }
+            if connection.outputBytes >= limit { return .limited }
+            let first = self.entries[self.entries.startIndex].buffer
             let step =
-                self.entries[self.head].buffer.readableBytes >= TLSConnection.maximumRecord
-                    || self.head + 1 == self.entries.count
-                ? self.entries[self.head].buffer.withUnsafeReadableBytes(connection.write)
-                : self.writeGathered(with: connection)
+                first.readableBytes >= TLSConnection.maximumRecord || self.entries.count == 1
+                ? first.withUnsafeReadableBytes(connection.write) : self.writeGathered(with: connection)
             switch step {
             case .wrote(let count): self.consume(count)
             case .blocked: return .blocked
@@ -60,11 +48,10 @@ struct PendingWrites {
         return .drained
     }
 
-    /// Encrypts small writes together as one record.
     private func writeGathered(with connection: TLSConnection) -> TLSConnection.WriteStep {
         withUnsafeTemporaryAllocation(byteCount: min(self.bytes, TLSConnection.maximumRecord), alignment: 1) { record in
             var filled = 0
-            for entry in self.entries[self.head...] where filled < record.count {
+            for entry in self.entries where filled < record.count {
                 entry.buffer.withUnsafeReadableBytes { bytes in
                     let part = bytes.prefix(record.count - filled)
                     UnsafeMutableRawBufferPointer(rebasing: record[filled...]).copyBytes(from: part)
@@ -75,38 +62,29 @@ struct PendingWrites {
         }
     }
 
-    /// Skips the bytes that OpenSSL has taken.
     private mutating func consume(_ count: Int) {
         self.bytes -= count
         var left = count
-        var index = self.head
-        while left > 0, index < self.entries.count {
+        for index in self.entries.indices {
             let part = min(left, self.entries[index].buffer.readableBytes)
             self.entries[index].buffer.moveReaderIndex(forwardBy: part)
             left -= part
-            index += 1
+            if left == 0 { break }
         }
     }
 
-    /// Drops finished entries; returns whether any is left.
     private mutating func dropFinished(_ done: inout [EventLoopPromise<Void>]) -> Bool {
-        while self.head < self.entries.count, self.entries[self.head].buffer.readableBytes == 0 {
-            if let promise = self.entries[self.head].promise {
-                done.append(promise)
-            }
-            self.entries[self.head] = Entry(buffer: ByteBuffer(), promise: nil)
-            self.head += 1
+        while let first = self.entries.first, first.buffer.readableBytes == 0 {
+            if let promise = self.entries.removeFirst().promise { done.append(promise) }
         }
-        guard self.head == self.entries.count else { return true }
+        guard self.entries.isEmpty else { return true }
         // A short list is kept for the next writes; a long one would weigh on an idle connection.
         self.entries.removeAll(keepingCapacity: self.entries.capacity <= 16)
-        self.head = 0
         return false
     }
 
-    /// Removes everything and returns the promises for the caller to fail.
     mutating func removeAll() -> [EventLoopPromise<Void>] {
-        let promises = self.entries[self.head...].compactMap(\.promise)
+        let promises = self.entries.compactMap(\.promise)
         self = PendingWrites()
         return promises
     }

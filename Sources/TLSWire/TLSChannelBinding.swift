@@ -2,7 +2,6 @@ import COpenSSL
 
 /// A value that identifies a TLS connection, for authentication over it (RFC 5056).
 package struct TLSChannelBinding: Sendable, Equatable {
-    /// The types, by their registered names.
     package enum Kind: String, Sendable, CaseIterable {
         /// Keying material of the connection (RFC 9266).
         case exporter = "tls-exporter"
@@ -13,14 +12,11 @@ package struct TLSChannelBinding: Sendable, Equatable {
     }
 
     package var kind: Kind
-    /// The value; the same at both ends.
     package var data: [UInt8]
 }
 
 extension TLSConnection {
-    /// The bindings of an established connection, the same on both sides.
-    ///
-    /// A type that this connection lacks is left out.
+    /// The bindings of an established connection, without the types that it lacks.
     var channelBindings: [TLSChannelBinding] {
         let values: [(TLSChannelBinding.Kind, [UInt8]?)] = [
             (.exporter, self.exporter), (.unique, self.firstFinished), (.endPoint, self.serverCertificateHash),
@@ -41,16 +37,8 @@ extension TLSConnection {
         var material = [UInt8](repeating: 0, count: 32)
         ERR_clear_error()
         // All borrowed for the call. The context is present and empty, which before TLS 1.3 differs from none.
-        let result = SSL_export_keying_material(
-            self.ssl,
-            &material,
-            material.count,
-            label,
-            label.utf8.count,
-            &context,
-            0,
-            1
-        )
+        let count = material.count
+        let result = SSL_export_keying_material(self.ssl, &material, count, label, label.utf8.count, &context, 0, 1)
         return result == 1 ? material : nil
     }
 
@@ -76,9 +64,7 @@ extension TLSConnection {
     private var serverCertificateHash: [UInt8]? {
         // In both cases we own a reference and free it below.
         guard let certificate = self.isClient ? SSL_get1_peer_certificate(self.ssl) : SSL_get_certificate(self.ssl)
-        else {
-            return nil
-        }
+        else { return nil }
         if !self.isClient { X509_up_ref(certificate) }
         defer { X509_free(certificate) }
         ERR_clear_error()

@@ -1,24 +1,19 @@
 import COpenSSL
 import NIOCore
 
-/// A connection's SSL object: ciphertext in, plaintext out, and the reverse.
-///
-/// Decides nothing. Confined to its event loop.
+/// A connection's SSL object: ciphertext in, plaintext out, and the reverse; confined to its event loop.
 final class TLSConnection {
-    /// The result of receiving ciphertext.
     struct Received {
         var completedHandshake = false
-        /// The application data in it.
         var plaintext: ByteBuffer?
-        /// What follows the data.
+        /// What follows the plaintext.
         var end = End.more
     }
 
-    /// How a piece of ciphertext ends.
+    // After a failure, the output may hold an alert.
+
     enum End {
-        case more
-        case closeNotify
-        /// The connection is broken; the output may hold an alert.
+        case more, closeNotify
         case failed(TLSError)
     }
 
@@ -27,12 +22,10 @@ final class TLSConnection {
         case incomplete
         /// Done, and the peer is verified.
         case complete
-        /// Failed; the output may hold an alert.
         case failed(TLSError)
     }
 
     enum WriteStep {
-        /// The number of bytes taken.
         case wrote(Int)
         /// Nothing can be written until the peer has sent the rest of a handshake message.
         case blocked
@@ -59,27 +52,22 @@ final class TLSConnection {
         // One BIO for both directions: SSL_set_bio takes over our single reference.
         let bio = try self.transport.makeBIO()
         SSL_set_bio(ssl, bio, bio)
-        switch context.role {
-        case .client(let identity):
-            try identity.apply(to: ssl)
+        if let expected = context.expected {
+            try expected.apply(to: ssl)
             self.transport.xmppNames = context.xmppNames
             SSL_set_ex_data(ssl, 0, Unmanaged.passUnretained(self.transport).toOpaque())
             SSL_set_verify(ssl, SSL_VERIFY_PEER, Self.noteRefusedCertificate)
             SSL_set_connect_state(ssl)
-        case .server:
+        } else {
             SSL_set_verify(ssl, SSL_VERIFY_NONE, nil)
             SSL_set_accept_state(ssl)
         }
     }
 
-    deinit {
-        SSL_free(self.ssl)
-    }
+    deinit { SSL_free(self.ssl) }
 
     /// Whether this side verifies the other.
-    var isClient: Bool {
-        self.context.role != .server
-    }
+    var isClient: Bool { self.context.expected != nil }
 
     /// The event that announces the connection.
     var summary: TLSEvent {
@@ -103,16 +91,12 @@ final class TLSConnection {
             upstream_ssl_forget_chains(self.ssl)
             return .complete
         }
-        switch SSL_get_error(self.ssl, result) {
-        case SSL_ERROR_WANT_READ:
-            return .incomplete
-        default:
-            let failure = OpenSSLFailure.take()
-            if case .client(let identity) = self.context.role, let refused = self.transport.verificationFailure {
-                return .failed(refused.error(serverName: identity.name))
-            }
-            return .failed(.handshake(failure, isClient: self.isClient))
+        if SSL_get_error(self.ssl, result) == SSL_ERROR_WANT_READ { return .incomplete }
+        let failure = OpenSSLFailure.take()
+        if let expected = self.context.expected, let refused = self.transport.verificationFailure {
+            return .failed(refused.error(serverName: expected.name))
         }
+        return .failed(.handshake(failure, isClient: self.isClient))
     }
 
     /// Feeds ciphertext and returns everything it holds.
@@ -121,10 +105,8 @@ final class TLSConnection {
             var received = Received()
             if handshaking {
                 switch self.handshake() {
-                case .incomplete:
-                    return received
-                case .complete:
-                    received.completedHandshake = true
+                case .incomplete: return received
+                case .complete: received.completedHandshake = true
                 case .failed(let error):
                     received.end = .failed(error)
                     return received
@@ -137,7 +119,6 @@ final class TLSConnection {
         }
     }
 
-    /// Decrypts until OpenSSL wants more.
     private func decrypt(into plaintext: inout ByteBuffer) -> End {
         // Plaintext is never longer than its ciphertext; more room is needed only for a record begun in earlier pieces.
         var end: End?
@@ -163,12 +144,9 @@ final class TLSConnection {
 
     private func endOfReading(_ result: Int32) -> End {
         switch SSL_get_error(self.ssl, result) {
-        case SSL_ERROR_WANT_READ:
-            .more
-        case SSL_ERROR_ZERO_RETURN:
-            .closeNotify
-        default:
-            .failed(.established(OpenSSLFailure.take(), isClient: self.isClient))
+        case SSL_ERROR_WANT_READ: .more
+        case SSL_ERROR_ZERO_RETURN: .closeNotify
+        default: .failed(.established(OpenSSLFailure.take(), isClient: self.isClient))
         }
     }
 
@@ -182,15 +160,9 @@ final class TLSConnection {
         var count = 0
         ERR_clear_error()
         let result = SSL_write_ex(self.ssl, bytes.baseAddress, min(bytes.count, Self.maximumRecord), &count)
-        if result == 1 {
-            return .wrote(count)
-        }
-        switch SSL_get_error(self.ssl, result) {
-        case SSL_ERROR_WANT_READ:
-            return .blocked
-        default:
-            return .failed(.established(OpenSSLFailure.take(), isClient: self.isClient))
-        }
+        if result == 1 { return .wrote(count) }
+        if SSL_get_error(self.ssl, result) == SSL_ERROR_WANT_READ { return .blocked }
+        return .failed(.established(OpenSSLFailure.take(), isClient: self.isClient))
     }
 
     /// Writes close_notify to the output, once.
@@ -201,32 +173,25 @@ final class TLSConnection {
         ERR_clear_error()
     }
 
-    func takeOutput() -> ByteBuffer? {
-        self.transport.takeOutput()
-    }
+    func takeOutput() -> ByteBuffer? { self.transport.takeOutput() }
 
-    /// The size of the output for the peer.
-    var outputBytes: Int {
-        self.transport.output.readableBytes
-    }
+    var outputBytes: Int { self.transport.output.readableBytes }
 
     /// Records why OpenSSL refuses a certificate, unless its names match in ways that OpenSSL does not compare.
     private static let noteRefusedCertificate: SSL_verify_cb = { accepted, store in
         guard accepted == 0, let store else { return accepted }
         let ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx())
-        if let ssl, let transport = SSL_get_ex_data(OpaquePointer(ssl), 0) {
-            return Unmanaged<CiphertextBIO>.fromOpaque(transport)._withUnsafeGuaranteedRef {
-                // No DNS name matches: the names that OpenSSL does not know decide.
-                if X509_STORE_CTX_get_error(store) == X509_V_ERR_HOSTNAME_MISMATCH, let names = $0.xmppNames,
-                    let certificate = X509_STORE_CTX_get0_cert(store), names.match(certificate)
-                {
-                    X509_STORE_CTX_set_error(store, X509_V_OK)
-                    return 1
-                }
-                $0.verificationFailure = VerificationFailure(store)
-                return 0
+        guard let ssl, let transport = SSL_get_ex_data(OpaquePointer(ssl), 0) else { return 0 }
+        return Unmanaged<CiphertextBIO>.fromOpaque(transport)._withUnsafeGuaranteedRef {
+            // No DNS name matches: the names that OpenSSL does not know decide.
+            if X509_STORE_CTX_get_error(store) == X509_V_ERR_HOSTNAME_MISMATCH, let names = $0.xmppNames,
+                let certificate = X509_STORE_CTX_get0_cert(store), names.match(certificate)
+            {
+                X509_STORE_CTX_set_error(store, X509_V_OK)
+                return 1
             }
+            $0.verificationFailure = VerificationFailure(store)
+            return 0
         }
-        return 0
     }
 }

@@ -6,22 +6,10 @@ import NIOCore
 /// Made once per sender or listener, since reading the authorities is the costly part. OpenSSL counts references to an
 /// SSL_CTX atomically and does not change it after set-up, hence `@unchecked`.
 package final class TLSContext: @unchecked Sendable {
-    /// The side of the handshake.
-    enum Role: Sendable, Hashable {
-        /// The side that verifies, with the identity it expects.
-        case client(ReferenceIdentity)
-        /// The side that shows a certificate.
-        case server
-
-        /// The identity that a client expects; nil for a server.
-        var identity: ReferenceIdentity? {
-            if case .client(let identity) = self { identity } else { nil }
-        }
-    }
-
     /// We own the SSL_CTX and free it in deinit.
     let handle: OpaquePointer
-    let role: Role
+    /// The identity that a client expects; nil on a server, the side that verifies nobody.
+    let expected: ReferenceIdentity?
     /// The protocol named by ALPN; nil for none.
     package private(set) var applicationProtocol: String?
     let handshakeTimeout: TimeAmount
@@ -30,42 +18,39 @@ package final class TLSContext: @unchecked Sendable {
     /// The names accepted in a server's certificate besides DNS names; nil for none.
     private(set) var xmppNames: XMPPCertificateNames?
 
-    private init(_ role: Role, handshakeTimeout: TimeAmount, closeTimeout: TimeAmount) throws(TLSError) {
+    private init(
+        expecting expected: ReferenceIdentity?,
+        handshakeTimeout: TimeAmount,
+        closeTimeout: TimeAmount
+    ) throws(TLSError) {
         ERR_clear_error()
-        let method = role == .server ? TLS_server_method() : TLS_client_method()
-        guard let handle = SSL_CTX_new(method) else { throw .internalFailure("a TLS context") }
+        guard let handle = SSL_CTX_new(expected == nil ? TLS_server_method() : TLS_client_method()) else {
+            throw .internalFailure("a TLS context")
+        }
         self.handle = handle
-        self.role = role
+        self.expected = expected
         self.handshakeTimeout = handshakeTimeout
         self.closeTimeout = closeTimeout
-        try self.applyCommonSettings()
+        try applyCommonSettings()
     }
 
-    deinit {
-        SSL_CTX_free(self.handle)
-    }
+    deinit { SSL_CTX_free(handle) }
 
-    /// A context for connections to one server name.
-    ///
-    /// Throws ``TLSError/Code/misconfigured`` for an unusable name or authority file, and for a certificate or key of
-    /// ours that is unusable or doesn't match.
+    /// A context for connections to one server name; throws ``TLSError/Code/misconfigured``.
     package static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
+        let name = try ReferenceIdentity(configuration.serverName)
         let context = try TLSContext(
-            .client(ReferenceIdentity(configuration.serverName)),
+            expecting: name,
             handshakeTimeout: configuration.handshakeTimeout,
             closeTimeout: configuration.closeTimeout
         )
-        if case .host? = context.role.identity, let domain = configuration.xmppDomain {
+        if case .host = name, let domain = configuration.xmppDomain {
             context.xmppNames = try XMPPCertificateNames(domain)
         }
         try context.setVersions(.v1_2, .v1_3)
-        try context.load(configuration.trust)
+        try context.load(trust: configuration.trust)
         if let identity = configuration.identity {
-            try context.load(
-                identity.certificateChain,
-                identity.privateKey,
-                names: ("tls.client_certificate_file", "tls.client_key_file")
-            )
+            try context.load(identity, names: ("tls.client_certificate_file", "tls.client_key_file"))
         }
         if let name = configuration.applicationProtocol { try context.offer(name) }
         return context
@@ -74,92 +59,74 @@ package final class TLSContext: @unchecked Sendable {
     /// The seconds until this side's certificate expires; negative if it has, nil if there is none.
     package var certificateEnd: Int? {
         // Both stay their owners'.
-        SSL_CTX_get0_certificate(self.handle).flatMap(CertificateEnd.remaining)
+        SSL_CTX_get0_certificate(handle).flatMap(CertificateEnd.remaining)
     }
 
-    /// A context for a listener.
-    ///
-    /// Throws ``TLSError/Code/misconfigured`` for a certificate or key that is unusable or doesn't match.
+    /// A context for a listener; throws ``TLSError/Code/misconfigured``.
     package static func server(_ configuration: TLSServerConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(
-            .server,
+            expecting: nil,
             handshakeTimeout: configuration.handshakeTimeout,
             closeTimeout: configuration.closeTimeout
         )
-        if let level = configuration.securityLevel {
-            SSL_CTX_set_security_level(context.handle, level)
-        }
+        if let level = configuration.securityLevel { SSL_CTX_set_security_level(context.handle, level) }
         try context.setVersions(configuration.minimumVersion, configuration.maximumVersion)
-        try context.load(
-            configuration.certificateChain,
-            configuration.privateKey,
-            names: ("the certificate", "the private key")
-        )
+        try context.load(configuration.identity, names: ("the certificate", "the private key"))
         return context
     }
 
     private func applyCommonSettings() throws(TLSError) {
         SSL_CTX_set_options(
-            self.handle,
+            handle,
             upstream_ssl_op_no_compression | upstream_ssl_op_no_renegotiation | upstream_ssl_op_no_ticket
                 | upstream_ssl_op_server_preference
         )
         // Sessions are never resumed: connections are few and long, and tickets would cost memory on each.
-        upstream_ssl_ctx_set_session_cache_mode(self.handle, Int(SSL_SESS_CACHE_OFF))
-        SSL_CTX_set_num_tickets(self.handle, 0)
+        upstream_ssl_ctx_set_session_cache_mode(handle, Int(SSL_SESS_CACHE_OFF))
+        SSL_CTX_set_num_tickets(handle, 0)
         // RELEASE_BUFFERS: an idle connection holds no record buffers (2 x 17 KB). PARTIAL_WRITE and
         // MOVING_WRITE_BUFFER: SSL_write takes one record at a time, and a repeated call may pass the bytes at another
         // address.
         upstream_ssl_ctx_set_mode(
-            self.handle,
+            handle,
             Int(SSL_MODE_RELEASE_BUFFERS) | Int(SSL_MODE_ENABLE_PARTIAL_WRITE)
                 | Int(SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER)
         )
         // Forward secrecy and authenticated encryption only (RFC 9325 §4.2); all TLS 1.3 suites have both.
-        if case .client = self.role {
-            guard SSL_CTX_set_cipher_list(self.handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM") == 1 else {
-                throw .internalFailure("a list of cipher suites")
-            }
+        guard expected == nil || SSL_CTX_set_cipher_list(handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM") == 1 else {
+            throw .internalFailure("a list of cipher suites")
         }
     }
 
     private func setVersions(_ minimum: TLSVersion, _ maximum: TLSVersion) throws(TLSError) {
-        guard minimum <= maximum, upstream_ssl_ctx_set_versions(self.handle, minimum.rawValue, maximum.rawValue) == 1
-        else {
-            throw TLSError(.misconfigured, "the TLS versions \(minimum) to \(maximum) can't be set")
-        }
+        guard minimum.rawValue <= maximum.rawValue,
+            upstream_ssl_ctx_set_versions(handle, minimum.rawValue, maximum.rawValue) == 1
+        else { throw .misconfigured("the TLS versions \(minimum) to \(maximum) can't be set") }
     }
 
-    /// Names a protocol by ALPN.
     private func offer(_ name: String) throws(TLSError) {
         guard (1...255).contains(name.utf8.count) else {
-            throw TLSError(.misconfigured, "the protocol name \"\(name)\" is none for ALPN")
+            throw .misconfigured("the protocol name \"\(name)\" is none for ALPN")
         }
         // OpenSSL copies it, and returns 0 for success here.
         let list = [UInt8(name.utf8.count)] + name.utf8
-        guard SSL_CTX_set_alpn_protos(self.handle, list, UInt32(list.count)) == 0 else {
+        guard SSL_CTX_set_alpn_protos(handle, list, UInt32(list.count)) == 0 else {
             throw .internalFailure("a list of protocols")
         }
-        self.applicationProtocol = name
+        applicationProtocol = name
     }
 
-    private func load(_ trust: TLSTrust) throws(TLSError) {
+    private func load(trust: PEMSource?) throws(TLSError) {
         ERR_clear_error()
-        let source: PEMSource
-        switch trust {
-        case .system:
-            guard SSL_CTX_set_default_verify_paths(self.handle) == 1 else {
+        guard let trust else {
+            guard SSL_CTX_set_default_verify_paths(handle) == 1 else {
                 throw .internalFailure("the system's trust store")
             }
             return
-        case .file(let path):
-            source = .file(path)
-        case .pem(let bytes):
-            source = .bytes(bytes)
         }
         // The store stays the context's; it takes its own reference to each certificate.
-        let store = SSL_CTX_get_cert_store(self.handle)
-        _ = try source.forEachCertificate("tls.ca_file") { _, certificate throws(TLSError) in
+        let store = SSL_CTX_get_cert_store(handle)
+        try trust.forEachCertificate("tls.ca_file") { _, certificate throws(TLSError) in
             guard X509_STORE_add_cert(store, certificate) == 1 else {
                 throw .internalFailure("a trust store of tls.ca_file")
             }
@@ -169,31 +136,20 @@ package final class TLSContext: @unchecked Sendable {
     }
 
     /// Loads this side's certificate and key; `names` are for errors.
-    private func load(
-        _ certificateChain: PEMSource,
-        _ privateKey: PEMSource,
-        names: (certificate: String, key: String)
-    ) throws(TLSError) {
-        let handle = self.handle
+    private func load(_ identity: TLSIdentity, names: (certificate: String, key: String)) throws(TLSError) {
+        let handle = handle
+        let chain = identity.certificateChain.label(names.certificate)
         // The context takes its own references to certificates and key.
-        _ = try certificateChain.forEachCertificate(names.certificate) { index, certificate throws(TLSError) in
+        try identity.certificateChain.forEachCertificate(names.certificate) { index, certificate throws(TLSError) in
             let accepted =
                 index == 0
                 ? SSL_CTX_use_certificate(handle, certificate) : upstream_ssl_ctx_add1_chain_cert(handle, certificate)
-            guard accepted == 1 else {
-                throw TLSError(
-                    .misconfigured,
-                    "\(certificateChain.label(names.certificate)) can't be used: \(OpenSSLFailure.takeText())"
-                )
-            }
+            guard accepted == 1 else { throw .misconfigured("\(chain) can't be used: \(OpenSSLFailure.takeText())") }
         }
-        try privateKey.withPrivateKey(names.key) { key throws(TLSError) in
+        try identity.privateKey.withPrivateKey(names.key) { key throws(TLSError) in
             guard SSL_CTX_use_PrivateKey(handle, key) == 1, SSL_CTX_check_private_key(handle) == 1 else {
-                throw TLSError(
-                    .misconfigured,
-                    "\(privateKey.label(names.key)) does not belong to \(certificateChain.label(names.certificate)): "
-                        + OpenSSLFailure.takeText()
-                )
+                let key = identity.privateKey.label(names.key)
+                throw .misconfigured("\(key) does not belong to \(chain): \(OpenSSLFailure.takeText())")
             }
         }
     }

@@ -8,8 +8,7 @@ extension TLSHandler {
         if !self.peerHasSpoken {
             self.peerHasSpoken = true
             guard TLSProbe.looksLikeTLSRecord(ciphertext.readableBytesView) else {
-                self.fail(TLSProbe.plaintextPeer(first: ciphertext.readableBytesView), context)
-                return
+                return self.fail(TLSProbe.plaintextPeer(first: ciphertext.readableBytesView), context)
             }
         }
         let received = self.connection.receive(
@@ -17,9 +16,7 @@ extension TLSHandler {
             handshaking: action == .handshake,
             allocator: context.channel.allocator
         )
-        if received.completedHandshake {
-            self.announce(context)
-        }
+        if received.completedHandshake { self.announce(context) }
         if let plaintext = received.plaintext {
             self.deliver(plaintext, hold: received.completedHandshake, context)
         }
@@ -27,9 +24,7 @@ extension TLSHandler {
         case .more:
             // Answers of the protocol itself (handshake, key update), and writes that had to wait for them.
             self.flushOutput(context)
-            if self.writes.wantsFlush {
-                self.encrypt(context)
-            }
+            if self.writes.wantsFlush { self.encrypt(context) }
         case .closeNotify:
             self.deliverHeld(context)
             self.peerClosed(context)
@@ -46,9 +41,7 @@ extension TLSHandler {
 
     package func channelWritabilityChanged(context: ChannelHandlerContext) {
         context.fireChannelWritabilityChanged()
-        if context.channel.isWritable {
-            self.readOn(context)
-        }
+        if context.channel.isWritable { self.readOn(context) }
     }
 
     /// Reads on without a new request of the application.
@@ -57,9 +50,7 @@ extension TLSHandler {
     /// nothing is not read from: it could ask for one key update after another, and the answers would pile up here.
     private func readOn(_ context: ChannelHandlerContext) {
         let isDue = self.readWanted && self.machine.state == .established && context.channel.isWritable
-        if isDue || self.machine.readsOnItsOwn {
-            context.read()
-        }
+        if isDue || self.machine.readsOnItsOwn { context.read() }
     }
 
     package func read(context: ChannelHandlerContext) {
@@ -69,12 +60,9 @@ extension TLSHandler {
             context.fireChannelReadComplete()
             // The channel considers this read done only after input from the network: with automatic reading it would
             // never read again.
-            if (try? context.channel.syncOptions?.getOption(.autoRead)) == true {
-                context.read()
-            }
-        } else {
-            context.read()
+            guard (try? context.channel.syncOptions?.getOption(.autoRead)) == true else { return }
         }
+        context.read()
     }
 
     /// Tells the application that the peer is verified, and releases its writes.
@@ -83,9 +71,7 @@ extension TLSHandler {
         self.stopTimer()
         self.flushOutput(context)
         context.fireUserInboundEventTriggered(self.connection.summary)
-        if self.writes.wantsFlush {
-            self.encrypt(context)
-        }
+        if self.writes.wantsFlush { self.encrypt(context) }
     }
 
     private func deliver(_ plaintext: ByteBuffer, hold: Bool, _ context: ChannelHandlerContext) {
@@ -102,10 +88,35 @@ extension TLSHandler {
     }
 
     func deliverHeld(_ context: ChannelHandlerContext) {
-        guard let plaintext = self.heldPlaintext else { return }
-        self.heldPlaintext = nil
-        guard self.machine.received() == .deliver else { return }
-        self.readWanted = false
-        context.fireChannelRead(self.wrapInboundOut(plaintext))
+        if let plaintext = self.heldPlaintext.take() { self.deliver(plaintext, hold: false, context) }
+    }
+}
+
+/// Recognises TLS by a peer's first bytes.
+enum TLSProbe {
+    /// Whether the first bytes begin a TLS record, as far as they go (RFC 8446 §5.1).
+    ///
+    /// The content types are 20 to 23, none of which can begin an XML document. The second byte is the major version,
+    /// which is 3 in every version of the protocol.
+    static func looksLikeTLSRecord(_ first: some Sequence<UInt8>) -> Bool {
+        var iterator = first.makeIterator()
+        guard let type = iterator.next(), (20...23).contains(type) else { return false }
+        return (iterator.next() ?? 3) == 3
+    }
+
+    /// The error for a peer whose first bytes are not a TLS record.
+    static func plaintextPeer(first: some Sequence<UInt8>) -> TLSError {
+        let bytes = Array(first.prefix(5))
+        let text =
+            if bytes.first == UInt8(ascii: "<") {
+                "it sent XML: this port begins in plaintext, set tls.mode: starttls"
+            } else if bytes.starts(with: "HTTP".utf8) {
+                "it speaks plaintext HTTP: check host and port"
+            } else if bytes.starts(with: "SSH-".utf8) {
+                "it is an SSH server: check host and port"
+            } else {
+                "check the port, or set tls.mode: starttls if the server begins in plaintext"
+            }
+        return TLSError(.plaintextPeer, "the peer does not speak TLS here; " + text)
     }
 }

@@ -3,19 +3,15 @@ package import NIOCore
 extension TLSHandler {
     package func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         let action = self.machine.write()
-        guard action != .refuse else {
+        if action == .refuse {
             promise?.fail(ChannelError.ioOnClosedChannel)
             return
         }
         self.writes.append(self.unwrapOutboundIn(data), promise)
         if action == .keep {
-            if self.writes.bytes > Self.maximumPendingBytes {
-                let error = TLSError(
-                    .pendingWriteOverflow,
-                    "more than \(Self.maximumPendingBytes) bytes were written before the TLS handshake was done"
-                )
-                self.fail(error, context)
-            }
+            guard self.writes.bytes > Self.maximumPendingBytes else { return }
+            let text = "more than \(Self.maximumPendingBytes) bytes were written before the TLS handshake was done"
+            self.fail(TLSError(.pendingWriteOverflow, text), context)
         } else if self.writes.bytes >= Self.maximumUnflushedBytes {
             self.encrypt(context, flush: false)
         }
@@ -23,12 +19,9 @@ extension TLSHandler {
 
     package func flush(context: ChannelHandlerContext) {
         switch self.machine.write() {
-        case .keep:
-            self.writes.wantsFlush = true
-        case .encrypt:
-            self.encrypt(context)
-        case .refuse:
-            context.flush()
+        case .keep: self.writes.wantsFlush = true
+        case .encrypt: self.encrypt(context)
+        case .refuse: context.flush()
         }
     }
 
@@ -45,21 +38,14 @@ extension TLSHandler {
                 promise?.succeed()
             }
             switch outcome {
-            case .limited:
-                continue
-            case .blocked:
-                self.writes.wantsFlush = self.writes.wantsFlush || flush
-            case .drained:
-                self.writes.wantsFlush = false
-            case .failed(let error):
-                self.fail(error, context)
-                return
+            case .limited: continue
+            case .blocked: self.writes.wantsFlush = self.writes.wantsFlush || flush
+            case .drained: self.writes.wantsFlush = false
+            case .failed(let error): return self.fail(error, context)
             }
             break
         }
-        if flush {
-            context.flush()
-        }
+        if flush { context.flush() }
     }
 
     /// Sends OpenSSL's own messages: handshake messages, alerts, key updates.
@@ -69,21 +55,15 @@ extension TLSHandler {
     }
 
     func failWrites(_ error: any Error) {
-        for promise in self.writes.removeAll() {
-            promise.fail(error)
-        }
+        for promise in self.writes.removeAll() { promise.fail(error) }
     }
 
     /// One promise that completes the others.
     func joined(_ promises: [EventLoopPromise<Void>], _ context: ChannelHandlerContext) -> EventLoopPromise<Void> {
-        if promises.count == 1 {
-            return promises[0]
-        }
+        if promises.count == 1 { return promises[0] }
         let promise = context.eventLoop.makePromise(of: Void.self)
         promise.futureResult.whenComplete { result in
-            for waiting in promises {
-                waiting.completeWith(result)
-            }
+            for waiting in promises { waiting.completeWith(result) }
         }
         return promise
     }

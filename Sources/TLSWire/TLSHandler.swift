@@ -1,5 +1,19 @@
 package import NIOCore
 
+/// A user inbound event that ``TLSHandler`` fires.
+package enum TLSEvent: Sendable, Hashable {
+    /// The handshake is complete and, on a client, the peer is verified.
+    ///
+    /// `version` is OpenSSL's name (`TLSv1.3`), `cipher` the suite's standard name. No data of the application is sent
+    /// before this event.
+    case established(version: String, cipher: String)
+    /// The peer sent close_notify: nothing it sent is missing (RFC 8446 §6.1); `channelInactive` follows.
+    ///
+    /// Without this event, an end of the connection that the application did not ask for is preceded by a ``TLSError``
+    /// with the code ``TLSError/Code/truncated``.
+    case closedCleanly
+}
+
 /// TLS for one channel: ciphertext on the network's side, plaintext on the application's.
 ///
 /// Added before the channel is active, it starts the handshake at `channelActive`; added to an active channel
@@ -42,13 +56,9 @@ package final class TLSHandler: ChannelDuplexHandler {
     var peerHasSpoken = false
 
     /// A handler for one connection; the context decides its side.
-    package init(context: TLSContext) throws(TLSError) {
-        self.connection = try TLSConnection(context)
-    }
+    package init(context: TLSContext) throws(TLSError) { self.connection = try TLSConnection(context) }
 
-    /// The connection's channel bindings for SASL, the strongest first.
-    ///
-    /// None before ``TLSEvent/established(version:cipher:)``.
+    /// The connection's channel bindings for SASL, the strongest first; none before it is established.
     package var channelBindings: [TLSChannelBinding] {
         self.machine.state == .established ? self.connection.channelBindings : []
     }
@@ -60,9 +70,7 @@ package final class TLSHandler: ChannelDuplexHandler {
 
     package func handlerAdded(context: ChannelHandlerContext) {
         self.channelContext = context
-        if context.channel.isActive {
-            self.start(context)
-        }
+        if context.channel.isActive { self.start(context) }
     }
 
     package func handlerRemoved(context: ChannelHandlerContext) {
@@ -82,26 +90,22 @@ package final class TLSHandler: ChannelDuplexHandler {
     package func channelInactive(context: ChannelHandlerContext) {
         self.stopTimer()
         self.deliverHeld(context)
+        let error: (any Error)?
         switch self.machine.transportEnded() {
         case .failHandshake:
-            let error = TLSError(
+            error = TLSError(
                 .handshakeFailed,
                 self.peerHasSpoken
                     ? "the peer closed the connection during the TLS handshake"
                     : "the peer closed the connection before it sent any TLS: check that the port speaks TLS"
             )
-            self.failWrites(error)
-            context.fireErrorCaught(error)
         case .failTruncated:
-            let error = TLSError(
-                .truncated,
-                "the connection ended without TLS close_notify: what was received may be incomplete"
-            )
-            self.failWrites(error)
-            context.fireErrorCaught(error)
-        case .finish:
-            self.failWrites(ChannelError.ioOnClosedChannel)
+            let text = "the connection ended without TLS close_notify: what was received may be incomplete"
+            error = TLSError(.truncated, text)
+        case .finish: error = nil
         }
+        self.failWrites(error ?? ChannelError.ioOnClosedChannel)
+        if let error { context.fireErrorCaught(error) }
         self.takeClosePromise(context)?.succeed()
         context.fireChannelInactive()
     }
@@ -119,22 +123,16 @@ package final class TLSHandler: ChannelDuplexHandler {
             self.flushOutput(context)
             // The application may hold reading back; the handshake is ours to read.
             context.read()
-        case .failed(let error):
-            self.fail(error, context)
+        case .failed(let error): self.fail(error, context)
         }
     }
 
-    func startTimer(_ timer: TLSStateMachine.Timer, _ delay: TimeAmount, _ context: ChannelHandlerContext) {
+    private func startTimer(_ timer: TLSStateMachine.Timer, _ delay: TimeAmount, _ context: ChannelHandlerContext) {
         self.stopTimer()
-        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
-            self.fired(timer)
-        }
+        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: delay) { self.fired(timer) }
     }
 
-    func stopTimer() {
-        self.timer?.cancel()
-        self.timer = nil
-    }
+    func stopTimer() { self.timer.take()?.cancel() }
 
     private func fired(_ timer: TLSStateMachine.Timer) {
         guard let context = self.channelContext else { return }
@@ -149,10 +147,49 @@ package final class TLSHandler: ChannelDuplexHandler {
                         + "from the first byte, or set tls.mode: starttls"
             )
             self.fail(error, context)
+        case .finish: self.closeTransport(context)
+        case .ignore: break
+        }
+    }
+
+    // MARK: - Ends
+
+    package func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+        guard mode == .all else {
+            promise?.fail(ChannelError.operationUnsupported)
+            return
+        }
+        let action = self.machine.closeRequested()
+        if action == .closeTransport {
+            self.stopTimer()
+            self.failWrites(ChannelError.ioOnClosedChannel)
+            context.close(mode: .all, promise: promise)
+            return
+        }
+        if let promise { self.closePromises.append(promise) }
+        guard action == .sendCloseNotify else { return }
+        self.failWrites(ChannelError.ioOnClosedChannel)
+        self.startTimer(.close, self.connection.context.closeTimeout, context)
+        self.connection.sendCloseNotify()
+        self.flushOutput(context)
+        // The application reads no more; the peer's close_notify is ours to read.
+        context.read()
+    }
+
+    func peerClosed(_ context: ChannelHandlerContext) {
+        switch self.machine.closeNotifyReceived() {
+        case .failHandshake:
+            self.fail(TLSError(.handshakeFailed, "the peer ended TLS during the handshake"), context)
+        case .answer:
+            self.connection.sendCloseNotify()
+            self.flushOutput(context)
+            self.failWrites(ChannelError.ioOnClosedChannel)
+            context.fireUserInboundEventTriggered(TLSEvent.closedCleanly)
+            context.close(mode: .all, promise: nil)
         case .finish:
+            context.fireUserInboundEventTriggered(TLSEvent.closedCleanly)
             self.closeTransport(context)
-        case .ignore:
-            break
+        case .ignore: break
         }
     }
 
@@ -167,10 +204,19 @@ package final class TLSHandler: ChannelDuplexHandler {
             self.failWrites(error)
             context.fireErrorCaught(error)
             context.close(mode: .all, promise: nil)
-        case .finish:
-            self.closeTransport(context)
-        case .ignore:
-            break
+        case .finish: self.closeTransport(context)
+        case .ignore: break
         }
+    }
+
+    private func closeTransport(_ context: ChannelHandlerContext) {
+        self.stopTimer()
+        context.close(mode: .all, promise: self.takeClosePromise(context))
+    }
+
+    private func takeClosePromise(_ context: ChannelHandlerContext) -> EventLoopPromise<Void>? {
+        let promises = self.closePromises
+        self.closePromises = []
+        return promises.isEmpty ? nil : self.joined(promises, context)
     }
 }

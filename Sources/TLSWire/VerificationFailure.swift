@@ -6,14 +6,10 @@ struct VerificationFailure {
     var code: Int32
     /// 0 for the peer's own certificate, 1 for its issuer, and so on.
     var depth: Int32
-    /// The refused certificate's subject.
     var subject = ""
     var issuer = ""
-    /// Its DNS and IP names.
     var names = ""
-    /// The start of its validity.
     var notBefore = ""
-    /// The end of its validity.
     var notAfter = ""
 
     /// Reads the failure from a verification in progress.
@@ -52,10 +48,7 @@ struct VerificationFailure {
                 "\(whose) expired on \(self.notAfter): renew it on the server, or check this machine's clock"
             )
         case X509_V_ERR_CERT_NOT_YET_VALID:
-            return TLSError(
-                .notYetValid,
-                "\(whose) is valid only from \(self.notBefore): check this machine's clock"
-            )
+            return TLSError(.notYetValid, "\(whose) is valid only from \(self.notBefore): check this machine's clock")
         case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
             return TLSError(
                 .selfSigned,
@@ -89,41 +82,30 @@ extension TLSError {
         guard let failure else {
             return TLSError(.handshakeFailed, "the TLS handshake failed, OpenSSL gives no reason")
         }
-        if failure.library == ERR_LIB_SSL {
-            if let alert = failure.alert {
-                return self.alert(alert, text: failure.text, isClient: isClient)
-            }
-            switch failure.reason {
-            case SSL_R_UNSUPPORTED_PROTOCOL, SSL_R_WRONG_SSL_VERSION, SSL_R_VERSION_TOO_LOW,
-                SSL_R_NO_PROTOCOLS_AVAILABLE,
-                SSL_R_VERSION_TOO_HIGH:
-                return self.versionMismatch(isClient: isClient)
-            default:
-                break
-            }
+        if let alert = failure.alert { return self.alert(alert, text: failure.text, isClient: isClient) }
+        let versionReasons = [
+            SSL_R_UNSUPPORTED_PROTOCOL, SSL_R_WRONG_SSL_VERSION, SSL_R_VERSION_TOO_LOW, SSL_R_NO_PROTOCOLS_AVAILABLE,
+            SSL_R_VERSION_TOO_HIGH,
+        ]
+        if failure.library == ERR_LIB_SSL, versionReasons.contains(failure.reason) {
+            return self.versionMismatch(isClient: isClient)
         }
         return TLSError(.handshakeFailed, "the TLS handshake failed: \(failure.text)")
     }
 
     /// The error of a broken connection after the handshake, from OpenSSL's queue.
     static func established(_ failure: OpenSSLFailure?, isClient: Bool) -> TLSError {
-        if let failure, failure.library == ERR_LIB_SSL, let alert = failure.alert {
+        if let failure, let alert = failure.alert {
             return self.alert(alert, text: failure.text, isClient: isClient)
         }
         return TLSError(.protocolViolation, "the TLS connection broke: \(failure?.text ?? "no reason given")")
     }
 
     private static func alert(_ number: UInt8, text: String, isClient: Bool) -> TLSError {
-        if number == UInt8(SSL3_AD_HANDSHAKE_FAILURE) {
-            return TLSError(
-                .alertReceived(number),
-                "the peer ended TLS with an alert: \(text): the two sides share no cipher suite or parameters"
-            )
-        }
-        if number == UInt8(TLS1_AD_PROTOCOL_VERSION) {
-            return self.versionMismatch(isClient: isClient)
-        }
-        return TLSError(.alertReceived(number), "the peer ended TLS with an alert: \(text)")
+        if number == UInt8(TLS1_AD_PROTOCOL_VERSION) { return self.versionMismatch(isClient: isClient) }
+        let fix =
+            number == UInt8(SSL3_AD_HANDSHAKE_FAILURE) ? ": the two sides share no cipher suite or parameters" : ""
+        return TLSError(.alertReceived, "the peer ended TLS with an alert: \(text)\(fix)")
     }
 
     private static func versionMismatch(isClient: Bool) -> TLSError {
@@ -140,6 +122,6 @@ extension OpenSSLFailure {
     /// The number of the peer's fatal alert, if it is one.
     var alert: UInt8? {
         // SSL_AD_REASON_OFFSET separates the alerts among the reasons of the library.
-        UInt8(exactly: self.reason - SSL_AD_REASON_OFFSET)
+        self.library == ERR_LIB_SSL ? UInt8(exactly: self.reason - SSL_AD_REASON_OFFSET) : nil
     }
 }

@@ -8,11 +8,6 @@ import Vocabulary
 
 /// Posts bodies to a collector over HTTP/1.1.
 package final class CollectorClient: Sendable {
-    package struct Unusable: Error, Sendable, CustomStringConvertible {
-        package let description: String
-    }
-
-    /// The most bytes read of an answer.
     private static let answerLimit = 64 * 1024
 
     private let url: String
@@ -25,20 +20,15 @@ package final class CollectorClient: Sendable {
 
     /// A client that does not connect yet; `/v1/traces` is appended to the collector's base URL, as in OTLP.
     ///
-    /// - Parameters:
-    ///   - endpoint: The collector's base URL.
-    ///   - caFile: Certificates to trust instead of the system's, PEM.
-    ///   - version: For `user-agent`.
-    ///   - timeout: The longest wait for the answer's start, and then for each part of it.
-    ///   - headers: More headers, such as `authorization`; read for each request, so that a rotation needs no restart.
-    /// - Throws: ``Unusable`` if the certificates can't be used.
+    /// `caFile` replaces the system's authorities. `timeout` bounds the wait for the answer's start and for each part.
+    /// `headers` are read for each request, so that a rotation needs no restart.
     package init(
         endpoint: String,
         caFile: String?,
         version: String,
         timeout: Duration = .seconds(10),
         headers: @escaping @Sendable () throws -> [(name: String, value: String)]
-    ) throws(Unusable) {
+    ) throws(CollectorFailure) {
         url = (endpoint.hasSuffix("/") ? String(endpoint.dropLast()) : endpoint) + "/v1/traces"
         agent = "OTel-OTLP-Exporter-Swift/\(version) upstream-worker"
         self.timeout = TimeAmount(timeout)
@@ -58,31 +48,24 @@ package final class CollectorClient: Sendable {
 
     private var connected: HTTPClient {
         client.withLock { client in
-            if let client { return client }
-            let made = HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
+            let made = client ?? HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
             client = made
             return made
         }
     }
 
-    private static func trust(_ caFile: String?) throws(Unusable) -> TLSConfiguration {
+    private static func trust(_ caFile: String?) throws(CollectorFailure) -> TLSConfiguration {
         var configuration = TLSConfiguration.makeClientConfiguration()
         configuration.minimumTLSVersion = .tlsv12
         guard let caFile else { return configuration }
-        do {
-            let certificates = try NIOSSLCertificate.fromPEMFile(caFile)
-            guard !certificates.isEmpty else { throw Unusable(description: "'\(caFile)' holds no certificate") }
-            configuration.trustRoots = .certificates(certificates)
-        } catch {
-            throw Unusable(description: "'\(caFile)' holds no certificates in PEM form")
+        guard let certificates = try? NIOSSLCertificate.fromPEMFile(caFile), !certificates.isEmpty else {
+            throw CollectorFailure("'\(caFile)' holds no certificates in PEM form")
         }
+        configuration.trustRoots = .certificates(certificates)
         return configuration
     }
 
-    /// Posts a body.
-    ///
-    /// - Returns: The answer, whatever its status.
-    /// - Throws: ``CollectorFailure`` if there is no answer; `CancellationError`.
+    /// Posts a body, and returns the answer whatever its status; throws ``CollectorFailure`` if there is none.
     package func post(_ body: [UInt8]) async throws -> CollectorAnswer {
         var request = HTTPClientRequest(url: url)
         request.method = .POST

@@ -1,7 +1,6 @@
 package import Telemetry
 package import Tracing
 
-/// A span that has ended, to be exported.
 package struct FinishedSpan: Sendable {
     package var context: TraceContext
     /// The parent; nil for the first span of a trace.
@@ -10,8 +9,8 @@ package struct FinishedSpan: Sendable {
     package var kind: SpanKind
     /// The start in nanoseconds since 1970-01-01 UTC.
     package var start: UInt64
-    /// The end in nanoseconds since 1970-01-01 UTC.
-    package var end: UInt64
+    /// The end, likewise; known once it has ended.
+    package var end: UInt64 = 0
     package var attributes: SpanAttributes = [:]
     package var events: [SpanEvent] = []
     package var droppedEvents = 0

@@ -62,21 +62,11 @@ struct ProtobufWriter {
         let start = bytes.count
         bytes.append(0)
         body(&self)
-        var length = UInt64(bytes.count - start - 1)
-        var encoded: [UInt8] = []
-        while length > 0x7F {
-            encoded.append(UInt8(truncatingIfNeeded: length) | 0x80)
-            length >>= 7
-        }
-        encoded.append(UInt8(truncatingIfNeeded: length))
-        if encoded.count == 1 {
-            bytes[start] = encoded[0]
-        } else {
-            bytes.replaceSubrange(start...start, with: encoded)
-        }
+        var length = ProtobufWriter()
+        length.varint(UInt64(bytes.count - start - 1))
+        bytes.replaceSubrange(start...start, with: length.bytes)
     }
 
-    /// Appends encoded fields.
     mutating func raw(_ other: [UInt8]) { bytes.append(contentsOf: other) }
 
     private mutating func tag(_ field: UInt64, _ type: WireType) { varint(field << 3 | type.rawValue) }
@@ -91,43 +81,30 @@ struct ProtobufWriter {
     }
 }
 
-/// Reads the fields of one message in wire format, skipping unknown types.
-///
-/// The bytes are the collector's, so nothing traps; reading ends at the first invalid byte.
+/// Reads the fields of one message; never traps, and ends at the first invalid byte: they are the collector's.
 struct ProtobufReader {
-    enum Value: Equatable {
-        case number(UInt64)
-        case bytes(ArraySlice<UInt8>)
-    }
-
     private var rest: ArraySlice<UInt8>
 
     init(_ bytes: ArraySlice<UInt8>) { rest = bytes }
 
-    /// The next field; nil at the end or at invalid bytes.
-    mutating func next() -> (field: UInt64, value: Value)? {
+    /// The next field, either a number or bytes; nil at the end or at invalid bytes.
+    mutating func next() -> (field: UInt64, number: UInt64, bytes: ArraySlice<UInt8>)? {
         while let tag = varint() {
             switch tag & 7 {
-            case 0:
-                guard let number = varint() else { return nil }
-                return (tag >> 3, .number(number))
-            case 2:
-                guard let length = varint(), length <= UInt64(rest.count) else { return nil }
-                let bytes = rest.prefix(Int(length))
-                rest = rest.dropFirst(Int(length))
-                return (tag >> 3, .bytes(bytes))
-            case 1: guard skip(8) else { return nil }
-            case 5: guard skip(4) else { return nil }
+            case 0: return varint().map { (tag >> 3, $0, []) }
+            case 1: guard take(8) != nil else { return nil }
+            case 2: return varint().flatMap { take($0) }.map { (tag >> 3, 0, $0) }
+            case 5: guard take(4) != nil else { return nil }
             default: return nil
             }
         }
         return nil
     }
 
-    private mutating func skip(_ count: Int) -> Bool {
-        guard rest.count >= count else { return false }
-        rest = rest.dropFirst(count)
-        return true
+    private mutating func take(_ count: UInt64) -> ArraySlice<UInt8>? {
+        guard count <= UInt64(rest.count) else { return nil }
+        defer { rest = rest.dropFirst(Int(count)) }
+        return rest.prefix(Int(count))
     }
 
     private mutating func varint() -> UInt64? {

@@ -34,17 +34,11 @@ package final class RecordedSpan: Tracing.Span {
         set { change { $0.attributes = newValue } }
     }
 
-    package func setStatus(_ status: SpanStatus) {
-        change { $0.status = status }
-    }
+    package func setStatus(_ status: SpanStatus) { change { $0.status = status } }
 
     package func addEvent(_ event: SpanEvent) {
         change { span in
-            if span.events.count < SpanLimits.events {
-                span.events.append(event)
-            } else {
-                span.droppedEvents += 1
-            }
+            if span.events.count < SpanLimits.events { span.events.append(event) } else { span.droppedEvents += 1 }
         }
     }
 
@@ -62,11 +56,7 @@ package final class RecordedSpan: Tracing.Span {
 
     package func addLink(_ link: SpanLink) {
         change { span in
-            if span.links.count < SpanLimits.links {
-                span.links.append(link)
-            } else {
-                span.droppedLinks += 1
-            }
+            if span.links.count < SpanLimits.links { span.links.append(link) } else { span.droppedLinks += 1 }
         }
     }
 

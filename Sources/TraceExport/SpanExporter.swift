@@ -7,16 +7,10 @@ package struct CollectorAnswer: Sendable {
     /// The wait that the collector requests, if any.
     package var retryAfter: Duration?
     /// `ExportTraceServiceResponse`, if the status is 200.
-    package var body: [UInt8]
-
-    package init(status: Int, retryAfter: Duration? = nil, body: [UInt8] = []) {
-        self.status = status
-        self.retryAfter = retryAfter
-        self.body = body
-    }
+    package var body: [UInt8] = []
 }
 
-/// Why a request got no answer; its text names no header.
+/// Why a request got no answer, or can't be made; the text names no header.
 package struct CollectorFailure: Error, Sendable {
     package var text: String
 
@@ -31,11 +25,8 @@ package struct CollectorFailure: Error, Sendable {
 package struct SpanExporter: Sendable {
     /// How long spans wait for others to be sent with.
     package static let interval = Duration.seconds(5)
-    /// How long one batch is retried.
     package static let patience = Duration.seconds(60)
-    /// The wait between attempts.
     package static let retry = Backoff(initial: .seconds(1), maximum: .seconds(30), minimum: .milliseconds(100))
-    /// How often a lasting failure is logged.
     private static let logInterval = Duration.seconds(60)
 
     private let queue: SpanQueue
@@ -45,7 +36,6 @@ package struct SpanExporter: Sendable {
     private let clock: TimeSource
     private let send: @Sendable ([UInt8]) async throws -> CollectorAnswer
 
-    /// The exporter's state between requests.
     private struct Memory {
         /// The end of the wait that the back-off or the collector sets.
         var notBefore: ContinuousClock.Instant?
@@ -72,9 +62,7 @@ package struct SpanExporter: Sendable {
         self.send = send
     }
 
-    /// Runs until the queue is closed and empty, or until cancelled.
-    ///
-    /// Once it is closed, each remaining batch is sent once; the first failure ends it.
+    /// Runs until cancelled, or until the queue is closed and each batch left was sent once, up to the first failure.
     package func run() async {
         var memory = Memory()
         while !Task.isCancelled {
@@ -83,7 +71,7 @@ package struct SpanExporter: Sendable {
             let spans = queue.take()
             if spans.isEmpty {
                 if isLast { return }
-                await waitForSpans()
+                await wait(Self.interval, forBatch: true)
             } else if await !export(spans, &memory), isLast {
                 break
             }
@@ -91,23 +79,17 @@ package struct SpanExporter: Sendable {
         counts[.failed].increment(by: queue.take(all: true).count)
     }
 
-    /// Waits for the interval, a full batch, or the queue's closing.
-    private func waitForSpans() async {
-        await withTaskGroup(of: Void.self) { tasks in
-            tasks.addTask { [clock] in try? await clock.sleep(Self.interval) }
-            tasks.addTask { [queue] in await queue.waitForBatch() }
-            await tasks.next()
-            tasks.cancelAll()
-        }
-    }
-
     /// Waits for that time or the queue's closing.
     private func waitUntil(_ instant: ContinuousClock.Instant?) async {
         guard let instant, instant > clock.now() else { return }
-        let wait = clock.now().duration(to: instant)
+        await wait(clock.now().duration(to: instant))
+    }
+
+    /// Waits that long, or until the queue is closed or, if asked for, holds a batch.
+    private func wait(_ time: Duration, forBatch: Bool = false) async {
         await withTaskGroup(of: Void.self) { tasks in
-            tasks.addTask { [clock] in try? await clock.sleep(wait) }
-            tasks.addTask { [queue] in await queue.waitUntilClosed() }
+            tasks.addTask { [clock] in try? await clock.sleep(time) }
+            tasks.addTask { [queue] in await queue.waitUntilClosed(orBatch: forBatch) }
             await tasks.next()
             tasks.cancelAll()
         }

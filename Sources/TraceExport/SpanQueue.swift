@@ -2,9 +2,7 @@ import Synchronization
 package import Telemetry
 import Vocabulary
 
-/// Ended spans that wait to be exported: at most ``limit``, so that a missing collector costs no memory.
-///
-/// When it is full, spans are dropped and counted. Adding never blocks.
+/// Ended spans that wait to be exported: at most ``limit``; further ones are dropped and counted.
 package final class SpanQueue: Sendable {
     package static let limit = 4096
     /// The most spans of one request.
@@ -29,15 +27,16 @@ package final class SpanQueue: Sendable {
         self.counts = counts
     }
 
-    /// Adds a span, or drops it if there is no room.
     package func append(_ span: FinishedSpan) {
-        let (isTaken, waiter) = state.withLock { state in
-            guard state.spans.count < limit else { return (false, nil as Promise<Void>?) }
+        let waiter = state.withLock { state -> Promise<Void>? in
+            guard state.spans.count < limit else {
+                counts[.dropped].increment()
+                return nil
+            }
             state.spans.append(span)
             let isFull = state.waitsForBatch && state.spans.count >= batch
-            return (true, isFull ? state.waiter.take() : nil)
+            return isFull ? state.waiter.take() : nil
         }
-        if !isTaken { counts[.dropped].increment() }
         waiter?.fulfil()
     }
 
@@ -56,13 +55,8 @@ package final class SpanQueue: Sendable {
 
     package var count: Int { state.withLock { $0.spans.count } }
 
-    /// Returns when a batch is full, the queue is closed, or the task is cancelled; for one task.
-    package func waitForBatch() async { await wait(forBatch: true) }
-
-    /// Returns when the queue is closed or the task is cancelled; for one task.
-    package func waitUntilClosed() async { await wait(forBatch: false) }
-
-    private func wait(forBatch: Bool) async {
+    /// Returns when the queue is closed or the task is cancelled or, if asked for, a batch is full; for one task.
+    package func waitUntilClosed(orBatch forBatch: Bool) async {
         let promise = Promise<Void>()
         let isReady = state.withLock { state in
             if state.isClosed || (forBatch && state.spans.count >= batch) { return true }

@@ -27,7 +27,8 @@ package struct SpanTracer: Tracer {
         var context = context()
         let parent = context.traceContext
         let identity = context.spanIdentity
-        let trace = identity?.trace ?? parent?.trace ?? Self.randomTrace()
+        let trace =
+            identity?.trace ?? parent?.trace ?? Digest128(high: .random(in: 1 ... .max), low: .random(in: 0 ... .max))
         let isSampled = parent?.isSampled ?? identity?.isSampled ?? sampler.isSampled(trace)
         var own = TraceContext(trace: trace, span: identity?.span ?? .random(in: 1 ... .max), isSampled: isSampled)
         if let parent {
@@ -37,39 +38,8 @@ package struct SpanTracer: Tracer {
         context.traceContext = own
         context.spanIdentity = nil
         let start = isSampled ? instant().nanosecondsSinceEpoch : 0
-        let span = FinishedSpan(
-            context: own,
-            parent: parent,
-            name: operationName,
-            kind: kind,
-            start: start,
-            end: start
-        )
+        let span = FinishedSpan(context: own, parent: parent, name: operationName, kind: kind, start: start)
         return RecordedSpan(span, context: context, queue: queue)
-    }
-
-    private static func randomTrace() -> Digest128 {
-        Digest128(high: .random(in: 1 ... .max), low: .random(in: 0 ... .max))
-    }
-
-    package func startAnySpan<Instant: TracerInstant>(
-        _ operationName: String,
-        context: @autoclosure () -> InstrumentationContext,
-        ofKind kind: SpanKind,
-        at instant: @autoclosure () -> Instant,
-        function: String,
-        file fileID: String,
-        line: UInt
-    ) -> any Tracing.Span {
-        startSpan(
-            operationName,
-            context: context(),
-            ofKind: kind,
-            at: instant(),
-            function: function,
-            file: fileID,
-            line: line
-        )
     }
 
     /// Does nothing: spans are exported in the background, and at the end of the process.

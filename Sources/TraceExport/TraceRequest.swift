@@ -5,21 +5,6 @@ import Vocabulary
 /// The body of an export: `ExportTraceServiceRequest` of OTLP 1.x in protocol buffers
 /// (https://github.com/open-telemetry/opentelemetry-proto).
 package struct TraceRequest: Sendable {
-    /// The origin of all spans.
-    package struct Resource: Sendable {
-        package var service: String
-        /// `service.version`, which is also the instrumentation's.
-        package var version: String
-        /// `service.instance.id`: this process among those of the service.
-        package var instance: String
-
-        package init(service: String, version: String, instance: String) {
-            self.service = service
-            self.version = version
-            self.instance = instance
-        }
-    }
-
     /// The conventions that our names follow.
     static let schema = "https://opentelemetry.io/schemas/1.37.0"
 
@@ -27,13 +12,14 @@ package struct TraceRequest: Sendable {
     private let resource: [UInt8]
     private let scope: [UInt8]
 
-    package init(_ resource: Resource) {
+    /// The form of all requests; `instance` names this process among those of the service.
+    package init(service: String, version: String, instance: String) {
         var writer = ProtobufWriter()
         writer.message(1) { message in
             let attributes = [
-                ("service.name", resource.service), ("service.version", resource.version),
-                ("service.instance.id", resource.instance), ("telemetry.sdk.name", "upstream-worker"),
-                ("telemetry.sdk.language", "swift"), ("telemetry.sdk.version", resource.version),
+                ("service.name", service), ("service.version", version), ("service.instance.id", instance),
+                ("telemetry.sdk.name", "upstream-worker"), ("telemetry.sdk.language", "swift"),
+                ("telemetry.sdk.version", version),
             ]
             for (name, value) in attributes { message.attribute(1, name, .string(value)) }
         }
@@ -41,7 +27,7 @@ package struct TraceRequest: Sendable {
         writer = ProtobufWriter()
         writer.message(1) { message in
             message.string(1, "upstream-worker")
-            message.string(2, resource.version)
+            message.string(2, version)
         }
         scope = writer.bytes
     }
@@ -63,11 +49,11 @@ package struct TraceRequest: Sendable {
     /// The number of spans that the collector refused, from its answer (`ExportTraceServiceResponse.partial_success`).
     package static func rejected(_ answer: [UInt8]) -> Int {
         var response = ProtobufReader(answer[...])
-        while let (field, value) = response.next() {
-            guard field == 1, case .bytes(let bytes) = value else { continue }
+        while let (field, _, bytes) = response.next() {
+            guard field == 1 else { continue }
             var partial = ProtobufReader(bytes)
-            while let (field, value) = partial.next() {
-                if field == 1, case .number(let count) = value { return Int(clamping: Int64(bitPattern: count)) }
+            while let (field, count, _) = partial.next() {
+                if field == 1 { return Int(clamping: Int64(bitPattern: count)) }
             }
         }
         return 0

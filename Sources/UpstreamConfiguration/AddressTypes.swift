@@ -8,7 +8,7 @@ extension ConfigurationType where Value == String {
     /// The sender id of a CCS.
     static var senderID: Self {
         var type = text("id", "1-64 letters, digits, '.', '_' or '-'") { text in
-            text.utf8.count <= 64 && text.unicodeScalars.allSatisfy { $0.isASCII && isWord($0) }
+            text.utf8.count <= 64 && text.isAlphanumeric(or: "._-")
         }
         type.shape = .id
         return type
@@ -101,15 +101,10 @@ extension ConfigurationType where Value == String {
             }
     }
 
-    private static func isWord(_ scalar: Unicode.Scalar) -> Bool {
-        ("a"..."z").contains(scalar) || ("A"..."Z").contains(scalar) || ("0"..."9").contains(scalar)
-            || scalar == "." || scalar == "_" || scalar == "-"
-    }
-
     /// Whether a text is a host name or an address; strict enough to catch a URL, a port or an @.
     private static func isHost(_ text: String) -> Bool {
         text.utf8.count <= 255 && !text.hasPrefix(".")
-            && text.unicodeScalars.allSatisfy { isWord($0) || $0 == ":" || $0.value > 0x7F }
+            && String(text.unicodeScalars.filter(\.isASCII)).isAlphanumeric(or: "._-:")
             && (!text.contains(":") || AddressFamily(of: text) == .ipv6)
     }
 }
@@ -117,17 +112,11 @@ extension ConfigurationType where Value == String {
 extension ConfigurationType where Value == NameServers {
     /// An IPv4 address and a port, such as `127.0.0.1:53`.
     static var nameServer: Self {
-        .init(name: "IPv4:port", placeholder: .system) { text throws(ConfigurationTypeError) in
+        let wanted = "an IPv4 address and a port, such as 127.0.0.1:53"
+        return .init(name: "IPv4:port", placeholder: .system, wanted: wanted) { text in
             let parts = text.split(separator: ":", omittingEmptySubsequences: false).map(String.init)
-            guard parts.count == 2, let port = UInt16(parts[1]), port > 0,
-                let server = NameServers(address: parts[0], port: port)
-            else {
-                throw .init(
-                    message: "must be an IPv4 address and a port, such as 127.0.0.1:53, not "
-                        + "'\(ConfigurationType<String>.shown(text))'"
-                )
-            }
-            return server
+            guard parts.count == 2, let port = UInt16(parts[1]), port > 0 else { return nil }
+            return NameServers(address: parts[0], port: port)
         }
     }
 }

@@ -5,7 +5,6 @@ package struct ConfigurationChange: Sendable, Equatable {
     /// The keys that take effect at the next start, sorted.
     package var awaiting: [String] = []
 
-    /// The new values of the adopted keys.
     fileprivate var values: [String: String?] = [:]
 
     /// Compares the running configuration with a newly read one.
@@ -33,44 +32,28 @@ package struct ConfigurationChange: Sendable, Equatable {
         awaiting = others.sorted()
     }
 
-    /// A key's identity: handlers' keys use the name instead of the index.
-    private struct Key: Hashable {
-        var handler: String?
-        var path: String
-    }
-
-    /// A given value.
-    private struct Given {
-        var path: String
-        var value: String
-    }
-
-    private static func byName(_ read: ConfigurationLoader.Result) -> [Key: Given] {
-        var result: [Key: Given] = [:]
+    /// The given values by identity: of handlers' keys the handler's name and the rest, of others the path.
+    private static func byName(_ read: ConfigurationLoader.Result) -> [[String]: (path: String, value: String)] {
+        var result: [[String]: (path: String, value: String)] = [:]
+        let handlers = read.configuration.handlers
         for (path, value) in read.given {
-            let parts = path.split(separator: ".", maxSplits: 2)
-            var key = Key(path: path)
-            if parts.count == 3, parts[0] == "handlers", let place = Int(parts[1]),
-                read.configuration.handlers.indices.contains(place)
-            {
-                key = Key(handler: read.configuration.handlers[place].name, path: String(parts[2]))
-            }
-            result[key] = Given(path: path, value: value)
+            let parts = path.split(separator: ".", maxSplits: 2).map(String.init)
+            let place = parts.count == 3 && parts[0] == "handlers" ? Int(parts[1]) : nil
+            let name = place.flatMap { handlers.indices.contains($0) ? handlers[$0].name : nil }
+            result[name.map { [$0, parts[2]] } ?? [path]] = (path, value)
         }
         return result
     }
 
     /// The path that an adoptable key has in the running configuration; nil for other keys.
     private static func adoptedPath(
-        _ key: Key,
+        _ key: [String],
         _ old: WorkerConfiguration,
         _ new: WorkerConfiguration
     ) -> String? {
-        guard let handler = key.handler else { return key.path == "log.level" ? key.path : nil }
-        guard key.path.hasPrefix("retry."), new.handlers.contains(where: { $0.name == handler }) else {
-            return nil
-        }
-        return old.handlers.firstIndex { $0.name == handler }.map { "handlers.\($0).\(key.path)" }
+        guard key.count == 2 else { return key == ["log.level"] ? key[0] : nil }
+        guard key[1].hasPrefix("retry."), new.handlers.contains(where: { $0.name == key[0] }) else { return nil }
+        return old.handlers.firstIndex { $0.name == key[0] }.map { "handlers.\($0).\(key[1])" }
     }
 }
 

@@ -11,18 +11,14 @@ package struct ConfigurationLoader: Sendable {
         package var flag: String
 
         package init(key: String, value: String, flag: String) {
-            self.key = key
-            self.value = value
-            self.flag = flag
+            (self.key, self.value, self.flag) = (key, value, flag)
         }
     }
 
-    /// A usable configuration.
     package struct Result: Sendable {
         package var configuration: WorkerConfiguration
         /// Working settings that are probably mistakes.
         package var warnings: [ConfigurationProblem]
-        /// The file it was read from.
         package var path: String
         /// The folder of this unit's systemd credentials, or nil.
         package var credentials: String?
@@ -31,7 +27,6 @@ package struct ConfigurationLoader: Sendable {
     }
 
     package static let defaultPath = "/etc/upstream-worker/config.yaml"
-    /// The largest file accepted.
     private static let fileLimit = 1 << 20
     /// Variables that look like overrides but are not.
     package static let reserved: Set<String> = ["UPSTREAM_CONFIG"]
@@ -40,18 +35,11 @@ package struct ConfigurationLoader: Sendable {
     package var overrides: [Override]
 
     package init(environment: [String: String], overrides: [Override] = []) {
-        self.environment = environment
-        self.overrides = overrides
+        (self.environment, self.overrides) = (environment, overrides)
     }
 
-    /// Reads the configuration of `--config`, else `$UPSTREAM_CONFIG`, else ``defaultPath``.
-    ///
-    /// - Parameters:
-    ///   - file: The argument of `--config`, if any.
-    ///   - needsSenders: Whether a configuration without senders is an error.
-    ///   - parts: The parts to read; in the others only the names of keys are checked.
-    /// - Returns: The configuration, with warnings.
-    /// - Throws: ``ConfigurationError`` with every problem found.
+    /// Reads `--config`, else `$UPSTREAM_CONFIG`, else ``defaultPath``; of other parts than `parts` only the keys'
+    /// names are checked.
     package func load(
         file: String?,
         needsSenders: Bool = true,
@@ -84,62 +72,51 @@ package struct ConfigurationLoader: Sendable {
         return (yaml, path)
     }
 
-    /// Reads a configuration from its text.
-    ///
-    /// - Parameters:
-    ///   - yaml: The text.
-    ///   - path: The file's name in problems.
-    ///   - needsSenders: Whether a configuration without senders is an error.
-    ///   - parts: The parts to read; in the others only the names of keys are checked.
-    /// - Returns: The configuration, with warnings.
-    /// - Throws: ``ConfigurationError`` with every problem found.
+    /// Reads a configuration from its text; `path` is its name in problems.
     package func read(
         yaml: String,
         path: String,
         needsSenders: Bool = true,
         parts: Set<ConfigurationPart> = .worker
     ) throws(ConfigurationError) -> Result {
-        let files = ConfigurationFiles(credentials: environment["CREDENTIALS_DIRECTORY"])
-        let reading = ConfigurationReading(try tree(yaml: yaml, path: path), describes: false, files: files)
-        let scope = ConfigurationScope(reading)
-        let configuration = WorkerConfiguration(scope, needsSenders: needsSenders, parts: parts)
-        let problems = reading.problems + UnknownKeys(reading, known: Self.keys).problems
-        guard problems.isEmpty else {
-            throw ConfigurationError(kind: .invalid, problems: ConfigurationProblem.sorted(problems))
-        }
+        let (reading, configuration, problems) = try self.read(yaml, path, needsSenders: needsSenders, parts)
+        guard problems.isEmpty else { throw ConfigurationError(kind: .invalid, problems: problems) }
         return Result(
             configuration: configuration,
             warnings: ConfigurationProblem.sorted(reading.warnings),
             path: path,
-            credentials: files.credentials,
+            credentials: environment["CREDENTIALS_DIRECTORY"],
             given: reading.tree.given
         )
     }
 
-    /// Every key with its value and origin, in the order of the table, and the problems.
-    ///
-    /// Named files are not read, so that the configuration can be shown to those who may not read them.
-    ///
-    /// - Parameter file: The argument of `--config`, if any.
-    /// - Returns: The values and the problems.
-    /// - Throws: ``ConfigurationError`` if the file can't be read, or is not YAML.
-    package func effective(file: String?) throws(ConfigurationError) -> EffectiveConfiguration {
-        let (yaml, path) = try text(file: file)
-        let files = ConfigurationFiles(credentials: environment["CREDENTIALS_DIRECTORY"], areChecked: false)
-        let reading = ConfigurationReading(try tree(yaml: yaml, path: path), describes: false, files: files)
-        let parts = Set(ConfigurationPart.allCases)
-        _ = WorkerConfiguration(ConfigurationScope(reading), needsSenders: false, parts: parts)
-        let problems = reading.problems + UnknownKeys(reading, known: Self.keys).problems
-        return EffectiveConfiguration(
-            path: path,
-            values: reading.values,
-            problems: ConfigurationProblem.sorted(problems)
+    private func read(
+        _ yaml: String,
+        _ path: String,
+        areFilesChecked: Bool = true,
+        needsSenders: Bool,
+        _ parts: Set<ConfigurationPart>
+    ) throws(ConfigurationError) -> (ConfigurationReading, WorkerConfiguration, problems: [ConfigurationProblem]) {
+        let files = ConfigurationFiles(
+            credentials: environment["CREDENTIALS_DIRECTORY"],
+            areChecked: areFilesChecked
         )
+        let reading = ConfigurationReading(try tree(yaml: yaml, path: path), describes: false, files: files)
+        let scope = ConfigurationScope(reading)
+        let configuration = WorkerConfiguration(scope, needsSenders: needsSenders, parts: parts)
+        let problems = reading.problems + UnknownKeys(reading, known: Self.keys).problems
+        return (reading, configuration, ConfigurationProblem.sorted(problems))
     }
 
-    /// Merges the file, the environment and the flags.
-    ///
-    /// A file that is not YAML is the only problem reported: nothing is known about what is missing.
+    /// Every key's value and origin, and the problems; named files are not read, as not all who look may read them.
+    package func effective(file: String?) throws(ConfigurationError) -> EffectiveConfiguration {
+        let (yaml, path) = try text(file: file)
+        let parts = Set(ConfigurationPart.allCases)
+        let (reading, _, problems) = try read(yaml, path, areFilesChecked: false, needsSenders: false, parts)
+        return EffectiveConfiguration(path: path, values: reading.values, problems: problems)
+    }
+
+    /// Merges the file, the environment and the flags; of a file that is not YAML nothing else is reported.
     private func tree(yaml: String, path: String) throws(ConfigurationError) -> ConfigurationTree {
         var tree = ConfigurationTree()
         tree.merge(yaml: yaml, path: path)
@@ -172,38 +149,28 @@ package struct ConfigurationLoader: Sendable {
         return left < right
     }
 
-    /// All keys, in the order of the table.
-    package static var keys: [ConfigurationKey] { description.keys }
+    package static let keys = declarations.compactMap { declaration -> ConfigurationKey? in
+        if case .key(let key) = declaration { key } else { nil }
+    }
 
-    /// All keys and sections.
-    static let description: ConfigurationDescription = {
-        let reading = ConfigurationReading(
-            ConfigurationTree(),
-            describes: true,
-            files: ConfigurationFiles(credentials: nil)
-        )
+    /// All keys and sections, in the order in which they are read.
+    static let declarations: [ConfigurationDeclaration] = {
+        let files = ConfigurationFiles(credentials: nil)
+        let reading = ConfigurationReading(ConfigurationTree(), describes: true, files: files)
         let parts = Set(ConfigurationPart.allCases)
         _ = WorkerConfiguration(ConfigurationScope(reading), needsSenders: false, parts: parts)
-        return ConfigurationDescription(keys: reading.keys, sections: reading.sections)
+        return reading.declarations
     }()
-}
-
-/// All keys and sections, in the order in which they are read.
-struct ConfigurationDescription: Sendable {
-    var keys: [ConfigurationKey]
-    var sections: [ConfigurationSection]
 }
 
 /// The configuration as a command would use it: every key with its value and origin.
 package struct EffectiveConfiguration: Sendable {
     package var path: String
-    /// The values, in the order of the table.
     package var values: [EffectiveValue]
     /// Problems of the values; named files were not checked.
     package var problems: [ConfigurationProblem]
 }
 
-/// Why a configuration can't be used.
 package struct ConfigurationError: Error, Sendable, CustomStringConvertible {
     package enum Kind: Sendable {
         /// The configuration file does not exist: exit code 66.

@@ -3,17 +3,15 @@ import ConfigurationKeys
 /// The configuration's keys as a tree, for the JSON Schema and the commented file.
 final class ConfigurationOutline {
     enum Content {
-        /// A value, or a list of values.
         case value(ConfigurationKey)
         case mapping
         case list
     }
 
-    /// The last part of the path; empty for the root.
     let name: String
     /// The dotted path, with `N` for a list index.
     let path: String
-    private(set) var content: Content
+    let content: Content
     /// The members of a mapping, or of each mapping in a list, in the order of the table.
     private(set) var members: [ConfigurationOutline] = []
     /// The members of which exactly one is required; empty if none is.
@@ -23,57 +21,32 @@ final class ConfigurationOutline {
         (self.name, self.path, self.content) = (name, path, content)
     }
 
-    /// Makes the tree of all keys.
-    static func make(_ description: ConfigurationDescription) -> ConfigurationOutline {
+    static func make(_ declarations: [ConfigurationDeclaration]) -> ConfigurationOutline {
         let root = ConfigurationOutline(name: "", path: "", .mapping)
-        let lists = Set(description.sections.filter(\.isList).map(\.path))
-        func place(_ path: String) -> ConfigurationOutline {
-            var outline = root
-            var read: [String] = []
-            for part in path.split(separator: ".").map(String.init) {
-                read.append(part)
-                // All elements of a list have the same members, which are stored in the list.
-                guard part != "N" else { continue }
-                outline = outline.member(part, at: read.joined(separator: "."), lists)
-            }
-            return outline
-        }
-        for section in description.sections {
-            let outline = place(section.path)
-            if !section.oneOf.isEmpty { outline.oneOf = section.oneOf }
-        }
-        for key in description.keys { place(key.path).content = .value(key) }
-        return root.sorted(description.keys.map(\.path))
-    }
-
-    private func member(_ name: String, at path: String, _ lists: Set<String>) -> ConfigurationOutline {
-        if let known = members.first(where: { $0.name == name }) { return known }
-        let made = ConfigurationOutline(name: name, path: path, lists.contains(path) ? .list : .mapping)
-        members.append(made)
-        return made
-    }
-
-    /// The same tree with members in the order of their keys.
-    private func sorted(_ keys: [String]) -> ConfigurationOutline {
-        var places: [String: Int] = [:]
-        for (index, key) in keys.enumerated() {
-            var path = ""
-            for part in key.split(separator: ".") {
-                path += path.isEmpty ? String(part) : "." + part
-                places[path] = places[path] ?? index
+        for declaration in declarations {
+            switch declaration {
+            case .key(let key): _ = root.place(key.path, .value(key))
+            case .section(let section):
+                let outline = root.place(section.path, section.isList ? .list : .mapping)
+                if !section.oneOf.isEmpty { outline.oneOf = section.oneOf }
             }
         }
-        sort(by: places)
-        return self
+        return root
     }
 
-    private func sort(by places: [String: Int]) {
-        members = members.enumerated()
-            .sorted { one, other in
-                let (left, right) = (places[one.element.path] ?? .max, places[other.element.path] ?? .max)
-                return (left, one.offset) < (right, other.offset)
+    /// The outline at a path, made if missing.
+    private func place(_ path: String, _ content: Content) -> ConfigurationOutline {
+        var outline = self
+        // All elements of a list have the same members, which are stored in the list.
+        for part in path.split(separator: ".").map(String.init) where part != "N" {
+            if let known = outline.members.first(where: { $0.name == part }) {
+                outline = known
+            } else {
+                let made = ConfigurationOutline(name: part, path: path, content)
+                outline.members.append(made)
+                outline = made
             }
-            .map(\.element)
-        for member in members { member.sort(by: places) }
+        }
+        return outline
     }
 }

@@ -1,4 +1,5 @@
 import ConfigurationKeys
+import Handlers
 
 /// Writes docs/configuration.md from the declarations of all keys.
 package enum ConfigurationReference {
@@ -21,7 +22,7 @@ package enum ConfigurationReference {
         """
 
     private static var kinds: String {
-        let names = ConfigurationLoader.description.sections.flatMap(\.oneOf).map { "`\($0)`" }
+        let names = HandlerKinds.names.map { "`\($0)`" }
         return names.dropLast().joined(separator: ", ") + " and " + (names.last ?? "")
     }
 

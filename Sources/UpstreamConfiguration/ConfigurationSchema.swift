@@ -15,12 +15,11 @@ package enum ConfigurationSchema {
             "description",
             "The keys of config.yaml. `upstream-worker check` knows more rules than this, and looks at the files that are named."
         )
-        mapping(ConfigurationOutline.make(ConfigurationLoader.description), types: ["object"], to: &json)
+        mapping(ConfigurationOutline.make(ConfigurationLoader.declarations), types: ["object"], to: &json)
         json.endObject()
         return json.finish()
     }
 
-    /// Writes the schema members that describe a mapping.
     private static func mapping(_ outline: ConfigurationOutline, types: [String], to json: inout JSONWriter) {
         type(types, to: &json)
         json.name("additionalProperties")

@@ -1,25 +1,17 @@
 import ConfigurationKeys
 import Vocabulary
 
-/// A configuration file with every key: given ones as values, all others as comments with their defaults.
-///
-/// Made from the same declarations as everything else, so that no key is missing.
+/// A configuration file with every declared key: given ones as values, all others as comments with their defaults.
 package struct ConfigurationTemplate: Sendable {
     /// Where the Debian package installs the JSON Schema.
     package static let schemaPath = "/usr/share/upstream-worker/config.schema.json"
-    /// The longest line of a comment.
     private static let width = 100
 
     /// The values by key path, with `N` for a list index.
     private let values: [String: String]
-    /// Where editors find the JSON Schema.
     private let schema: String
 
-    /// A file with these values.
-    ///
-    /// - Parameters:
-    ///   - values: By path, `senders.N.host` for the only sender's.
-    ///   - schema: Where editors find the JSON Schema: a path or URL.
+    /// A file with these values by path, `senders.N.host` for the only sender's.
     package init(_ values: [String: String], schema: String = Self.schemaPath) {
         (self.values, self.schema) = (values, schema)
     }
@@ -42,7 +34,7 @@ package struct ConfigurationTemplate: Sendable {
             "# to change it. Secrets never stand here, only the names of their files. Each key can be overridden by a variable:",
             "# log.level by UPSTREAM_LOG__LEVEL. To find mistakes: upstream-worker check --connect",
         ]
-        for member in ConfigurationOutline.make(ConfigurationLoader.description).members {
+        for member in ConfigurationOutline.make(ConfigurationLoader.declarations).members {
             lines.append("")
             lines += self.lines(member)
         }
@@ -95,7 +87,6 @@ package struct ConfigurationTemplate: Sendable {
         return outline.members.contains(where: isGiven)
     }
 
-    /// A key's meaning, and its default if that is not a value.
     private func comment(_ key: ConfigurationKey) -> [String] {
         var text = key.meaning
         if key.isRequired {
@@ -131,7 +122,6 @@ package struct ConfigurationTemplate: Sendable {
         lines.map { String(repeating: " ", count: columns) + $0 }
     }
 
-    /// Comments out lines, except explanations.
     private static func comment(out lines: [String]) -> [String] {
         lines.map { $0.hasPrefix("#") ? $0 : "#" + $0 }
     }

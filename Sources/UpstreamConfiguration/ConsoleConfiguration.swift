@@ -4,7 +4,6 @@ package import Vocabulary
 /// The console: its address, access rules, and use of the database.
 package struct ConsoleConfiguration: Sendable, Equatable {
     package enum Payloads: String, CaseIterable, Sendable {
-        /// With their data.
         case shown
         /// Only metadata: keys, categories, times, sizes.
         case hidden
@@ -12,7 +11,6 @@ package struct ConsoleConfiguration: Sendable, Equatable {
 
     /// A role with its rights; the console's own type has the same words.
     package enum Role: String, CaseIterable, Sendable {
-        /// Reads.
         case viewer
         /// Reads and acts.
         case operator_ = "operator"
@@ -23,9 +21,7 @@ package struct ConsoleConfiguration: Sendable, Equatable {
     package struct Database: Sendable, Equatable {
         /// A separate connection string; nil for `database.url`.
         package var url: String?
-        /// The number of reading sessions.
         package var sessions: Int
-        /// The longest time for one statement.
         package var statementTimeout: Duration
     }
 
@@ -33,14 +29,12 @@ package struct ConsoleConfiguration: Sendable, Equatable {
     /// The host names that requests may be addressed to, besides loopback's; if empty any, unless it listens on
     /// loopback.
     package var hosts: [String]
-    /// The tokens that grant access.
     package var tokens: [ConsoleTokenConfiguration]
     /// The proxy that authenticates requests; nil for none.
     package var proxy: ConsoleProxyConfiguration?
     /// The server's certificate; nil for plain HTTP.
     package var tls: ConsoleTLSConfiguration?
     package var payloads: Payloads
-    /// How long a sign-in lasts.
     package var sessionLifetime: Duration
     package var database: Database
 
@@ -48,36 +42,20 @@ package struct ConsoleConfiguration: Sendable, Equatable {
     package static let shortestToken = 32
 
     init(_ scope: ConfigurationScope) {
-        listen = scope.value(
-            "listen",
-            .listen,
-            default: "127.0.0.1:9465",
-            "The console's page and API; another address than loopback's needs `tokens` or `proxy`."
-        )
-        hosts =
-            scope.list(
-                "hosts",
-                of: .hostName,
-                "loopback's on loopback, else any",
-                "Names that requests may be addressed to (`Host`), besides loopback's."
-            ) ?? []
+        listen = scope.value("listen", .listen, default: "127.0.0.1:9465")
+            .means("The console's page and API; another address than loopback's needs `tokens` or `proxy`.")
+        let names = scope.list("hosts", of: .hostName, "loopback's on loopback, else any")
+            .means("Names that requests may be addressed to (`Host`), besides loopback's.")
+        hosts = names ?? []
         tokens = scope.sections("tokens").map(ConsoleTokenConfiguration.init)
         let proxyScope = scope.section("proxy")
         proxy = scope.has("proxy") ? ConsoleProxyConfiguration(proxyScope) : nil
         let tlsScope = scope.section("tls")
         tls = scope.has("tls") ? ConsoleTLSConfiguration(tlsScope) : nil
-        payloads = scope.value(
-            "payloads",
-            .word(Payloads.shown),
-            default: "shown",
-            "`hidden`: messages are listed without their data."
-        )
-        sessionLifetime = scope.value(
-            "session_lifetime",
-            .duration("1m", "30d"),
-            default: "12h",
-            "How long a sign-in lasts; a restart of the console ends all."
-        )
+        payloads = scope.value("payloads", .word(Payloads.shown), default: "shown")
+            .means("`hidden`: messages are listed without their data.")
+        sessionLifetime = scope.value("session_lifetime", .duration("1m", "30d"), default: "12h")
+            .means("How long a sign-in lasts; a restart of the console ends all.")
         let databaseScope = scope.section("database")
         database = Database(
             url: DatabaseConfiguration.optionalURL(
@@ -85,13 +63,10 @@ package struct ConsoleConfiguration: Sendable, Equatable {
                 "`database.url`",
                 "The console's own connection string, for the role `upstream_console`."
             ),
-            sessions: databaseScope.value("sessions", .number(1...32), default: "4", "Database sessions that read."),
-            statementTimeout: databaseScope.value(
-                "statement_timeout",
-                .duration("100ms", "10m"),
-                default: "10s",
-                "How long one statement of the console may take."
-            )
+            sessions: databaseScope.value("sessions", .number(1...32), default: "4")
+                .means("Database sessions that read."),
+            statementTimeout: databaseScope.value("statement_timeout", .duration("100ms", "10m"), default: "10s")
+                .means("How long one statement of the console may take.")
         )
         checkAddress(scope)
         checkNames(scope)
@@ -129,39 +104,31 @@ package struct ConsoleConfiguration: Sendable, Equatable {
     }
 
     private func checkNames(_ scope: ConfigurationScope) {
-        var seen: Set<String> = []
-        for token in tokens where !token.name.isEmpty && !seen.insert(token.name).inserted {
-            scope.problem("tokens", "holds the name '\(token.name)' twice: the audit trail could not tell them apart")
+        let names = tokens.map(\.name)
+        for name in names.repeated {
+            scope.problem("tokens", "holds the name '\(name)' twice: the audit trail could not tell them apart")
         }
-        for user in proxy?.users ?? [] where !user.name.isEmpty && seen.contains(user.name) {
+        for user in proxy?.users ?? [] where !user.name.isEmpty && names.contains(user.name) {
             scope.problem("proxy.roles", "names '\(user.name)', as a token is named: the audit trail could not tell")
         }
     }
 }
 
-/// A token that grants access.
 package struct ConsoleTokenConfiguration: Sendable, Equatable {
-    /// The token's file; two lines during a rotation.
     package var file: SecretFile
     package var role: ConsoleConfiguration.Role
-    /// Its holder's name in the audit trail.
     package var name: String
-    /// Whether its holder may see registration tokens.
     package var reveals: Bool
 
     init(_ scope: ConfigurationScope) {
-        file = scope.secretFile(
-            "file",
-            "File with the token, at least 32 characters; two lines during a rotation."
-        )
-        role = scope.required(
-            "role",
-            .word(ConsoleConfiguration.Role.viewer),
-            "What it allows: `operator` acts, `auditor` reads the audit trail."
-        )
-        let own = scope.optional("name", .shortName, "the file's name", "What the audit trail calls its holder.")
+        file = scope.secretFile("file")
+            .means("File with the token, at least 32 characters; two lines during a rotation.")
+        role = scope.required("role", .word(ConsoleConfiguration.Role.viewer))
+            .means("What it allows: `operator` acts, `auditor` reads the audit trail.")
+        let own = scope.optional("name", .shortName, "the file's name").means("What the audit trail calls its holder.")
         name = own ?? String(file.path.split(separator: "/").last ?? "")
-        reveals = scope.value("reveal", .flag, default: "false", "Whether its holder may see registration tokens.")
+        reveals = scope.value("reveal", .flag, default: "false")
+            .means("Whether its holder may see registration tokens.")
         if !file.path.isEmpty, let lines = try? file.lines() { check(lines, scope) }
     }
 
@@ -181,7 +148,6 @@ package struct ConsoleTokenConfiguration: Sendable, Equatable {
 
 /// A proxy in front of the console, which ends TLS, and may authenticate people.
 package struct ConsoleProxyConfiguration: Sendable, Equatable {
-    /// A user of the proxy, with their role.
     package struct User: Sendable, Equatable {
         /// The name in the header; `*` for everybody else.
         package var name: String
@@ -196,33 +162,21 @@ package struct ConsoleProxyConfiguration: Sendable, Equatable {
     package var users: [User]
 
     init(_ scope: ConfigurationScope) {
-        let texts = scope.list(
-            "networks",
-            of: .network,
-            "required",
-            "Where the proxy sends from: `X-Forwarded-For` and `-Proto` count from there only."
-        )
+        let texts = scope.list("networks", of: .network, "required")
+            .means("Where the proxy sends from: `X-Forwarded-For` and `-Proto` count from there only.")
         networks = (texts ?? []).compactMap { Network($0) }
-        header = scope.value(
-            "header",
-            .text("header", "the name of a header") { Self.isHeaderName($0) },
-            default: "X-Forwarded-User",
-            "The header with the user's name; the proxy must replace it in every request."
-        )
-        let roles = scope.sections("roles")
-        users = roles.map { scope in
+        let name = ConfigurationType.text("header", "the name of a header") { $0.isAlphanumeric(or: "-") }
+        header = scope.value("header", name, default: "X-Forwarded-User")
+            .means("The header with the user's name; the proxy must replace it in every request.")
+        users = scope.sections("roles").map { scope in
             User(
-                name: scope.required(
-                    "user",
-                    .text,
-                    "A user as the header names them; `*` for everybody else. No entries: the proxy signs nobody in."
-                ),
-                role: scope.required(
-                    "role",
-                    .word(ConsoleConfiguration.Role.viewer),
-                    "What they may do."
-                ),
-                reveals: scope.value("reveal", .flag, default: "false", "Whether they may see registration tokens.")
+                name: scope.required("user", .text)
+                    .means(
+                        "A user as the header names them; `*` for everybody else. No entries: the proxy signs nobody in."
+                    ),
+                role: scope.required("role", .word(ConsoleConfiguration.Role.viewer)).means("What they may do."),
+                reveals: scope.value("reveal", .flag, default: "false")
+                    .means("Whether they may see registration tokens.")
             )
         }
         let isOfThisMachine = networks.contains { network in
@@ -238,34 +192,21 @@ package struct ConsoleProxyConfiguration: Sendable, Equatable {
         if ["authorization", "cookie", "host", "origin", "content-type"].contains(header.lowercased()) {
             scope.problem("header", "has another meaning: use one such as X-Forwarded-User")
         }
-        var seen: Set<String> = []
-        for user in users where !user.name.isEmpty && !seen.insert(user.name).inserted {
-            scope.problem("roles", "names '\(user.name)' twice")
-        }
-    }
-
-    private static func isHeaderName(_ text: String) -> Bool {
-        text.utf8.allSatisfy { byte in
-            byte == UInt8(ascii: "-") || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
-                || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
-        }
+        for name in users.map(\.name).repeated { scope.problem("roles", "names '\(name)' twice") }
     }
 }
 
 package struct ConsoleTLSConfiguration: Sendable, Equatable {
-    /// The certificate and its intermediates, PEM.
     package var certificateFile: String
-    /// Its private key, PEM.
     package var keyFile: SecretFile
 
     package init(certificateFile: String, keyFile: SecretFile) {
-        self.certificateFile = certificateFile
-        self.keyFile = keyFile
+        (self.certificateFile, self.keyFile) = (certificateFile, keyFile)
     }
 
     init(_ scope: ConfigurationScope) {
-        certificateFile = scope.required("certificate_file", .file, "The certificate and its chain, PEM.")
-        keyFile = scope.secretFile("key_file", "The certificate's private key, PEM.")
+        certificateFile = scope.required("certificate_file", .file).means("The certificate and its chain, PEM.")
+        keyFile = scope.secretFile("key_file").means("The certificate's private key, PEM.")
     }
 }
 
@@ -273,12 +214,7 @@ extension ConfigurationType where Value == String {
     /// A host name or address without a port.
     fileprivate static var hostName: Self {
         .text("host", "a host name without a port") { text in
-            NetworkAddress(text) != nil
-                || text.utf8.allSatisfy { byte in
-                    byte == UInt8(ascii: "-") || byte == UInt8(ascii: ".") || byte == UInt8(ascii: "_")
-                        || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
-                        || (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte | 0x20)
-                }
+            NetworkAddress(text) != nil || text.isAlphanumeric(or: "-._")
         }
     }
 

@@ -2,27 +2,22 @@ import ConfigurationKeys
 
 /// The database, and the batches written to it.
 package struct DatabaseConfiguration: Sendable, Equatable {
-    /// A libpq connection string: URI or `key=value`.
     package var url: String
-    /// The number of writers, each with its own connection.
     package var writers: Int
-    /// The most copies in one transaction.
     package var batchLimit: Int
 
     init(_ scope: ConfigurationScope) {
-        url = scope.required(
-            "url",
-            .text,
-            "libpq URI or key=value; `PG*` variables apply, several hosts work, passwords go to `passfile=`."
-        )
-        writers = scope.value("writers", .number(1...64), default: "2", "Parallel batch writers.")
-        batchLimit = scope.value("batch_limit", .number(1...10_000), default: "500", "Rows in one transaction at most.")
+        url = scope.required("url", .text)
+            .means("libpq URI or key=value; `PG*` variables apply, several hosts work, passwords go to `passfile=`.")
+        writers = scope.value("writers", .number(1...64), default: "2").means("Parallel batch writers.")
+        batchLimit = scope.value("batch_limit", .number(1...10_000), default: "500")
+            .means("Rows in one transaction at most.")
         Self.check(url, scope)
     }
 
     /// A section's own `url`, if any; `note` is its default in the table.
     static func optionalURL(_ scope: ConfigurationScope, _ note: String, _ meaning: String) -> String? {
-        let url = scope.optional("url", .text, note, meaning)
+        let url = scope.optional("url", .text, note).means(meaning)
         if let url { check(url, scope) }
         return url
     }

@@ -6,15 +6,11 @@ package import UpstreamKit
 package struct HandlerConfiguration: Sendable, Equatable {
     /// The handler's name, also the metrics' label `handler`.
     package var name: String
-    /// Its categories; `*` stands for all.
     package var categories: [String]
-    /// How many messages it handles at once.
     package var concurrency: Int
     package var ordering: HandlerOrdering
     package var retry = RetryPolicy()
-    /// The most attempts started per time, in this worker; nil for no limit.
     package var rate: HandlerRate?
-    /// The longest time for one attempt.
     package var timeout: Duration
     @AnyHandlerKind package var kind: any HandlerKind
 
@@ -28,46 +24,27 @@ package struct HandlerConfiguration: Sendable, Equatable {
             "category",
             "an exact name of at most 255 bytes, or \"*\" alone for all; a part of a name (\"com.example.*\") matches nothing"
         ) { $0.utf8.count <= 255 && ($0 == "*" || !$0.hasSuffix("*")) }
-        self.name = scope.required("name", name, "The handler's name: in the database, in metrics and in logs.")
-        let list = scope.list("categories", of: category, "required", "Exact category names, or `\"*\"` for all.")
+        self.name = scope.required("name", name).means("The handler's name: in the database, in metrics and in logs.")
+        let list = scope.list("categories", of: category, "required").means("Exact category names, or `\"*\"` for all.")
         categories = list ?? []
         if list?.isEmpty ?? scope.isMissing("categories") {
             scope.problem("categories", "must name at least one category, or \"*\"")
         }
-        concurrency = scope.value("concurrency", .number(1...1000), default: "4", "Messages at the same time.")
-        ordering = scope.value(
-            "ordering",
-            .word(HandlerOrdering.none),
-            default: "none",
-            "`device`: one at a time per device, in the order of arrival."
-        )
-        rate = scope.optional(
-            "rate",
-            .rate,
-            "none",
-            "Attempts that may begin in a time, in each worker: `100/s`, `30/m`."
-        )
+        concurrency = scope.value("concurrency", .number(1...1000), default: "4").means("Messages at the same time.")
+        ordering = scope.value("ordering", .word(HandlerOrdering.none), default: "none")
+            .means("`device`: one at a time per device, in the order of arrival.")
+        rate = scope.optional("rate", .rate, "none")
+            .means("Attempts that may begin in a time, in each worker: `100/s`, `30/m`.")
         let keys = scope.section("retry")
-        retry.maxAttempts = keys.value(
-            "max_attempts",
-            .number(1...1000),
-            default: "75",
-            "Attempts before a delivery becomes a dead letter; with the default waits they reach over a day."
-        )
-        retry.initial = keys.value("initial", .duration("1ms", "1d"), default: "1s", "First wait between two attempts.")
-        retry.maximum = keys.value(
-            "maximum",
-            .duration("1ms", "7d"),
-            default: "1h",
-            "Longest wait between two attempts."
-        )
+        retry.maxAttempts = keys.value("max_attempts", .number(1...1000), default: "75")
+            .means("Attempts before a delivery becomes a dead letter; with the default waits they reach over a day.")
+        retry.initial = keys.value("initial", .duration("1ms", "1d"), default: "1s")
+            .means("First wait between two attempts.")
+        retry.maximum = keys.value("maximum", .duration("1ms", "7d"), default: "1h")
+            .means("Longest wait between two attempts.")
         if retry.initial > retry.maximum { keys.problem("initial", "must not be longer than 'maximum'") }
-        timeout = scope.value(
-            "timeout",
-            .duration("100ms", "1d"),
-            default: "60s",
-            "Longest time for one attempt; of a plugin, for one call."
-        )
+        timeout = scope.value("timeout", .duration("100ms", "1d"), default: "60s")
+            .means("Longest time for one attempt; of a plugin, for one call.")
         var kind = HandlerKinds.read(scope)
         kind.adapt(timeout: &timeout)
         self.kind = kind
@@ -77,15 +54,13 @@ package struct HandlerConfiguration: Sendable, Equatable {
 extension ConfigurationType where Value == HandlerRate {
     /// A number of attempts per second, minute or hour: `100/s`, `30/m`, `5/h`.
     static var rate: Self {
-        .init(name: "rate", placeholder: HandlerRate(1)) { text throws(ConfigurationTypeError) in
+        let wanted = "a number from 1 to 1000000 in a second, minute or hour, such as 100/s, 30/m or 5/h"
+        return .init(name: "rate", placeholder: HandlerRate(1), wanted: wanted) { text in
             let parts = text.split(separator: "/", omittingEmptySubsequences: false)
             let periods: [Substring: Duration] = ["s": .seconds(1), "m": .seconds(60), "h": .seconds(3_600)]
             guard parts.count == 2, parts[0].allSatisfy({ ("0"..."9").contains($0) }), let count = Int(parts[0]),
                 (1...1_000_000).contains(count), let period = periods[parts[1]]
-            else {
-                let wanted = "a number from 1 to 1000000 in a second, minute or hour, such as 100/s, 30/m or 5/h"
-                throw .init(message: "must be \(wanted), not '\(ConfigurationType<String>.shown(text))'")
-            }
+            else { return nil }
             return HandlerRate(count, per: period)
         }
     }

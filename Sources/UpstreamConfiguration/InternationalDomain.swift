@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import Foundation
 
 /// A domain name in both forms (RFC 5890).
@@ -40,15 +41,7 @@ enum InternationalDomain {
         let labels = name.split(separator: ".", omittingEmptySubsequences: false)
         return name.utf8.count <= 253
             && labels.allSatisfy { label in
-                (1...63).contains(label.utf8.count)
-                    && label.utf8.allSatisfy { byte in
-                        switch byte | 0x20 {
-                        case UInt8(ascii: "a")...UInt8(ascii: "z"): true
-                        default:
-                            (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) || byte == UInt8(ascii: "-")
-                                || byte == UInt8(ascii: "_")
-                        }
-                    }
+                (1...63).contains(label.utf8.count) && String(label).isAlphanumeric(or: "-_")
             }
     }
 }

@@ -2,9 +2,7 @@ import ConfigurationKeys
 import XMPP
 
 extension SenderConfiguration {
-    /// The form of messages.
     enum PayloadForm: String, CaseIterable, Sendable {
-        /// The CCS's element.
         case gcm
         /// A JSON container (XEP-0335).
         case json
@@ -12,19 +10,15 @@ extension SenderConfiguration {
 
     /// Reads `payload`, `ack` and `fallback`.
     static func payload(_ scope: ConfigurationScope, _ dialect: Dialect, _ idScope: IDScope) -> Payload {
-        let form = scope.value(
-            "payload",
-            .word(PayloadForm.gcm),
-            default: "gcm",
-            "What carries a message: the CCS's `gcm`, or a JSON container (XEP-0335) with the same members, not for ccs."
-        )
-        let ack = scope.optional(
-            "ack",
-            .word(JSONPayload.Ack.json),
-            "`json` for json",
-            "What answers a stored message in a JSON container: "
-                + JSONPayload.Ack.allCases.map { "`\($0.rawValue)`, \($0.meaning)" }.joined(separator: "; ") + "."
-        )
+        let form = scope.value("payload", .word(PayloadForm.gcm), default: "gcm")
+            .means(
+                "What carries a message: the CCS's `gcm`, or a JSON container (XEP-0335) with the same members, not for ccs."
+            )
+        let ack = scope.optional("ack", .word(JSONPayload.Ack.json), "`json` for json")
+            .means(
+                "What answers a stored message in a JSON container: "
+                    + JSONPayload.Ack.allCases.map { "`\($0.rawValue)`, \($0.meaning)" }.joined(separator: "; ") + "."
+            )
         let fallback = Self.fallback(scope.section("fallback"))
         guard form == .json else {
             for key in ["ack", "fallback"] where scope.has(key) {
@@ -49,32 +43,20 @@ extension SenderConfiguration {
 
     private static func fallback(_ scope: ConfigurationScope) -> JSONPayload {
         let category = ConfigurationType.text("text", "a category of at most 255 bytes") { $0.utf8.count <= 255 }
-        return JSONPayload(
-            messageID: scope.value(
-                "message_id",
-                .word(JSONPayload.MessageID.none),
-                default: "none",
+        var json = JSONPayload.strict
+        json.messageID = scope.value("message_id", .word(JSONPayload.MessageID.none), default: "none")
+            .means(
                 "With payload json, replaces a missing `message_id`: the device's `origin_id` (XEP-0359); `stanza_id`: that, else "
                     + "the stanza's `id`, which must be unique for each device over its restarts."
-            ),
-            from: scope.value(
-                "from",
-                .word(JSONPayload.From.none),
-                default: "none",
-                "With payload json, replaces a missing `from`: the bare address of the stanza's sender."
-            ),
-            categoryFrom: scope.value(
-                "category_from",
-                .word(JSONPayload.CategoryFrom.none),
-                default: "none",
-                "With payload json, replaces a missing `category`: the local part of the address that was written to."
-            ),
-            category: scope.optional(
-                "category",
-                category,
-                "",
-                "With payload json, replaces a `category` that is still missing."
             )
-        )
+        json.from = scope.value("from", .word(JSONPayload.From.none), default: "none")
+            .means("With payload json, replaces a missing `from`: the bare address of the stanza's sender.")
+        json.categoryFrom = scope.value("category_from", .word(JSONPayload.CategoryFrom.none), default: "none")
+            .means(
+                "With payload json, replaces a missing `category`: the local part of the address that was written to."
+            )
+        json.category = scope.optional("category", category, "")
+            .means("With payload json, replaces a `category` that is still missing.")
+        return json
     }
 }

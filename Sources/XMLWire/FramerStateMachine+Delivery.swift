@@ -1,30 +1,21 @@
 /// Events for the consumer, and the consumer's requests.
 extension FramerStateMachine {
-    enum DeliverAction: Sendable, Hashable {
+    enum DeliverAction {
         /// Hand the event over, then call ``eventHandled(replacesParser:)``.
         case deliver
-        /// The stream has failed: stop the parser.
         case stopParser
     }
 
-    /// The properties of a stream header.
-    struct Header: Sendable, Hashable {
-        /// Its size in bytes, without the `>`.
-        var bytes: Int
-        /// Whether the XML declaration gives no encoding or UTF-8.
-        var isUTF8: Bool
-        /// Whether the root is a stream's.
-        var isStream: Bool
-    }
-
-    /// Handles the complete start tag of the stream.
-    mutating func headerEnded(_ header: Header, at end: Int) -> DeliverAction {
+    /// Handles the complete start tag of the stream, of so many bytes without the `>`.
+    ///
+    /// It is UTF-8 if the XML declaration gives no other encoding, and a stream if the root is one.
+    mutating func headerEnded(bytes: Int, isUTF8: Bool, isStream: Bool, at end: Int) -> DeliverAction {
         guard state == .inHeader else { return .stopParser }
-        if !header.isUTF8 {
+        if !isUTF8 {
             state = .failed(XMLStreamError(.badEncoding), at: .header)
-        } else if header.bytes >= limits.headerBytes {
+        } else if bytes >= limits.headerBytes {
             state = .failed(XMLStreamError(.limit(.headerBytes)), at: .header)
-        } else if !header.isStream {
+        } else if !isStream {
             state = .failed(XMLStreamError(.invalidNamespace), at: .header)
         } else {
             state = .delivering(Delivery(event: .opened, end: end))
@@ -43,25 +34,21 @@ extension FramerStateMachine {
         return .deliver
     }
 
-    /// Handles the stream's end tag.
     mutating func documentEnded(at end: Int) -> DeliverAction {
         switch state {
         case .inStanza, .betweenStanzas:
             state = .delivering(Delivery(event: .closed, end: end))
             return .deliver
-        case .beforeHeader, .inHeader, .replayingHeader, .rejecting, .skipping, .delivering, .leaving, .closed,
-            .stopped, .failed:
-            return .stopParser
+        default: return .stopParser
         }
     }
 
     // MARK: - Skipped stanzas
 
-    enum SkipAction: Sendable, Hashable {
-        case more
+    enum SkipAction: Equatable {
+        case more, fail
         /// Hand the event over, then call ``skippedStanzaHandled()``.
         case deliver(SkippedStanza.Reason)
-        case fail
     }
 
     /// Handles the second reading of a rejected stanza's bytes that the parser had been given.
@@ -97,7 +84,7 @@ extension FramerStateMachine {
 
     // MARK: - After an event
 
-    enum HandledAction: Sendable, Hashable {
+    enum HandledAction: Equatable {
         /// Look for the next stanza from this offset of the slice on.
         case readOn(from: Int)
         /// Stop the parser; ``parserReturned(isWellFormed:)`` decides what follows.
@@ -122,7 +109,7 @@ extension FramerStateMachine {
         return .stopParser
     }
 
-    enum SkippedHandledAction: Sendable, Hashable {
+    enum SkippedHandledAction: Equatable {
         case readOn(from: Int)
         /// Forget the document and begin a new one from this offset of the buffer on.
         case beginDocument(from: Int)
@@ -144,7 +131,6 @@ extension FramerStateMachine {
         }
     }
 
-    /// Enters the state for which the parser was left.
     mutating func enter(_ next: Successor) {
         state =
             switch next {
@@ -157,7 +143,7 @@ extension FramerStateMachine {
 
     // MARK: - Requests
 
-    enum RequestAction: Sendable, Hashable {
+    enum RequestAction {
         /// Forget the unfinished part; the request is done at once.
         case forget
         /// Nothing now: the request is done after the event, or there is nothing to do.
@@ -165,13 +151,9 @@ extension FramerStateMachine {
     }
 
     /// Handles the consumer's request for a new document.
-    mutating func restart() -> RequestAction {
-        request(.restart, then: .beforeHeader)
-    }
+    mutating func restart() -> RequestAction { request(.restart, then: .beforeHeader) }
 
-    mutating func stop() -> RequestAction {
-        request(.stop, then: .stopped(at: position))
-    }
+    mutating func stop() -> RequestAction { request(.stop, then: .stopped(at: position)) }
 
     private mutating func request(_ request: Request, then next: Successor) -> RequestAction {
         switch state {
@@ -179,10 +161,8 @@ extension FramerStateMachine {
             delivery.request = request
             state = .delivering(delivery)
             return .ignore
-        case .stopped, .failed:
-            return .ignore
-        case .beforeHeader, .inHeader, .betweenStanzas, .replayingHeader, .inStanza, .rejecting, .skipping, .leaving,
-            .closed:
+        case .stopped, .failed: return .ignore
+        default:
             enter(next)
             return .forget
         }

@@ -1,11 +1,9 @@
 /// Reports of the parser's callbacks.
 extension FramerStateMachine {
-    enum StartTagAction: Sendable, Hashable {
-        /// Store the stream's own, then call ``headerEnded(_:at:)``.
+    enum StartTagAction {
+        /// Store the stream's own, then call ``headerEnded(bytes:isUTF8:isStream:at:)``.
         case storeHeader
-        case storeElement
-        case stopParser
-        case ignore
+        case storeElement, stopParser, ignore
     }
 
     /// Handles a start tag, after `elements` of its stanza.
@@ -29,9 +27,7 @@ extension FramerStateMachine {
                 return .storeElement
             }
             return .stopParser
-        case .beforeHeader, .betweenStanzas, .replayingHeader, .rejecting, .skipping, .delivering, .leaving, .closed,
-            .stopped, .failed:
-            return .ignore
+        default: return .ignore
         }
     }
 
@@ -40,7 +36,7 @@ extension FramerStateMachine {
         return .stopParser
     }
 
-    enum EndTagAction: Sendable, Hashable {
+    enum EndTagAction {
         case closeElement
         /// Close the stanza, then call ``stanzaEnded(at:size:)``.
         case finishStanza
@@ -54,22 +50,14 @@ extension FramerStateMachine {
         case .inStanza(let depth) where depth > 1:
             state = .inStanza(depth: depth - 1)
             return .closeElement
-        case .inStanza(depth: 1):
-            return .finishStanza
+        case .inStanza(depth: 1): return .finishStanza
         // `</stream:stream>` begins like a stanza; `<stream:stream/>` ends directly after its header.
-        case .inStanza, .betweenStanzas:
-            return .finishDocument
-        case .beforeHeader, .inHeader, .replayingHeader, .rejecting, .skipping, .delivering, .leaving, .closed,
-            .stopped, .failed:
-            return .ignore
+        case .inStanza, .betweenStanzas: return .finishDocument
+        default: return .ignore
         }
     }
 
-    enum SectionAction: Sendable, Hashable {
-        case store
-        case stopParser
-        case ignore
-    }
+    enum SectionAction { case store, stopParser, ignore }
 
     /// Handles a CDATA section or a part of one.
     mutating func section() -> SectionAction {
@@ -79,10 +67,7 @@ extension FramerStateMachine {
         return .stopParser
     }
 
-    enum StopAction: Sendable, Hashable {
-        case stopParser
-        case ignore
-    }
+    enum StopAction { case stopParser, ignore }
 
     /// Handles an error found by the parser, or by the framer while the parser is in use.
     ///
@@ -94,7 +79,6 @@ extension FramerStateMachine {
         return .stopParser
     }
 
-    /// Handles a stanza that exceeds a limit.
     mutating func reject(_ reason: SkippedStanza.Reason) -> StopAction {
         guard case .inStanza = state else { return .ignore }
         state = .rejecting(reason)

@@ -7,7 +7,7 @@
 /// Every state may go to `failed` unless it says otherwise. Outside an event, ``restart()`` leads from every state but
 /// `failed` and `stopped` to `beforeHeader`, and ``stop()`` to `stopped`.
 struct FramerStateMachine: ~Copyable {
-    enum State: Sendable, Hashable {
+    enum State: Hashable {
         /// No byte of the document has come. To `inHeader`.
         ///
         /// After a restart, whitespace may come first: it belongs to the previous document.
@@ -39,8 +39,7 @@ struct FramerStateMachine: ~Copyable {
         case failed(XMLStreamError, at: XMLStreamPosition)
     }
 
-    /// An event in the consumer's hands.
-    struct Delivery: Sendable, Hashable {
+    struct Delivery: Hashable {
         var event: Event
         /// The end of the event's last byte in the slice or, after a skipped stanza, in the rest of the buffer.
         var end: Int
@@ -48,26 +47,16 @@ struct FramerStateMachine: ~Copyable {
         var request = Request.none
     }
 
-    /// The kinds of ``XMLStreamEvent``.
-    enum Event: Sendable, Hashable, CaseIterable {
-        case opened
-        case stanza
-        case skipped
-        case closed
+    enum Event: CaseIterable {
+        case opened, stanza, skipped, closed
 
         /// The position in the document after the event.
         var position: XMLStreamPosition { self == .closed ? .closed : .betweenStanzas }
     }
 
-    /// A consumer's request during an event.
-    enum Request: Sendable, Hashable, CaseIterable {
-        case none
-        case restart
-        case stop
-    }
+    enum Request { case none, restart, stop }
 
-    /// The state after the parser is left.
-    enum Successor: Sendable, Hashable, CaseIterable {
+    enum Successor: Hashable {
         /// The same document, with another parser.
         case betweenStanzas
         case closed
@@ -75,17 +64,11 @@ struct FramerStateMachine: ~Copyable {
         case beforeHeader
         /// Stopped, as requested by the consumer.
         case stopped(at: XMLStreamPosition)
-
-        static let allCases: [Successor] = [.betweenStanzas, .closed, .beforeHeader, .stopped(at: .betweenStanzas)]
     }
 
     let limits: StreamLimits
     /// Set by the machine's own events only.
     var state = State.beforeHeader(isRestart: false)
-
-    init(limits: StreamLimits) {
-        self.limits = limits
-    }
 
     // MARK: - State
 
@@ -117,13 +100,10 @@ struct FramerStateMachine: ~Copyable {
         if case .delivering(let delivery) = state { delivery } else { nil }
     }
 
-    /// Whether nothing more is read.
     var isFinal: Bool {
         switch state {
         case .stopped, .failed: true
-        case .beforeHeader, .inHeader, .betweenStanzas, .replayingHeader, .inStanza, .rejecting, .skipping, .delivering,
-            .leaving, .closed:
-            false
+        default: false
         }
     }
 
@@ -131,7 +111,7 @@ struct FramerStateMachine: ~Copyable {
     var isParsing: Bool {
         switch state {
         case .inHeader, .betweenStanzas, .replayingHeader, .inStanza: true
-        case .beforeHeader, .rejecting, .skipping, .delivering, .leaving, .closed, .stopped, .failed: false
+        default: false
         }
     }
 
@@ -145,8 +125,7 @@ struct FramerStateMachine: ~Copyable {
         switch state {
         case .beforeHeader(let isRestart): isRestart
         case .betweenStanzas, .closed: true
-        case .inHeader, .replayingHeader, .inStanza, .rejecting, .skipping, .delivering, .leaving, .stopped, .failed:
-            false
+        default: false
         }
     }
 
@@ -155,12 +134,8 @@ struct FramerStateMachine: ~Copyable {
 
     // MARK: - The buffer
 
-    enum ContentAction: Sendable, Hashable {
-        case read
-        case fail
-    }
+    enum ContentAction { case read, fail }
 
-    /// Handles a byte that is not ignored.
     mutating func contentBegan(with byte: UInt8) -> ContentAction {
         switch state {
         case .beforeHeader:
@@ -170,40 +145,31 @@ struct FramerStateMachine: ~Copyable {
             case 0x00, 0xFE, 0xFF: state = .failed(XMLStreamError(.badEncoding), at: position)
             default: state = .inHeader
             }
-        case .betweenStanzas:
-            if byte == UInt8(ascii: "<") {
-                state = .inStanza(depth: 0)
-            } else {
-                state = .failed(XMLStreamError(.textAtStreamLevel), at: .betweenStanzas)
-            }
-        case .closed:
-            state = .failed(XMLStreamError(.notWellFormed), at: .closed)
-        case .inHeader, .replayingHeader, .inStanza, .rejecting, .skipping, .delivering, .leaving, .stopped, .failed:
-            break
+        case .betweenStanzas where byte == UInt8(ascii: "<"): state = .inStanza(depth: 0)
+        case .betweenStanzas: state = .failed(XMLStreamError(.textAtStreamLevel), at: .betweenStanzas)
+        case .closed: state = .failed(XMLStreamError(.notWellFormed), at: .closed)
+        default: break
         }
         return failure == nil ? .read : .fail
     }
 
-    enum ParserAction: Sendable, Hashable {
+    enum ParserAction {
         /// Let it read the stream's header, then call ``headerReplayed()``.
         case replayHeader
-        /// It starts with the document.
         case none
     }
 
-    /// Handles a new parser.
     mutating func parserMade() -> ParserAction {
         guard case .inStanza = state else { return .none }
         state = .replayingHeader
         return .replayHeader
     }
 
-    /// Handles the parser's return from the header.
     mutating func headerReplayed() {
         if state == .replayingHeader { state = .inStanza(depth: 0) }
     }
 
-    enum ReturnAction: Sendable, Hashable {
+    enum ReturnAction: Equatable {
         /// Keep the unfinished part, then call ``kept(bytes:)``, and continue after the slice.
         case keepUnfinished
         /// Read the stanza from its first byte with a ``StanzaSkipper``, then call ``skippingBegan(with:)``.
@@ -217,18 +183,16 @@ struct FramerStateMachine: ~Copyable {
 
     mutating func parserReturned(isWellFormed: Bool) -> ReturnAction {
         switch state {
-        case .rejecting:
-            return .skip
+        case .rejecting: return .skip
         case .leaving(let offset, let next):
             enter(next)
             if case .stopped = next { return .finish }
             return next == .beforeHeader ? .beginDocument(from: offset) : .replaceParser(from: offset)
-        case .inHeader, .betweenStanzas, .replayingHeader, .inStanza:
+        case _ where isParsing:
             guard !isWellFormed else { return .keepUnfinished }
             state = .failed(XMLStreamError(.notWellFormed), at: position)
             return .finish
-        case .beforeHeader, .skipping, .delivering, .closed, .stopped, .failed:
-            return .finish
+        default: return .finish
         }
     }
 
@@ -239,9 +203,7 @@ struct FramerStateMachine: ~Copyable {
             state = .failed(XMLStreamError(.limit(.headerBytes)), at: .header)
         case .inStanza where bytes >= limits.stanzaBytes:
             state = .failed(XMLStreamError(.limit(.stanzaBytes)), at: .stanza)
-        case .beforeHeader, .inHeader, .betweenStanzas, .replayingHeader, .inStanza, .rejecting, .skipping, .delivering,
-            .leaving, .closed, .stopped, .failed:
-            break
+        default: break
         }
     }
 }

@@ -1,7 +1,6 @@
 import CBytes
 import Glibc
 
-/// Names, values and texts.
 extension PlainStanzaReader {
     @inline(__always)
     func peek() throws(Refusal) -> UInt8 {

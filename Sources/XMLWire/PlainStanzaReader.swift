@@ -2,17 +2,15 @@ import Glibc
 
 /// Reads a plain stanza that is complete in a buffer, in one pass and without libxml2.
 ///
-/// libxml2 calls back for each run of text between two references, looks at each character several times, and copies
-/// its input: with JSON full of `&quot;` that is most of a stanza's cost. Nearly all stanzas need only a small part of
-/// XML, and this reads only that part. What it accepts is well-formed and within every limit, and gives exactly
-/// libxml2's result, which tests compare over a corpus and its mutations. **Everything else is refused, not judged**:
-/// libxml2 then reads the stanza from its first byte, so that errors and limits are found in one place.
+/// libxml2 calls back for each run of text between two references: with JSON full of `&quot;` that is most of a
+/// stanza's cost. Nearly all stanzas need only a small part of XML, and this reads only that part. What it accepts is
+/// within every limit and gives exactly libxml2's result, which tests compare over a corpus and its mutations.
+/// **Everything else is refused, not judged**: libxml2 then reads the stanza from its first byte.
 ///
 /// The part: names of ASCII letters, digits, `_`, `-` and `.`; prefixes that the stanza itself declares; attributes
 /// without a prefix, or `xml:lang`, with ASCII values without references; text and CDATA sections of any characters but
 /// CR, with the five named references; each element's text in one piece.
 struct PlainStanzaReader {
-    /// Why a stanza is left to libxml2.
     enum Refusal: Error {
         /// It continues after the buffer, and is plain as far as it goes.
         case unfinished
@@ -58,27 +56,11 @@ struct PlainStanzaReader {
     var open: [Open] = []
     var declarations: [Declaration] = []
     /// The number of declarations in scope outside the element whose start tag is being read.
-    private var outerDeclarations = 0
+    var outerDeclarations = 0
     /// Where the inherited namespace was stored.
-    private var inheritedName: Range<Int>?
+    var inheritedName: Range<Int>?
 
-    init(
-        input: UnsafePointer<UInt8>,
-        end: Int,
-        output: UnsafeMutablePointer<UInt8>,
-        limits: StreamLimits,
-        inherited: UnsafeBufferPointer<UInt8>
-    ) {
-        self.input = input
-        self.end = end
-        self.output = output
-        self.limits = limits
-        self.inherited = inherited
-    }
-
-    /// Reads the stanza.
-    ///
-    /// - Returns: The index after its end.
+    /// Reads the stanza, and returns the index after its end.
     mutating func read() throws(Refusal) -> Int {
         repeat {
             // Here is a `<`.
@@ -136,9 +118,7 @@ struct PlainStanzaReader {
         }
     }
 
-    /// Reads attributes to the end of the tag.
-    ///
-    /// - Returns: Whether the element is empty.
+    /// Reads attributes to the end of the tag, and returns whether the element is empty.
     private mutating func readAttributes(after first: Int) throws(Refusal) -> Bool {
         while true {
             let start = at

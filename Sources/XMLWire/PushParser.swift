@@ -25,12 +25,10 @@ final class PushParser {
         xmlSwitchEncoding(context, XML_CHAR_ENCODING_UTF8)
     }
 
-    deinit {
-        // No tree is built, so there is no document to free besides the context.
-        xmlFreeParserCtxt(context)
-    }
+    // No tree is built, so there is no document to free besides the context.
+    deinit { xmlFreeParserCtxt(context) }
 
-    /// The number of bytes that the parser has consumed; in a callback, its position.
+    /// The number of bytes consumed; in a callback, the parser's position.
     var position: Int { Int(xmlByteConsumed(context)) }
 
     /// The next byte of the input, in a callback.
@@ -45,7 +43,6 @@ final class PushParser {
     /// Whether the document is well-formed so far, apart from namespace errors, which the callback reports.
     var isWellFormed: Bool { context.pointee.wellFormed != 0 }
 
-    /// Parses the bytes; the framer's callbacks run inside.
     func parse(_ bytes: UnsafeRawBufferPointer) {
         guard let start = bytes.baseAddress else { return }
         // libxml2 copies the bytes. The callback reports errors, so the result adds nothing.
@@ -53,12 +50,14 @@ final class PushParser {
     }
 
     /// Makes ``parse(_:)`` return without another callback; for callbacks.
-    func stop() {
-        xmlStopParser(context)
-    }
+    func stop() { xmlStopParser(context) }
 
     private static func framer(_ pointer: UnsafeMutableRawPointer?) -> Unmanaged<XMLFramer>? {
         pointer.map { Unmanaged<XMLFramer>.fromOpaque($0) }
+    }
+
+    private static func refuse(_ pointer: UnsafeMutableRawPointer?, _ code: XMLStreamError.Code) {
+        framer(pointer)?._withUnsafeGuaranteedRef { $0.fail(code) }
     }
 
     /// The SAX2 callbacks, which refuse everything that XMPP forbids (RFC 6120 §11.1) before libxml2 acts on it.
@@ -93,26 +92,16 @@ final class PushParser {
         }
         // The same function here keeps libxml2 from guessing which whitespace matters.
         handler.ignorableWhitespace = characters
-        handler.internalSubset = { pointer, _, _, _ in
-            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.fail(.dtd) }
-        }
-        handler.externalSubset = { pointer, _, _, _ in
-            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.fail(.dtd) }
-        }
+        handler.internalSubset = { pointer, _, _, _ in PushParser.refuse(pointer, .dtd) }
+        handler.externalSubset = { pointer, _, _, _ in PushParser.refuse(pointer, .dtd) }
         // Not called for the five predefined entities or character references. Finding nothing ends the parse.
         handler.getEntity = { pointer, _ in
             PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.parserFailed(XMLStreamError(.entity)) }
             return nil
         }
-        handler.reference = { pointer, _ in
-            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.fail(.entity) }
-        }
-        handler.comment = { pointer, _ in
-            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.fail(.comment) }
-        }
-        handler.processingInstruction = { pointer, _, _ in
-            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.fail(.processingInstruction) }
-        }
+        handler.reference = { pointer, _ in PushParser.refuse(pointer, .entity) }
+        handler.comment = { pointer, _ in PushParser.refuse(pointer, .comment) }
+        handler.processingInstruction = { pointer, _, _ in PushParser.refuse(pointer, .processingInstruction) }
         handler.serror = { pointer, error in
             // Warnings (for example a relative namespace name) are below XML_ERR_ERROR. The error's text quotes the
             // input, so it is not used.
@@ -120,18 +109,15 @@ final class PushParser {
             // A namespace name that is not a URI is an error to libxml2, but valid in XML's grammar and for XMPP
             // servers: any account that may write to us could end the stream with one.
             guard error.pointee.code != XML_WAR_NS_URI.rawValue else { return }
-            let code = Int32(error.pointee.code)
-            let skipReason: SkippedStanza.Reason? =
-                if error.pointee.domain == XML_FROM_NAMESPACE.rawValue {
-                    .namespace
-                } else if error.pointee.code == XML_ERR_NAME_TOO_LONG.rawValue {
-                    .name
-                } else {
-                    nil
-                }
+            let (code, domain) = (Int32(error.pointee.code), error.pointee.domain)
             PushParser.framer(pointer)?._withUnsafeGuaranteedRef {
-                guard let skipReason else { return $0.parserFailed(XMLStreamError(.notWellFormed, parserCode: code)) }
-                $0.stanzaFailed(skipReason, parserCode: code)
+                if domain == XML_FROM_NAMESPACE.rawValue {
+                    $0.stanzaFailed(.namespace, parserCode: code)
+                } else if code == XML_ERR_NAME_TOO_LONG.rawValue {
+                    $0.stanzaFailed(.name, parserCode: code)
+                } else {
+                    $0.parserFailed(XMLStreamError(.notWellFormed, parserCode: code))
+                }
             }
         }
         return handler

@@ -1,47 +1,24 @@
 /// A well-formed stanza that was discarded.
 package struct SkippedStanza: Sendable, Equatable {
-    /// The limit exceeded.
-    package enum Reason: Sendable, Hashable, CaseIterable {
-        /// ``StreamLimits/depth``
-        case depth
-        /// ``StreamLimits/elements``
-        case elements
-        /// ``StreamLimits/attributes``
-        case attributes
-        /// ``StreamLimits/namespaces``
-        case namespaces
+    /// The limit exceeded; a raw value is its name for the log.
+    package enum Reason: String, Sendable {
+        case depth, elements, attributes, namespaces
         /// A name longer than the parser accepts.
         case name
         /// ``StreamLimits/parsedBytes``
         case memory
         /// A violation of Namespaces in XML, usually an undeclared prefix.
         case namespace
-
-        /// A short name from a closed set, for the log.
-        package var shortDescription: String {
-            switch self {
-            case .depth: "depth"
-            case .elements: "elements"
-            case .attributes: "attributes"
-            case .namespaces: "namespaces"
-            case .name: "name"
-            case .memory: "memory"
-            case .namespace: "namespace"
-            }
-        }
     }
 
     package let reason: Reason
     package let name: StanzaName
-    /// Its size on the wire.
     package let byteCount: Int
 }
 
 /// The local name of a top-level element, as far as it tells stanzas (RFC 6120 §8) from others.
 package enum StanzaName: Sendable, Hashable {
-    case message
-    case presence
-    case iq
+    case message, presence, iq
     /// Not a stanza, and not counted by stream management (XEP-0198).
     case other
 
@@ -50,23 +27,18 @@ package enum StanzaName: Sendable, Hashable {
     /// The most bytes that ``init(startTag:)`` needs of a stanza's start.
     static let sufficientBytes = 64
 
-    /// Reads a tag's name, with or without a prefix.
     init(_ qualifiedName: some Collection<UInt8>) {
         let colon = qualifiedName.firstIndex(of: UInt8(ascii: ":"))
         let name = qualifiedName[(colon.map { qualifiedName.index(after: $0) } ?? qualifiedName.startIndex)...]
         self =
-            if name.elementsEqual("message".utf8) {
-                .message
-            } else if name.elementsEqual("presence".utf8) {
-                .presence
-            } else if name.elementsEqual("iq".utf8) {
-                .iq
-            } else {
-                .other
+            switch true {
+            case name.elementsEqual("message".utf8): .message
+            case name.elementsEqual("presence".utf8): .presence
+            case name.elementsEqual("iq".utf8): .iq
+            default: .other
             }
     }
 
-    /// Reads the start of a top-level element.
     init(startTag: some Collection<UInt8>) {
         let ends: [UInt8] = [0x20, 0x09, 0x0A, 0x0D, UInt8(ascii: "/"), UInt8(ascii: ">")]
         let name = startTag.dropFirst()

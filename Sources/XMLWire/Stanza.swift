@@ -43,14 +43,7 @@ package final class Stanza {
         package var name: Range<Int>
         /// Namespace name; empty for an attribute without a prefix.
         package var namespace: Range<Int>
-        /// Value, references decoded.
         package var value: Range<Int>
-
-        package init(name: Range<Int>, namespace: Range<Int>, value: Range<Int>) {
-            self.name = name
-            self.namespace = namespace
-            self.value = value
-        }
     }
 
     /// A stanza's content.
@@ -82,7 +75,6 @@ package final class Stanza {
 
     package func element(at index: Int) -> Element { contents.pointee.elements[index] }
 
-    /// The attributes of all elements.
     @inlinable package var attributes: [Attribute] {
         get { contents.pointee.attributes }
         _modify { yield &contents.pointee.attributes }
@@ -103,7 +95,6 @@ package final class Stanza {
         contents.deallocate()
     }
 
-    /// Clears the contents but keeps the storage.
     package func reset() {
         bytes.removeAll(keepingCapacity: true)
         elements.removeAll(keepingCapacity: true)
@@ -115,7 +106,6 @@ package final class Stanza {
         equals(elements[index].name, name) && equals(elements[index].namespace, namespace)
     }
 
-    /// Whether the stored bytes are exactly this text.
     package func equals(_ range: Range<Int>, _ text: StaticString) -> Bool {
         guard range.count == text.utf8CodeUnitCount else { return false }
         return bytes.withUnsafeBytes { storage in
@@ -148,7 +138,6 @@ package final class Stanza {
         return nil
     }
 
-    /// The indices of the direct children, in document order.
     package func children(of parent: Int = 0) -> [Int] {
         var result: [Int] = []
         var index = parent + 1
@@ -178,7 +167,5 @@ package final class Stanza {
     }
 
     /// The stored bytes as a `String`, for negotiation and errors, not for the hot path.
-    package func string(_ range: Range<Int>) -> String {
-        String(decoding: bytes[range], as: UTF8.self)
-    }
+    package func string(_ range: Range<Int>) -> String { String(decoding: bytes[range], as: UTF8.self) }
 }

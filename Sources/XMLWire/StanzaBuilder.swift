@@ -6,12 +6,6 @@ import CLibXML2
 /// access to a class's property costs an exclusivity check, which at a callback per quotation mark was half the time of
 /// a stanza. For the same reason the framer holds its builder behind a pointer.
 struct StanzaBuilder {
-    /// A piece of an element's direct text, separated from the earlier text by a child.
-    private struct LaterText {
-        var element: Int
-        var range: Range<Int>
-    }
-
     /// Larger storage is released after each stanza, so that one large stanza does not keep its memory.
     private static let keptBytes = 16 * 1024
     /// The parser's average memory for a name that it may not have met before.
@@ -27,7 +21,8 @@ struct StanzaBuilder {
     private var attributes: [Stanza.Attribute] = []
     /// Indices of the open elements, the innermost last.
     private var open: [Int] = []
-    private var laterTexts: [LaterText] = []
+    /// Pieces of elements' direct text, separated from the earlier text by a child.
+    private var laterTexts: [(element: Int, range: Range<Int>)] = []
     /// The stored namespaces, each once: thousands of elements and attributes may share a name.
     ///
     /// libxml2 interns names, so within one context, which lives for the whole stanza, an equal pointer is an equal
@@ -82,16 +77,14 @@ struct StanzaBuilder {
         open.append(index)
     }
 
-    /// The limit that the stanza exceeds so far, if any.
-    ///
-    /// Not a getter: reading the builder behind its pointer would copy it.
+    /// The limit that the stanza exceeds so far; not a getter, which would copy the builder behind its pointer.
     mutating func excess(over limits: StreamLimits) -> SkippedStanza.Reason? {
         if openNamespaces > limits.openNamespaces { return .namespaces }
         // About the size of the parsed form, with the parser's own record of the names.
         let parsedBytes =
             bytes.count + elements.count * (MemoryLayout<Stanza.Element>.stride + Self.nameBytes)
             + attributes.count * (MemoryLayout<Stanza.Attribute>.stride + Self.nameBytes)
-            + laterTexts.count * MemoryLayout<LaterText>.stride
+            + laterTexts.count * MemoryLayout<(Int, Range<Int>)>.stride
         return parsedBytes > limits.parsedBytes ? .memory : nil
     }
 
@@ -109,11 +102,10 @@ struct StanzaBuilder {
         } else if let last = laterTexts.last, last.element == element, last.range.upperBound == start {
             laterTexts[laterTexts.count - 1].range = last.range.lowerBound..<end
         } else {
-            laterTexts.append(LaterText(element: element, range: start..<end))
+            laterTexts.append((element, start..<end))
         }
     }
 
-    /// Ends the innermost open element.
     mutating func end() {
         guard let element = open.popLast() else { return }
         elements[element].end = elements.count
@@ -123,9 +115,7 @@ struct StanzaBuilder {
         declarations.removeLast()
     }
 
-    /// Makes the direct text of every element contiguous.
-    ///
-    /// One pass over the pieces, in time and space linear in the stanza: a peer may send `x<a/>x<a/>…`.
+    /// Makes the direct text of every element contiguous, in time and space linear in the stanza.
     mutating func joinTexts() {
         guard !laterTexts.isEmpty else { return }
         laterTexts.sort { ($0.element, $0.range.lowerBound) < ($1.element, $1.range.lowerBound) }
@@ -143,9 +133,7 @@ struct StanzaBuilder {
         laterTexts.removeAll(keepingCapacity: laterTexts.count < 64)
     }
 
-    mutating func keepRaw(_ bytes: UnsafeRawBufferPointer) {
-        raw.append(contentsOf: bytes)
-    }
+    mutating func keepRaw(_ bytes: UnsafeRawBufferPointer) { raw.append(contentsOf: bytes) }
 
     /// The size of the unfinished stanza, a reference counted as one byte; exact from `limit` on.
     mutating func size(knownBelow limit: Int) -> Int {
@@ -178,12 +166,8 @@ struct StanzaBuilder {
         let limit = keepingStorage ? Self.keptBytes : 0
         bytes.removeAll(keepingCapacity: bytes.capacity <= limit)
         raw.removeAll(keepingCapacity: raw.capacity <= limit)
-        elements.removeAll(
-            keepingCapacity: elements.capacity * MemoryLayout<Stanza.Element>.stride <= limit
-        )
-        attributes.removeAll(
-            keepingCapacity: attributes.capacity * MemoryLayout<Stanza.Attribute>.stride <= limit
-        )
+        elements.removeAll(keepingCapacity: elements.capacity * MemoryLayout<Stanza.Element>.stride <= limit)
+        attributes.removeAll(keepingCapacity: attributes.capacity * MemoryLayout<Stanza.Attribute>.stride <= limit)
     }
 
     /// Storage of a ``PlainStanzaReader``, kept from stanza to stanza.
@@ -193,9 +177,7 @@ struct StanzaBuilder {
         var declarations: [PlainStanzaReader.Declaration] = []
     }
 
-    /// Reads the stanza at the start of these bytes if it is complete and plain; else changes nothing.
-    ///
-    /// - Returns: The index after its end.
+    /// Reads the stanza at the start of these bytes, and returns the index after its end; changes nothing if it throws.
     mutating func readPlain(
         _ input: UnsafeRawBufferPointer,
         limits: StreamLimits,
@@ -206,10 +188,7 @@ struct StanzaBuilder {
         return end
     }
 
-    /// The same for the bytes in ``raw`` and those that follow; if it is not read, ``raw`` stays unchanged.
-    ///
-    /// - Returns: The index after its end in the bytes that follow.
-    /// - Throws: Why it is not read.
+    /// The same for the bytes in ``raw`` and those that follow, with an index in the latter.
     mutating func readPlain(
         followedBy more: UnsafeRawBufferPointer,
         limits: StreamLimits,
@@ -233,7 +212,6 @@ struct StanzaBuilder {
         }
     }
 
-    /// Fills everything but ``raw``.
     private mutating func readContents(
         _ input: UnsafeRawBufferPointer,
         limits: StreamLimits,

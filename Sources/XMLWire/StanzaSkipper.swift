@@ -1,14 +1,11 @@
 /// Reads a rejected stanza to its end, in one pass and with little memory.
 ///
 /// libxml2 would need several times a stanza's size for 80,000 open elements or attributes, and time quadratic in the
-/// attributes of a tag. So a stanza that exceeds a limit is read by this from its first byte. It enforces XML's grammar
-/// except for two rules that take memory to check (a repeated attribute, and which non-ASCII characters a name may
-/// have), and not the rules of namespaces. It refuses what XMPP forbids.
+/// attributes of a tag. This keeps only the names of the open elements. It enforces XML's grammar except for two rules
+/// that take memory to check (a repeated attribute, and which non-ASCII characters a name may have), and not the rules
+/// of namespaces. It refuses what XMPP forbids.
 ///
-/// A stanza's end can't depend on its reader: elements, quoted values and CDATA sections determine it. The fuzz target
-/// compares this reader with libxml2.
-///
-/// Memory: the names of the open elements, which are fewer bytes than were read.
+/// A stanza's end can't depend on its reader: the fuzz target compares this one with libxml2.
 struct StanzaSkipper {
     enum Outcome: Equatable {
         /// All bytes belong to the stanza, and more must come.
@@ -20,33 +17,26 @@ struct StanzaSkipper {
     }
 
     private enum Step {
-        case more
-        case ended
+        case more, ended
         case failed(XMLStreamError.Code)
     }
 
     private enum State {
         /// Before the stanza's `<`.
         case start
-        case text
         /// After a `<`.
         case markup
-        case name
         /// In a start tag after whitespace: an attribute or the end may follow.
         case tag
         /// After an attribute's value: whitespace or the end must follow.
         case afterValue
-        case attribute
-        case equals
-        case quote
-        case value
+        case name, attribute, equals, quote, value
         /// After the `/` of an empty element.
         case slash
-        case endName
-        case endTag
+        case endName, endTag
         /// Inside `![CDATA[`.
         case section
-        case cdata
+        case cdata, text
     }
 
     private static let sectionStart = Array("![CDATA[".utf8)
@@ -60,10 +50,9 @@ struct StanzaSkipper {
     private var nameStart = 0
     /// In an end tag, where the name to compare with ends.
     private var nameEnd = 0
-    /// The number of bytes matched of a fixed text: `![CDATA[`, an end tag's name, `]]`.
+    /// How much is matched of a fixed text: `![CDATA[`, an end tag's name, `]]`.
     private var matched = 0
     private var quoteMark: UInt8 = 0
-    /// The current reference, in text or a value.
     private var reference: ReferenceCheck?
     private var characters = UTF8Check()
 
@@ -266,7 +255,7 @@ struct StanzaSkipper {
 
     // MARK: - Characters
 
-    private static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x0A || byte == 0x09 || byte == 0x0D }
+    static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x0A || byte == 0x09 || byte == 0x0D }
 
     static func beginsName(_ byte: UInt8) -> Bool {
         switch byte {

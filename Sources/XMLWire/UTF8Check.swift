@@ -1,10 +1,6 @@
-/// A byte-by-byte check for UTF-8 (RFC 3629) of characters that XML 1.0 allows.
-///
-/// It checks non-ASCII characters; control characters are the caller's.
+/// A byte-by-byte check of non-ASCII characters: UTF-8 (RFC 3629) that XML 1.0 allows.
 struct UTF8Check {
-    /// The number of continuation bytes still to come.
     private var missing = 0
-    /// The range of the next continuation byte.
     private var lower: UInt8 = 0x80
     private var upper: UInt8 = 0xBF
     /// Whether the sequence began with EF, as U+FFFE and U+FFFF do.
@@ -12,7 +8,6 @@ struct UTF8Check {
 
     var isUnfinished: Bool { missing > 0 }
 
-    /// Whether a text of whole characters is UTF-8.
     static func accepts(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
         var check = UTF8Check()
         for byte in text where byte >= 0x80 || check.isUnfinished {
@@ -51,18 +46,11 @@ struct UTF8Check {
 /// A byte-by-byte check of a reference, from after its `&` to its `;`.
 struct ReferenceCheck {
     enum Outcome {
-        case more
-        case complete
+        case more, complete
         case failed(XMLStreamError.Code)
     }
 
-    private enum Form {
-        case start
-        case entity
-        case number
-        case decimal
-        case hexadecimal
-    }
+    private enum Form { case start, entity, number, decimal, hexadecimal }
 
     private var form = Form.start
     /// The name's bytes, the first one highest; more than eight are not a known name.
@@ -92,8 +80,8 @@ struct ReferenceCheck {
             form = .decimal
             add(UInt32(byte - UInt8(ascii: "0")), base: 10)
         case (.hexadecimal, _):
-            guard let digit = Self.hexadecimalDigit(byte) else { return .failed(.notWellFormed) }
-            add(digit, base: 16)
+            guard let digit = Character(Unicode.Scalar(byte)).hexDigitValue else { return .failed(.notWellFormed) }
+            add(UInt32(digit), base: 16)
         default: return .failed(.notWellFormed)
         }
         return .more
@@ -109,15 +97,6 @@ struct ReferenceCheck {
         switch value {
         case 0x9, 0xA, 0xD, 0x20...0xD7FF, 0xE000...0xFFFD, 0x1_0000...0x10_FFFF: true
         default: false
-        }
-    }
-
-    private static func hexadecimalDigit(_ byte: UInt8) -> UInt32? {
-        switch byte {
-        case UInt8(ascii: "0")...UInt8(ascii: "9"): UInt32(byte - UInt8(ascii: "0"))
-        case UInt8(ascii: "a")...UInt8(ascii: "f"): UInt32(byte - UInt8(ascii: "a") + 10)
-        case UInt8(ascii: "A")...UInt8(ascii: "F"): UInt32(byte - UInt8(ascii: "A") + 10)
-        default: nil
         }
     }
 }

@@ -1,24 +1,14 @@
 /// A long unfinished tag, reference, section, comment or instruction.
 ///
-/// libxml2 rescans such a token from its start, or from its end back to its start, at every call. A peer that sends 256
-/// KB of one byte by byte would cost 30 s of processor time. While the token cannot end, its bytes are therefore held
-/// back up to a quarter of its length, so that reading it stays linear. No stanza is delayed: a well-formed stanza
-/// cannot end before its token does.
-///
-/// A token that seems to have ended here while the parser still waits is not well-formed; libxml2 will report that in
-/// time. It is held back like one that cannot end.
+/// libxml2 rescans such a token at every call: 256 KB of one, sent byte by byte, would cost 30 s of processor time.
+/// While the token cannot end, its bytes are therefore held back up to a quarter of its length, so that reading it stays
+/// linear. No stanza is delayed: a well-formed one cannot end before its token does. A token that seems to have ended
+/// here while the parser still waits is not well-formed, and held back likewise until libxml2 reports it.
 struct UnfinishedToken {
     /// Shorter tokens go to the parser directly.
     static let shortBytes = 1024
 
-    private enum Kind {
-        case startTag
-        case endTag
-        case reference
-        case section
-        case comment
-        case instruction
-    }
+    private enum Kind { case startTag, endTag, reference, section, comment, instruction }
 
     private let kind: Kind
     /// The quotation mark of the open attribute value, or 0.
@@ -30,9 +20,7 @@ struct UnfinishedToken {
     /// The attribute values so far in a start tag, including namespace names.
     private(set) var values = 0
 
-    /// Examines the bytes that the parser was given and has not consumed.
-    ///
-    /// Nil for a short token, or one of a kind that is read once.
+    /// Examines the bytes that the parser has not consumed; nil for a short token, or one of a kind that is read once.
     init?(_ pending: UnsafeRawBufferPointer, isSection: Bool = false) {
         guard pending.count >= Self.shortBytes else { return nil }
         let skipped: Int

@@ -56,8 +56,7 @@ extension XMLFramer {
 
     func endElement() {
         switch machine.pointee.endTag() {
-        case .closeElement:
-            builder.pointee.end()
+        case .closeElement: builder.pointee.end()
         case .finishStanza:
             builder.pointee.end()
             finishStanza()
@@ -67,8 +66,7 @@ extension XMLFramer {
     }
 
     func characters(_ text: UnsafeBufferPointer<UInt8>) {
-        guard machine.pointee.keepsText else { return }
-        builder.pointee.text(text)
+        if machine.pointee.keepsText { builder.pointee.text(text) }
     }
 
     func cdata(_ text: UnsafeBufferPointer<UInt8>) {
@@ -89,8 +87,7 @@ extension XMLFramer {
             builder.pointee.text(UnsafeBufferPointer(rebasing: rest[..<carriageReturn]))
             let next = carriageReturn + 1
             // The piece lies in the parser's input, which continues after it with the rest of the section, or its end.
-            let isFollowedByLineFeed = (text.baseAddress?[next] ?? 0) == 0x0A
-            if !isFollowedByLineFeed { Self.lineFeed.withUnsafeBufferPointer { builder.pointee.text($0) } }
+            if text.baseAddress?[next] != 0x0A { Self.lineFeed.withUnsafeBufferPointer { builder.pointee.text($0) } }
             rest = rest[next...]
         }
         builder.pointee.text(UnsafeBufferPointer(rebasing: rest))
@@ -98,14 +95,9 @@ extension XMLFramer {
 
     private static let lineFeed: [UInt8] = [0x0A]
 
-    /// Handles input that XMPP forbids.
-    func fail(_ code: XMLStreamError.Code) {
-        obey(machine.pointee.fail(XMLStreamError(code)))
-    }
+    func fail(_ code: XMLStreamError.Code) { obey(machine.pointee.fail(XMLStreamError(code))) }
 
-    func parserFailed(_ error: XMLStreamError) {
-        machine.pointee.fail(error)
-    }
+    func parserFailed(_ error: XMLStreamError) { machine.pointee.fail(error) }
 
     /// Handles a recoverable error of the parser, or one of its own limits.
     func stanzaFailed(_ reason: SkippedStanza.Reason, parserCode: Int32) {
@@ -129,12 +121,9 @@ extension XMLFramer {
         header.append(contentsOf: window.slice.prefix(max(0, tagEnd)))
         let end = min(tagEnd + (next == UInt8(ascii: ">") ? 1 : 2), window.slice.count)
         let stanza = builder.pointee.exchangeContents()
-        let found = FramerStateMachine.Header(
-            bytes: header.count,
-            isUTF8: isDeclaredUTF8(header),
-            isStream: stanza.element(0, is: "stream", in: Self.streamNamespace)
-        )
-        switch machine.pointee.headerEnded(found, at: end) {
+        let isStream = stanza.element(0, is: "stream", in: Self.streamNamespace)
+        let isUTF8 = isDeclaredUTF8(header)
+        switch machine.pointee.headerEnded(bytes: header.count, isUTF8: isUTF8, isStream: isStream, at: end) {
         case .deliver:
             header.removeSubrange(..<startOfRoot(in: header))
             header.append(UInt8(ascii: ">"))
@@ -202,9 +191,7 @@ extension XMLFramer {
 
     // MARK: - The XML declaration
 
-    /// Whether the XML declaration, if any, gives no encoding or UTF-8.
-    ///
-    /// libxml2 is told to ignore the encoding; it has checked the syntax.
+    /// Whether the XML declaration, if any, gives no encoding or UTF-8; libxml2 is told to ignore it.
     private func isDeclaredUTF8(_ document: [UInt8]) -> Bool {
         let declaration = document[..<endOfDeclaration(in: document)]
         guard let name = declaration.firstRange(of: Array("encoding".utf8)) else { return true }

@@ -4,7 +4,6 @@ extension XMLFramer {
     struct HeldBytes {
         /// The token whose bytes are held back.
         var token: UnfinishedToken?
-        /// The number of waiting bytes.
         var count = 0
         /// Whether all of the stanza waits, for ``XMLFramer/readSplitStanza(_:)``.
         var waitsForRest = false
@@ -31,9 +30,7 @@ extension XMLFramer {
     /// Frees the parser and drops the bytes that waited for it.
     func giveUpParser() {
         parser = nil
-        held.token = nil
-        held.count = 0
-        held.waitsForRest = false
+        held = HeldBytes(bytesLookedAt: held.bytesLookedAt)
         window.slice = UnsafeRawBufferPointer(start: nil, count: 0)
     }
 
@@ -45,9 +42,7 @@ extension XMLFramer {
         plainNamespace = nil
     }
 
-    /// Whether the slice's bytes can wait.
-    ///
-    /// If not, the parser has been given those that waited, unless the stanza is to be skipped.
+    /// Whether the slice's bytes can wait; if not, the parser has been given those that waited.
     func holdsBackSlice(from parser: PushParser) -> Bool {
         let bytes = window.slice
         let pendingBytes = window.base - parser.position

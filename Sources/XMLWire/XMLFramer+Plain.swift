@@ -1,15 +1,11 @@
-/// Stanzas read without libxml2.
 extension XMLFramer {
     /// A stanza waits for the next buffer if this one has fewer bytes of it.
     private static let splitBytes = 4 * 1024
 
-    /// Reads the stanza at the start of `rest`, if a ``PlainStanzaReader`` can.
+    /// Reads the stanza at the start of `rest`, and returns what follows; nil if the parser must read it.
     ///
-    /// A stanza that is plain so far but continues after the buffer is kept for ``readSplitStanza(_:)``: the last
-    /// stanza of each read of a busy connection is such a one, and a parser made for it costs as much as several
-    /// stanzas.
-    ///
-    /// - Returns: The rest of the buffer; nil if the parser must read the stanza, from its first byte.
+    /// A stanza that is plain so far but continues after the buffer is kept for ``readSplitStanza(_:)``: the last of
+    /// each read of a busy connection is such, and a parser made for it costs as much as several stanzas.
     func readPlainStanza(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         guard readsPlainStanzas, let plainNamespace else { return nil }
         let end: Int
@@ -24,11 +20,9 @@ extension XMLFramer {
         return deliverPlainStanza(endingAt: end, in: rest)
     }
 
-    /// Reads a stanza that began in the previous buffer and continues in `rest`.
+    /// Reads a stanza that began in the previous buffer; nil if the parser must, which was given the waiting bytes.
     ///
     /// At most once for each: input in small pieces is the parser's, which reads each byte once.
-    ///
-    /// - Returns: The rest of the buffer; nil if the parser must read the stanza. It has been given the waiting bytes.
     func readSplitStanza(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         held.waitsForRest = false
         if let plainNamespace {

@@ -1,9 +1,17 @@
-/// Stanzas that are read to their end and discarded.
 extension XMLFramer {
     struct Skipping {
         var skipper = StanzaSkipper()
         var size = StanzaSize()
         var byteCount = 0
+
+        /// Reads the next bytes as ``StanzaSkipper/read(_:)`` does, and measures them.
+        mutating func read(_ bytes: UnsafeRawBufferPointer) -> StanzaSkipper.Outcome {
+            let outcome = skipper.read(bytes)
+            let length = if case .ended(let end) = outcome { end } else { bytes.count }
+            size.add(UnsafeRawBufferPointer(rebasing: bytes[..<length]))
+            byteCount += length
+            return outcome
+        }
     }
 
     /// The unfinished stanza's name; nil outside stanzas.
@@ -17,9 +25,7 @@ extension XMLFramer {
         return StanzaName(startTag: start)
     }
 
-    /// Skips the stanza that the parser was reading, from its first byte on.
-    ///
-    /// - Returns: What remains of `rest`, the buffer from the start of the slice on.
+    /// Skips the stanza that the parser was reading, from its first byte on; returns what remains of the buffer.
     func beginSkipping(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         giveUpParser()
         var begun = Skipping()
@@ -30,7 +36,6 @@ extension XMLFramer {
         return skip(rest, from: window.unfinishedStart)
     }
 
-    /// Continues at `start`, and returns the rest of the buffer.
     func skip(_ rest: UnsafeRawBufferPointer, from start: Int) -> UnsafeRawBufferPointer {
         let end = UnsafeRawBufferPointer(rebasing: rest[rest.count...])
         guard let outcome = skipping?.read(UnsafeRawBufferPointer(rebasing: rest[start...])), let skipping else {
@@ -59,16 +64,5 @@ extension XMLFramer {
         case .finish:
             return UnsafeRawBufferPointer(rebasing: rest[rest.count...])
         }
-    }
-}
-
-extension XMLFramer.Skipping {
-    /// Reads the next bytes as ``StanzaSkipper/read(_:)`` does, and measures them.
-    mutating func read(_ bytes: UnsafeRawBufferPointer) -> StanzaSkipper.Outcome {
-        let outcome = skipper.read(bytes)
-        let length = if case .ended(let end) = outcome { end } else { bytes.count }
-        size.add(UnsafeRawBufferPointer(rebasing: bytes[..<length]))
-        byteCount += length
-        return outcome
     }
 }

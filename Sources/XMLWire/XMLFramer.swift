@@ -1,12 +1,11 @@
 /// Cuts an XMPP stream into stanzas: bytes in, ``XMLStreamEvent`` out, however the bytes are cut.
 ///
-/// One framer reads one connection, over all its stream documents (a new one begins after STARTTLS and SASL). Input
-/// that XMPP forbids ends the stream, as does a stanza that is too long; one that is too deep or too wide, or that
-/// breaks the rules of namespaces, is skipped. Not thread-safe: used on one event loop.
+/// One framer reads one connection, over all its stream documents (a new one begins after STARTTLS and SASL), on one
+/// event loop. Input that XMPP forbids and a stanza that is too long end the stream; a stanza that is too deep or too
+/// wide, or that breaks the rules of namespaces, is skipped.
 ///
-/// The framer itself reads the whitespace between stanzas. Each stanza is read by a single reader, from its `<` to its
-/// `>`: by a ``PlainStanzaReader`` if it is plain and complete in the buffer, else by libxml2; the bytes it took are
-/// the stanza's raw bytes. A skipped stanza is read by a ``StanzaSkipper`` instead, from its first byte.
+/// Each stanza is read by a single reader, from its `<` to its `>`: by a ``PlainStanzaReader`` if it is plain and
+/// complete in the buffer, else by libxml2. A skipped stanza is read by a ``StanzaSkipper``, from its first byte.
 package final class XMLFramer {
     /// The part of a buffer that the parser gets at once.
     struct Window {
@@ -33,14 +32,12 @@ package final class XMLFramer {
 
     /// The stanza during which the stream was given up; nil if that was outside stanzas.
     package private(set) var failedStanza: StanzaName?
-    /// All bytes received, including whitespace between stanzas: a change shows that the peer is alive.
+    /// All bytes received, keepalives included: a change shows that the peer is alive.
     package private(set) var bytesReceived: UInt64 = 0
     /// Whitespace bytes between stanzas (RFC 6120 §4.6.1).
     package private(set) var keepaliveBytes: UInt64 = 0
 
-    /// All decisions about the stream; freed in `deinit`.
-    ///
-    /// Behind a pointer, like the builder, so that callbacks pay for no exclusivity checks.
+    /// All decisions about the stream, behind a pointer to avoid exclusivity checks; freed in `deinit`.
     let machine: UnsafeMutablePointer<FramerStateMachine>
     /// The stanza being read, freed in `deinit`; never accessed inside its own methods, which don't call out.
     let builder: UnsafeMutablePointer<StanzaBuilder>
@@ -52,14 +49,11 @@ package final class XMLFramer {
     var readsPlainStanzas = true
     var sink: ((XMLStreamEvent) -> Void)?
     var parser: PushParser?
-    /// The parser's place in the buffer.
     var window = Window()
     /// The end of an unfinished stanza, held back from the parser.
     var held = HeldBytes()
-    /// The state of a stanza being skipped.
     var skipping: Skipping?
 
-    /// A framer at the start of a stream.
     package init(limits: StreamLimits = StreamLimits()) {
         machine = .allocate(capacity: 1)
         machine.initialize(to: FramerStateMachine(limits: limits))
@@ -75,7 +69,6 @@ package final class XMLFramer {
     }
 
     package var limits: StreamLimits { machine.pointee.limits }
-    /// The position in the current document.
     package var position: XMLStreamPosition { machine.pointee.position }
     /// Why the stream was given up; nothing is read after it.
     package var failure: XMLStreamError? { machine.pointee.failure }
@@ -116,10 +109,9 @@ package final class XMLFramer {
         if let failure { throw failure }
     }
 
-    /// Begins a new stream document directly after the current event.
+    /// Begins a new stream document after the current event, of which the rest of the buffer is part.
     ///
-    /// Bytes that follow the event in the same buffer belong to the new document; after STARTTLS there must be none
-    /// (``unreadBytes``). Outside an event, the unfinished part is dropped.
+    /// After STARTTLS there must be no rest (``unreadBytes``). Outside an event, the unfinished part is dropped.
     package func reset() {
         if machine.pointee.restart() == .forget { forgetDocument() }
     }
@@ -129,8 +121,6 @@ package final class XMLFramer {
     }
 
     /// Releases the memory that only a busy stream needs, unless a stanza is unfinished.
-    ///
-    /// The next stanza makes a new parser, which takes about a microsecond.
     package func releaseMemory() {
         guard machine.pointee.canReleaseMemory else { return }
         giveUpParser()
@@ -138,11 +128,6 @@ package final class XMLFramer {
     }
 
     var holdsParser: Bool { parser != nil }
-
-    var heldNames: Int { parser?.nameCount ?? 0 }
-
-    /// The bytes that the parser has scanned, counting repeated scans; for tests.
-    var bytesLookedAt: Int { held.bytesLookedAt }
 
     // MARK: - One step
 
@@ -215,12 +200,7 @@ package final class XMLFramer {
 
     private func endOfWhitespace(in bytes: UnsafeRawBufferPointer, from offset: Int) -> Int {
         var offset = offset
-        while offset < bytes.count {
-            switch bytes[offset] {
-            case 0x20, 0x09, 0x0A, 0x0D: offset += 1
-            default: return offset
-            }
-        }
+        while offset < bytes.count, StanzaSkipper.isSpace(bytes[offset]) { offset += 1 }
         return offset
     }
 

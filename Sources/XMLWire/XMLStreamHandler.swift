@@ -1,24 +1,20 @@
 package import NIOCore
 
-/// Takes the events of an ``XMLStreamHandler``.
 package protocol XMLStreamReceiver: AnyObject {
-    /// Handles an event; its stanza is lent for the call.
     func received(_ event: XMLStreamEvent)
 }
 
 /// The channel handler around an ``XMLFramer``: byte buffers in, ``XMLStreamEvent`` out.
 ///
 /// It reads a buffer without copying it and fires each event. After an error it fires that error once and drops all
-/// further input. A ``receiver`` takes the events instead of the pipeline. The next handler may call any method here
-/// during an event, remove this handler from the pipeline, or close the channel.
+/// further input. The next handler may call any method here during an event, remove this handler, or close the channel.
 package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHandler {
     package typealias InboundIn = ByteBuffer
     package typealias InboundOut = XMLStreamEvent
 
-    /// Takes the events instead of the next handler in the pipeline.
+    /// Takes the events instead of the next handler in the pipeline; whoever sets it clears it when leaving.
     ///
-    /// A pipeline boxes each event, casts it back and counts references, which is more than reading a stanza should
-    /// cost. Whoever sets it clears it when leaving the pipeline.
+    /// A pipeline boxes each event, casts it back and counts references: more than reading a stanza should cost.
     package var receiver: (any XMLStreamReceiver)?
 
     private let framer: XMLFramer
@@ -27,14 +23,12 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
     /// ``bytesReceived`` at the end of the last read.
     private var bytesBefore: UInt64 = 0
     private var isReading = false
-    /// Buffers that came during an event.
     private var waiting: [ByteBuffer] = []
 
     /// A handler at the start of a stream.
     ///
     /// A read of fewer than `busyBytes` releases the parser, if it ends between stanzas; the next one makes it again in
-    /// a microsecond or two. A connection below its capacity then holds a few hundred bytes here, and since streams are
-    /// negotiated in small reads, many that begin at once share the same memory.
+    /// a microsecond or two. A connection below its capacity then holds a few hundred bytes here.
     package init(limits: StreamLimits = StreamLimits(), busyBytes: Int = 4096) {
         self.framer = XMLFramer(limits: limits)
         self.busyBytes = UInt64(busyBytes)
@@ -42,30 +36,21 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
 
     /// The position in the stream document; at the end of input, whether the peer finished it.
     package var position: XMLStreamPosition { framer.position }
-    /// Why the stream was given up, if it was.
     package var failure: XMLStreamError? { framer.failure }
-    /// The stanza during which the stream was given up, if any.
     package var failedStanza: StanzaName? { framer.failedStanza }
-    /// All bytes received: a change shows that the peer is alive.
     package var bytesReceived: UInt64 { framer.bytesReceived }
     package var keepaliveBytes: UInt64 { framer.keepaliveBytes }
 
-    /// Whether memory for parsing is held, for tests.
     var holdsParser: Bool { framer.holdsParser }
 
     /// The bytes received after the current event.
     ///
     /// If not 0 after STARTTLS's `<proceed/>`, someone injected bytes before the handshake: end the connection.
-    package var unreadBytes: Int {
-        waiting.reduce(framer.unreadBytes) { $0 + $1.readableBytes }
-    }
+    package var unreadBytes: Int { waiting.reduce(framer.unreadBytes) { $0 + $1.readableBytes } }
 
     /// Begins a new stream document directly after the current event (``XMLFramer/reset()``).
-    package func reset() {
-        framer.reset()
-    }
+    package func reset() { framer.reset() }
 
-    /// Stops reading and drops further input.
     package func stop() {
         framer.stop()
         waiting.removeAll()
@@ -95,9 +80,7 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
         context.fireChannelReadComplete()
     }
 
-    package func handlerRemoved(context: ChannelHandlerContext) {
-        stop()
-    }
+    package func handlerRemoved(context: ChannelHandlerContext) { stop() }
 
     private func read(_ buffer: ByteBuffer, context: ChannelHandlerContext) {
         guard framer.failure == nil else { return }

@@ -1,6 +1,5 @@
 /// The position in a stream document; at the end of input, it tells a finished stream from a truncated one.
 package enum XMLStreamPosition: Sendable, Hashable {
-    /// No byte of the document yet.
     case beforeHeader
     /// Inside the XML declaration or the stream's start tag.
     case header

@@ -1,7 +1,7 @@
 /// The domain of an external component (XEP-0114), all of whose localparts are ours.
 ///
-/// A server ends the stream of a component that sends a stanza from an address outside its domain (`invalid-from`), and
-/// some compare the domain byte by byte. So what we send has the configured spelling, whatever spelling was received.
+/// A server ends the stream of a component that sends from outside its domain (`invalid-from`), and some compare byte
+/// by byte: so what we send has the configured spelling.
 struct ComponentDomain: Sendable {
     /// The domain, escaped for XML.
     let text: [UInt8]
@@ -20,25 +20,15 @@ struct ComponentDomain: Sendable {
         return parts
     }
 
-    /// Our address in an answer: the address that was written to, or the domain if that is not ours.
-    ///
-    /// - Parameter addressed: The `to` of the received stanza; nil if it has none.
-    /// - Returns: The address, escaped for XML.
-    func sender(answering addressed: ArraySlice<UInt8>?) -> [UInt8] {
-        guard let addressed else { return text }
+    /// Our address in an answer, escaped for XML: the `to` of the received stanza, or the domain if that is not ours.
+    func sender(answering addressed: ArraySlice<UInt8>?) -> String {
+        let domain = String(decoding: text, as: UTF8.self)
+        guard let addressed else { return domain }
         return addressed.withUnsafeBufferPointer { bytes in
-            guard let parts = parts(of: bytes) else { return text }
-            var sender: [UInt8] = []
-            if let local = parts.local {
-                sender.append(escaping: bytes[local])
-                sender.append(UInt8(ascii: "@"))
-            }
-            sender += text
-            if let resource = parts.resource {
-                sender.append(UInt8(ascii: "/"))
-                sender.append(escaping: bytes[resource])
-            }
-            return sender
+            guard let parts = parts(of: bytes) else { return domain }
+            func part(_ range: Range<Int>) -> String { String(decoding: bytes[range], as: UTF8.self).xmlEscaped }
+            let local = parts.local.map { part($0) + "@" } ?? ""
+            return local + domain + (parts.resource.map { "/" + part($0) } ?? "")
         }
     }
 }

@@ -1,18 +1,11 @@
-/// An XMPP address: `[localpart@]domainpart[/resourcepart]` (RFC 7622 section 3).
-///
-/// Localpart and domainpart compare after ASCII case folding and without the domain's trailing dot; other bytes compare
-/// unchanged, so two spellings that only Unicode considers equal are different addresses.
+/// An XMPP address: `[localpart@]domainpart[/resourcepart]` (RFC 7622 section 3), whose localpart and domainpart
+/// compare after ASCII case folding and without the domain's trailing dot.
 package struct JID: Sendable, Equatable, CustomStringConvertible {
-    /// The localpart, folded; nil if there is none.
     package let local: [UInt8]?
-    /// The domainpart, folded.
     package let domain: [UInt8]
-    /// The resourcepart, unchanged; nil if there is none.
-    package let resource: [UInt8]?
+    package private(set) var resource: [UInt8]?
 
-    /// Reads an address.
-    ///
-    /// - Returns: Nil if a part is empty or longer than 1,023 bytes.
+    /// Reads an address; nil if a part is empty or longer than 1,023 bytes.
     package init?(_ text: String) {
         var copy = text
         let parsed = copy.withUTF8 { JID(bytes: $0) }
@@ -20,9 +13,6 @@ package struct JID: Sendable, Equatable, CustomStringConvertible {
         self = parsed
     }
 
-    /// Reads an address from UTF-8.
-    ///
-    /// - Returns: Nil if a part is empty or longer than 1,023 bytes.
     package init?(bytes: UnsafeBufferPointer<UInt8>) {
         guard let parts = Parts(bytes) else { return nil }
         local = parts.local.map { bytes[$0].map(JID.fold) }
@@ -30,15 +20,12 @@ package struct JID: Sendable, Equatable, CustomStringConvertible {
         resource = parts.resource.map { Array(bytes[$0]) }
     }
 
-    private init(local: [UInt8]?, domain: [UInt8], resource: [UInt8]?) {
-        self.local = local
-        self.domain = domain
-        self.resource = resource
+    package var bare: JID {
+        var bare = self
+        bare.resource = nil
+        return bare
     }
 
-    package var bare: JID { JID(local: local, domain: domain, resource: nil) }
-
-    /// The address's text, folded.
     package var description: String {
         var text: [UInt8] = []
         if let local { text += local + [UInt8(ascii: "@")] }
@@ -47,12 +34,7 @@ package struct JID: Sendable, Equatable, CustomStringConvertible {
         return String(decoding: text, as: UTF8.self)
     }
 
-    /// Whether a text is this address, without making a `JID` of it.
-    ///
-    /// - Parameters:
-    ///   - text: UTF-8.
-    ///   - anyResource: Whether to accept any resource, or none.
-    /// - Returns: False also if the text is not an address.
+    /// Whether a UTF-8 text is this address, optionally with any resource or none.
     package func matches(_ text: UnsafeBufferPointer<UInt8>, anyResource: Bool = false) -> Bool {
         guard let parts = Parts(text) else { return false }
         return matches(parts, of: text, anyResource: anyResource)

@@ -1,12 +1,8 @@
-/// The XML namespaces of this worker.
-///
-/// Computed, so that each use is a constant and the hot path has no lazy global.
+/// The XML namespaces of this worker; computed, so that the hot path has no lazy global.
 package enum XMLNamespace {
     /// Stanzas of a client connection (RFC 6120 section 4.8.2).
     package static var client: StaticString { "jabber:client" }
-    /// Stanzas of an external component's connection (XEP-0114 section 3).
-    ///
-    /// The stream's handler reads them as stanzas of ``client``, so that only it knows both namespaces.
+    /// Stanzas of an external component (XEP-0114 section 3), which the stream's handler reads as those of ``client``.
     package static var component: StaticString { "jabber:component:accept" }
     /// The stream, its features and its errors (RFC 6120 section 4.8.1).
     package static var streams: StaticString { "http://etherx.jabber.org/streams" }
@@ -36,7 +32,6 @@ package enum XMLNamespace {
     package static var discoveryItems: StaticString { "http://jabber.org/protocol/disco#items" }
     /// Delayed delivery (XEP-0203).
     package static var delay: StaticString { "urn:xmpp:delay" }
-    /// Stream management (XEP-0198).
     package static var streamManagement: StaticString { "urn:xmpp:sm:3" }
     /// Stream limits (XEP-0478).
     package static var streamLimits: StaticString { "urn:xmpp:stream-limits:0" }

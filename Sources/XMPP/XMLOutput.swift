@@ -1,18 +1,40 @@
-/// Writing XML by hand: escaping, attributes and elements.
+import XMLWire
+
+/// Writing XML by hand.
 extension [UInt8] {
     /// Appends constant XML as it stands.
     mutating func append(xml text: StaticString) {
         text.withUTF8Buffer { append(contentsOf: $0) }
     }
 
-    /// Appends text escaped for character data and for an attribute value in either kind of quotes.
-    ///
-    /// Characters that XML 1.0 can't hold are left out; tab, line feed and carriage return become references, so that
-    /// attribute normalisation does not change them.
+    /// Appends text escaped for character data and attribute values, without what XML 1.0 can't hold; tab, line feed
+    /// and carriage return become references, so that attribute normalisation does not change them.
     mutating func append(escaping text: some Sequence<UInt8>) {
         for byte in text {
             if let replacement = XMLEscape.replacement(for: byte) { append(xml: replacement) } else { append(byte) }
         }
+    }
+}
+
+extension String {
+    /// The text escaped as by ``Swift/Array/append(escaping:)``.
+    var xmlEscaped: String {
+        var bytes: [UInt8] = []
+        bytes.append(escaping: utf8)
+        return String(decoding: bytes, as: UTF8.self)
+    }
+}
+
+extension Stanza {
+    /// The first defined condition among an element's children of this namespace; nil if there is none.
+    func condition<Condition: RawRepresentable<String>>(
+        of element: Int = 0,
+        in namespace: StaticString
+    ) -> Condition? {
+        for child in children(of: element) where equals(elements[child].namespace, namespace) {
+            if let known = Condition(rawValue: string(elements[child].name)) { return known }
+        }
+        return nil
     }
 }
 

@@ -1,7 +1,7 @@
 /// The unacked messages of a replay, as a pure value.
 ///
-/// Done is the run of acked messages from the first one on. A continued run begins behind it, and resends what was
-/// acked beyond it, which the peer recognises as duplicates.
+/// Done is the run of acked messages from the first one on. A continued run resends what was acked beyond it, which the
+/// peer recognises as duplicates.
 package struct AckWindow: Sendable {
     /// What an ack names: the message's id and its device.
     package struct Key: Hashable, Sendable {
@@ -29,7 +29,6 @@ package struct AckWindow: Sendable {
     /// The position before which all messages are done.
     package private(set) var done: Int64
     package private(set) var inFlight = 0
-    /// How many done messages were skipped.
     package private(set) var skipped: Int64 = 0
 
     /// Starts at a position, before which messages are done; at most `limit` (above 0) wait for their ack.
@@ -38,25 +37,21 @@ package struct AckWindow: Sendable {
         self.limit = limit
     }
 
-    /// Whether one more message may be sent.
-    ///
-    /// A message that is never acked eventually stops sending, so that memory stays bounded.
+    /// Whether one more message may be sent; one that is never acked eventually stops sending, so that memory stays
+    /// bounded.
     package var hasRoom: Bool { inFlight < limit && entries.count - settled < 10 * limit }
 
-    /// Records that the next message is sent.
     package mutating func add(_ key: Key, stanza: [UInt8]) {
         waiting[key, default: []].append(done + Int64(entries.count - settled))
         entries.append(.waiting(stanza: stanza))
         inFlight += 1
     }
 
-    /// Records that the next message is skipped.
     package mutating func skip() {
         entries.append(.skipped)
         advance()
     }
 
-    /// Records an ack; returns whether a message waited for it.
     package mutating func acked(_ key: Key) -> Bool {
         guard var places = waiting[key], let place = places.first else { return false }
         places.removeFirst()

@@ -3,10 +3,8 @@ package import Replaying
 package import XMPPSession
 
 /// How to reach an XMPP server, and with which account.
-package struct EndpointSettings: Sendable {
-    /// Host, port, TLS, account and secret.
-    ///
-    /// The stream is bound without presence, so that a standard server delivers nothing to it.
+package struct EndpointSettings: ReplayEndpoint {
+    /// Host, port, TLS, account and secret; bound without presence, so that a standard server delivers nothing to it.
     package var connection: SenderSettings
     /// How long unacked messages may wait for any ack before they are resent over another connection.
     package var ackTimeout = Duration.seconds(60)
@@ -15,11 +13,6 @@ package struct EndpointSettings: Sendable {
 
     package init(_ connection: SenderSettings) { self.connection = connection }
 
-    /// The account's bare address, where the worker receives.
-    package var address: String { "\(connection.senderID)@\(connection.domain)" }
-}
-
-extension EndpointSettings: ReplayEndpoint {
     package func open(
         from start: ReplayLease.Position,
         window: Int,

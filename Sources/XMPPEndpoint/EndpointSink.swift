@@ -8,9 +8,8 @@ import Vocabulary
 import XMPP
 import XMPPSession
 
-/// An XMPP endpoint as a target: a message is done once the worker behind it has acked it.
-///
-/// What is unacked when a connection ends is resent over the next one; the worker recognises duplicates by id.
+/// An XMPP endpoint as a target: a message is done once the worker behind it has acked it, and resent over the next
+/// connection until then.
 actor EndpointSink: ReplaySink {
     private let settings: EndpointSettings
     private let progress: ReplayProgress
@@ -54,12 +53,10 @@ actor EndpointSink: ReplaySink {
                 window.skip()
                 continue
             }
-            let stanza = ReplayStanza.stanza(message, to: settings.address, id: "r\(item.position)")
+            let stanza = ReplayStanza.stanza(message, to: settings.connection.stream.address, id: "r\(item.position)")
             if window.inFlight == 0 { lastAck = .now }
-            window.add(
-                AckWindow.Key(id: message.messageID.utf8, token: message.registrationToken.rawValue.utf8),
-                stanza: stanza
-            )
+            let key = AckWindow.Key(id: message.messageID.utf8, token: message.registrationToken.rawValue.utf8)
+            window.add(key, stanza: stanza)
             // Without a channel, the next connection begins with what is unacked.
             if channel != nil { unsent += stanza }
             if unsent.count >= 1 << 16 {
@@ -152,12 +149,8 @@ actor EndpointSink: ReplaySink {
 
     private func note(_ message: String) {
         progress.set { $0.waiting = "retrying: \(message)" }
-        logger.event(
-            .warning,
-            .replayEndpoint,
-            "the connection to the replay's target ended",
-            [.error: .string(message)]
-        )
+        let fields: LogFields = [.error: .string(message)]
+        logger.event(.warning, .replayEndpoint, "the connection to the replay's target ended", fields)
     }
 
     private func hangUp() { channel?.close(promise: nil) }

@@ -8,15 +8,11 @@ import XMPPSession
 enum EndpointEvent: Sendable {
     /// Stanzas may be sent over this channel.
     case bound(any Channel)
-    /// These messages were acked.
     case acks([AckWindow.Key])
-    /// The connection is over.
     case ended(SessionEnd)
 }
 
-/// The delegate of a stream to an endpoint: it reports acks.
-///
-/// Whoever receives the events sends messages over the channel. Confined to the connection's event loop.
+/// The delegate of a stream to an endpoint: it reports acks, and messages are sent over its channel.
 final class EndpointStream: StreamDelegate {
     /// Messages are not for us: left unacked, they go to the worker once we are gone.
     static var takesMessages: Bool { false }
@@ -32,11 +28,11 @@ final class EndpointStream: StreamDelegate {
         let (stream, events) = AsyncStream<EndpointEvent>.makeStream()
         var settings = settings
         // Without presence a standard server sends us nothing meant for the worker.
-        settings.dialect = .ccs
+        settings.stream.dialect = .ccs
         // The worker's resource would end the worker's session.
-        settings.stream = StreamSettings()
+        settings.stream.resource = nil
         // The worker answers from an address of the account.
-        settings.trustedFrom.append("\(settings.senderID)@\(settings.domain)")
+        settings.stream.trustedFrom.append(settings.stream.address)
         StreamHandler.open(settings, on: eventLoop) { EndpointStream(events) }
         return stream
     }
@@ -49,7 +45,7 @@ final class EndpointStream: StreamDelegate {
     func noted(_ kind: DecodedStanza, in stanza: Stanza) -> String? {
         switch kind {
         case .ack:
-            if let ack = reader.read(stanza) { acks.append(.init(id: ack.messageID, token: ack.to)) }
+            if let ack = reader.read(stanza) { acks.append(.init(id: ack.messageID.utf8, token: ack.to.utf8)) }
             return nil
         case .error(let error):
             return "the server sent a message back (\(error.condition.rawValue)): no worker is there to take it"

@@ -5,13 +5,10 @@ import Synchronization
 package import Telemetry
 import XMPP
 
-/// A receiving XMPP connection, from TCP connect to its end, as seen by the rest of the worker.
-///
-/// All state is confined to the connection's event loop, in its ``StreamHandler`` and ``MessageReceiver``; this part
-/// may be called from any thread.
+/// A receiving XMPP connection as seen by the rest of the worker, from any thread; its state is confined to its event
+/// loop.
 package final class Connection: AckSink {
     package struct Environment: Sendable {
-        /// Receives what they read.
         package var ingest: IngestQueue
         /// Gives each copy its `received_at`.
         package var clock: ArrivalClock
@@ -56,9 +53,7 @@ package final class Connection: AckSink {
         endPromise = eventLoop.makePromise()
     }
 
-    /// Starts to connect, once; ``whenTurning(_:)`` and ``ended`` report the result.
-    ///
-    /// The place is given back once the connection is bound or has ended.
+    /// Starts to connect, once; the place is given back once the connection is bound or has ended.
     func open(resuming suspended: SuspendedStream? = nil, place: OpeningGate.Place? = nil) {
         endPromise.futureResult.whenComplete { [self] _ in environment.open.remove(self) }
         eventLoop.execute { [self] in
@@ -95,9 +90,7 @@ package final class Connection: AckSink {
     /// The end as a future, for callers that don't wait in a task.
     var end: EventLoopFuture<SessionEnd> { endPromise.futureResult }
 
-    /// Calls a function on the connection's event loop once none of its copies is in flight.
-    ///
-    /// Call it once, after the end.
+    /// Calls a function on the connection's event loop once none of its copies is in flight; once, after the end.
     func whenSettled(_ body: @escaping @Sendable () -> Void) {
         eventLoop.execute { [eventLoop, handler] in
             let next = { @Sendable in eventLoop.execute(body) }
@@ -106,17 +99,13 @@ package final class Connection: AckSink {
         }
     }
 
-    /// Calls a function on the connection's event loop once it has ended and none of its copies is in flight.
-    ///
-    /// Use it instead of ``whenSettled(_:)``.
+    /// Calls a function on the connection's event loop once it has ended and, instead of ``whenSettled(_:)``, settled.
     func whenGone(_ body: @escaping @Sendable () -> Void) {
         endPromise.futureResult.whenSuccess { [self] _ in whenSettled(body) }
     }
 
-    /// Calls a function on the connection's event loop with the stream to resume over the next connection; nil if there
-    /// is none.
-    ///
-    /// Call it once, after the end and when all has settled.
+    /// Calls a function on the connection's event loop with the stream to resume over the next connection, if any;
+    /// once, after the end and when all has settled.
     func takeSuspended(_ body: @escaping @Sendable (SuspendedStream?) -> Void) {
         eventLoop.execute { [handler] in body(handler.value?.takeSuspended()) }
     }

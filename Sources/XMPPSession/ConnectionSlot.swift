@@ -4,9 +4,8 @@ import Synchronization
 import Telemetry
 import XMPP
 
-/// Keeps one connection open: one stream at a time, and beside it those that are draining.
-///
-/// Not a task: it waits most of the time, for which a task would take 2.6 KB. The awaited event calls ``goOn()``.
+/// Keeps one connection open, and beside it those that are draining; not a task, which would take 2.6 KB while it
+/// waits.
 final class ConnectionSlot: Sendable {
     private let settings: SharedSettings
     /// Runs its connections; chosen once for each slot, so that they spread over the event loops.
@@ -17,22 +16,18 @@ final class ConnectionSlot: Sendable {
     private let state = Mutex(State())
     private let endPromise: EventLoopPromise<Void>
 
+    private typealias Last = (end: SessionEnd, suspended: SuspendedStream?)
+
     private struct State {
         /// Whether every connection is to end.
         var isCancelled = false
-        /// The receiving connection.
         var current: Connection?
-        var kept = DrainingConnections()
+        var kept = DrainingStreams<Connection>()
         var policy = ReconnectPolicy()
-        /// The stream to resume over the next connection.
-        var suspended: SuspendedStream?
-        /// How the last connection ended; nil if it drains.
-        var end: SessionEnd?
-        /// Where to make the next connection, if the server has named a host.
-        var redirection: (host: String, port: Int?)?
+        /// The end of the last connection, with its stream to resume; nil if it drains.
+        var last: Last?
         /// What to do after the awaited event.
         var next: (@Sendable () -> Void)?
-        /// The timer of an awaited delay.
         var timer: Scheduled<Void>?
     }
 
@@ -52,7 +47,6 @@ final class ConnectionSlot: Sendable {
         endPromise = eventLoop.makePromise()
     }
 
-    /// Opens the first connection; call it once.
     func start() { waitForPlace() }
 
     /// Waits until every connection has closed, after ``shutDown()``.
@@ -72,9 +66,7 @@ final class ConnectionSlot: Sendable {
         next?()
     }
 
-    /// Sets what to do after the next event; does it at once if every connection is to end.
-    ///
-    /// - Returns: Whether the event is awaited.
+    /// Sets what to do after the next event, and returns true; if every connection is to end, does it at once.
     private func wait(_ next: @escaping @Sendable () -> Void) -> Bool {
         let isLate = state.withLock { state in
             if !state.isCancelled { state.next = next }
@@ -84,7 +76,6 @@ final class ConnectionSlot: Sendable {
         return !isLate
     }
 
-    /// Handles the awaited event.
     private func goOn() { state.withLock { $0.next.take() }?() }
 
     // MARK: A connection, from its place at the gate to its end
@@ -100,12 +91,18 @@ final class ConnectionSlot: Sendable {
     }
 
     private func open(_ place: OpeningGate.Place) {
-        var suspended = takeSuspended()
+        let last = takeLast()
+        var suspended = last?.suspended
         if let lost = suspended, !lost.isHeld {
             lost.abandon(environment.metrics)
             suspended = nil
         }
-        let connection = Connection(settings: target(), on: eventLoop, environment: environment, logger: logger)
+        let connection = Connection(
+            settings: target(after: last),
+            on: eventLoop,
+            environment: environment,
+            logger: logger
+        )
         connection.open(resuming: suspended, place: place)
         let isLate = state.withLock { state in
             state.current = connection
@@ -125,26 +122,27 @@ final class ConnectionSlot: Sendable {
         let next = { @Sendable [self] in reopen(after: .draining(bound: bound), .draining) }
         let (excess, isCancelled) = state.withLock { state in
             state.current = nil
-            let excess = state.kept.add(connection)
+            let excess = state.kept.began(connection.number, connection)
             if excess != nil, !state.isCancelled { state.next = next }
             return (excess, state.isCancelled)
         }
         connection.whenGone { [self] in
-            if state.withLock({ $0.kept.remove(connection.number) }) { goOn() }
+            if state.withLock({ $0.kept.ended(connection.number) }) { goOn() }
         }
         // It still has acks to write, and its closing tag.
         excess?.shutDown()
         if excess == nil || isCancelled { next() }
     }
 
-    /// Handles the end of a connection.
-    ///
-    /// While the database can't commit, its copies stay in memory, and the next connection would bring them again. So the
-    /// slot waits for them to settle: else every connection that a server gives up on would add a window in an outage.
+    /// Handles the end of a connection, after its copies have settled: else every connection that a server gives up on
+    /// would add a window of copies to memory in an outage of the database.
     private func ended(_ connection: Connection, _ end: SessionEnd) {
         let isWaiting = wait { [self] in
             connection.takeSuspended { [self] suspended in
-                settled(end, suspended)
+                state.withLock { state in
+                    state.current = nil
+                    state.last = (end, suspended)
+                }
                 reopen(after: end.ending, end.reason)
             }
         }
@@ -154,7 +152,10 @@ final class ConnectionSlot: Sendable {
     /// Opens the next connection after its delay.
     private func reopen(after ending: ReconnectPolicy.Ending, _ reason: ReconnectReason) {
         guard !state.withLock({ $0.isCancelled }) else { return finish() }
-        let delay = delay(after: ending, reason)
+        let delay = state.withLock { $0.policy.delay(after: ending, random: .random(in: 0..<1)) }
+        environment.metrics.reconnects[reason].increment()
+        let fields: LogFields = [.reason: .string(reason.rawValue), .durationSeconds: .seconds(delay)]
+        logger.event(.info, .reconnectScheduled, "opening a new connection", fields)
         guard delay > .zero else { return waitForPlace() }
         guard wait({ [self] in waitForPlace() }) else { return }
         let timer = eventLoop.scheduleTask(in: TimeAmount(delay)) { [self] in goOn() }
@@ -167,71 +168,54 @@ final class ConnectionSlot: Sendable {
 
     /// Ends the slot; no other connection opens.
     private func finish() {
-        takeSuspended()?.abandon(environment.metrics)
+        takeLast()?.suspended?.abandon(environment.metrics)
         let kept = state.withLock { $0.kept.all }
         EventLoopFuture.andAllComplete(kept.map(\.end), on: eventLoop).cascade(to: endPromise)
     }
 
-    private func takeSuspended() -> SuspendedStream? { state.withLock { $0.suspended.take() } }
+    private func takeLast() -> Last? { state.withLock { $0.last.take() } }
 
     /// The settings of the next connection, given what the last one has shown.
-    private func target() -> SharedSettings {
-        let (redirection, end) = state.withLock { ($0.redirection.take(), $0.end.take()) }
+    private func target(after last: Last?) -> SharedSettings {
+        guard let (end, suspended) = last else { return settings }
+        let location = end.management == nil ? nil : suspended?.location
+        let redirection = (end.otherHost ?? location).flatMap { settings.value.stream.redirection(to: $0) }
         // A server that has just failed is tried last.
-        let avoided = end?.ending == .failed ? end?.server?.target : nil
+        let avoided = end.ending == .failed ? end.server?.target : nil
         guard redirection != nil || avoided != nil else { return settings }
-        var place = settings.value.redirected(redirection, by: end?.server)
+        var place = settings.value.redirected(redirection, by: end.server)
         place.discovery?.avoided = avoided
         return SharedSettings(place)
     }
-
-    /// Records the end of a connection after all has settled.
-    private func settled(_ end: SessionEnd, _ suspended: SuspendedStream?) {
-        let location = end.management == nil ? nil : suspended?.location
-        let redirection = (end.otherHost ?? location).flatMap { settings.value.stream.redirection(to: $0) }
-        state.withLock { state in
-            state.current = nil
-            state.end = end
-            state.suspended = suspended
-            state.redirection = redirection
-        }
-    }
-
-    private func delay(after ending: ReconnectPolicy.Ending, _ reason: ReconnectReason) -> Duration {
-        let delay = state.withLock { $0.policy.delay(after: ending, random: .random(in: 0..<1)) }
-        environment.metrics.reconnects[reason].increment()
-        logger.event(
-            .info,
-            .reconnectScheduled,
-            "opening a new connection",
-            [.reason: .string(reason.rawValue), .durationSeconds: .seconds(delay)]
-        )
-        return delay
-    }
 }
 
-private struct DrainingConnections {
-    private var streams = DrainingStreams()
-    private var members: [Int: Connection] = [:]
-    /// The number of the connection whose end is awaited.
-    private var waiting: Int?
+/// The draining streams of one connection slot, at most ``limit``.
+///
+/// Peers that never close them would pile up windows of messages. So the oldest is closed properly, and no other stream is
+/// opened until all of it has settled.
+struct DrainingStreams<Stream> {
+    static var limit: Int { 2 }
 
-    var all: [Connection] { Array(members.values) }
+    /// The oldest first.
+    private var members: [(number: Int, stream: Stream)] = []
+    /// The number of the stream whose end is awaited.
+    private var awaited: Int?
 
-    /// Adds a connection; returns the connection evicted to make room, whose end is awaited.
-    mutating func add(_ connection: Connection) -> Connection? {
-        members[connection.number] = connection
-        guard let excess = streams.began(connection.number).flatMap({ members[$0] }) else { return nil }
-        waiting = excess.number
-        return excess
+    var all: [Stream] { members.map(\.stream) }
+
+    /// Adds a stream that has begun to drain; returns the stream to close and to wait for if there is no room.
+    mutating func began(_ number: Int, _ stream: Stream) -> Stream? {
+        members.append((number, stream))
+        guard members.count > Self.limit, let oldest = members.first else { return nil }
+        awaited = oldest.number
+        return oldest.stream
     }
 
-    /// Removes a connection that has ended and settled; returns whether its end was awaited.
-    mutating func remove(_ number: Int) -> Bool {
-        streams.ended(number)
-        members.removeValue(forKey: number)
-        guard waiting == number else { return false }
-        waiting = nil
+    /// Removes a stream that has ended and has no copies in flight; returns whether its end was awaited.
+    mutating func ended(_ number: Int) -> Bool {
+        members.removeAll { $0.number == number }
+        guard awaited == number else { return false }
+        awaited = nil
         return true
     }
 }

@@ -5,17 +5,9 @@ package import XMPP
 
 /// Computes the keys of SASL off the event loops, and caches them; one for each sender.
 ///
-/// A server may ask for 1,000,000 rounds, a second of processor time, which on an event loop would delay the acks of
-/// every other connection. All senders share one thread, so that a hundred connections that reconnect at once, or a
-/// server that changes its salt each time, never take more than one processor. A key depends only on salt, rounds and
-/// prepared secret, so a reconnection usually costs nothing. A cached key is as sensitive as the secret, which is in
-/// memory, too.
+/// A server may ask for 1,000,000 rounds, a second of processor time: all senders share one thread, so that a hundred
+/// connections that reconnect at once never take more than one processor.
 package final class KeyDeriver: Sendable {
-    private struct Entry {
-        var derivation: KeyDerivation
-        var key: Secret
-    }
-
     /// The most keys cached: one for each hash function, and those before a change of the secret.
     static let capacity = 6
 
@@ -27,7 +19,7 @@ package final class KeyDeriver: Sendable {
     }()
 
     private let pool: NIOThreadPool
-    private let entries = Mutex<[Entry]>([])
+    private let entries = Mutex<[(derivation: KeyDerivation, key: Secret)]>([])
 
     /// A deriver with an empty cache; by default its pool is the process's one thread.
     package init(pool: NIOThreadPool? = nil) { self.pool = pool ?? KeyDeriver.thread }
@@ -41,7 +33,7 @@ package final class KeyDeriver: Sendable {
             let key = derivation.run()
             entries.withLock { entries in
                 if entries.count >= KeyDeriver.capacity { entries.removeFirst() }
-                entries.append(Entry(derivation: derivation, key: key))
+                entries.append((derivation, key))
             }
             return key
         }

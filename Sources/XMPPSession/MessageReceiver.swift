@@ -6,9 +6,7 @@ import Vocabulary
 import XMLWire
 import XMPP
 
-/// Receives messages over a stream, hands them to the ingest queue, and counts and logs the connection's events.
-///
-/// Confined to the connection's event loop.
+/// Receives messages over a stream, on its event loop: hands them to the ingest queue, counts and logs.
 final class MessageReceiver: StreamDelegate {
     static var takesMessages: Bool { true }
 
@@ -96,24 +94,18 @@ final class MessageReceiver: StreamDelegate {
     }
 
     func noted(_ kind: DecodedStanza, in stanza: Stanza) -> String? {
-        let stanzas = metrics.stanzas
+        func ignored(_ kind: StanzaLabel, _ words: StaticString, _ reason: String?) {
+            metrics.stanzas[kind].increment()
+            logger.event(.debug, .stanzaIgnored, words, reason.map { [.reason: .string($0)] as LogFields } ?? [:])
+        }
         switch kind {
         case .message: break
-        case .ack: stanzas[.ack].increment()
-        case .nack(let code):
-            stanzas[.nack].increment()
-            logger.event(.debug, .stanzaIgnored, "the peer sent a nack", [.reason: .string(code.rawValue)])
-        case .control(let type):
-            stanzas[.control].increment()
-            logger.event(.debug, .stanzaIgnored, "the peer sent a control message", [.reason: .string(type.rawValue)])
-        case .error(let error):
-            stanzas[.error].increment()
-            let reason = LogValue.string(error.condition.rawValue)
-            logger.event(.debug, .stanzaIgnored, "the peer answered with a stanza error", [.reason: reason])
-        case .untrusted:
-            stanzas[.untrusted].increment()
-            logger.event(.debug, .stanzaIgnored, "ignored a payload whose sender is not in trusted_from")
-        case .other: stanzas[.other].increment()
+        case .ack: metrics.stanzas[.ack].increment()
+        case .nack(let code): ignored(.nack, "the peer sent a nack", code.rawValue)
+        case .control(let type): ignored(.control, "the peer sent a control message", type.rawValue)
+        case .error(let error): ignored(.error, "the peer answered with a stanza error", error.condition.rawValue)
+        case .untrusted: ignored(.untrusted, "ignored a payload whose sender is not in trusted_from", nil)
+        case .other: metrics.stanzas[.other].increment()
         }
         return nil
     }
@@ -123,38 +115,27 @@ final class MessageReceiver: StreamDelegate {
         case .connecting: count(as: .connecting)
         case .reached(let server): log(server)
         case .encrypted(let version, let cipher, let end):
-            if let end { metrics.certificates.note(.server, of: settings.senderID, remaining: end) }
+            if let end { metrics.certificates.note(.server, of: settings.stream.senderID, remaining: end) }
             let fields: LogFields = [.version: .string(version), .cipher: .string(cipher)]
             logger.event(.debug, .connecting, "TLS is established", fields)
         case .signedIn(let signIn):
-            logger.event(
-                .info,
-                .streamAuthenticated,
-                "signed in",
-                [
-                    .mechanism: .string(signIn.choice.name),
-                    .binding: .string(signIn.choice.binding?.rawValue ?? "none"),
-                    .offered: .string(signIn.offeredMechanisms),
-                ]
-            )
+            let fields: LogFields = [
+                .mechanism: .string(signIn.choice.name), .offered: .string(signIn.offeredMechanisms),
+                .binding: .string(signIn.choice.binding?.rawValue ?? "none"),
+            ]
+            logger.event(.info, .streamAuthenticated, "signed in", fields)
         case .skipped(let reason):
             metrics.stanzas[.other].increment()
-            logger.event(
-                .debug,
-                .stanzaIgnored,
-                "skipped a stanza that is too deep, too wide, or has bad namespaces",
-                [.reason: .string(reason.shortDescription)]
-            )
-        case .refused, .answered: metrics.stanzas[.other].increment()
+            let words: StaticString = "skipped a stanza that is too deep, too wide, or has bad namespaces"
+            logger.event(.debug, .stanzaIgnored, words, [.reason: .string(reason.rawValue)])
+        case .counted: metrics.stanzas[.other].increment()
         case .managed(.enabled): break
         case .managed(.missing): warnUnmanaged("not offered")
         case .managed(.refused(let condition)): warnUnmanaged(condition.rawValue)
         case .rival:
-            logger.event(
-                .warning,
-                .streamRival,
+            let words: StaticString =
                 "another client has signed in with this account: it gets copies of messages, or takes them"
-            )
+            logger.event(.warning, .streamRival, words)
         case .draining(let bound):
             count(as: .draining)
             logger.event(.info, .streamDraining, "the peer is draining the stream; opening a replacement")
@@ -162,11 +143,8 @@ final class MessageReceiver: StreamDelegate {
         case .drainExpired:
             logger.event(.notice, .streamDraining, "the peer has not closed the stream that it is draining; closing it")
         case .withdrawn:
-            logger.event(
-                .notice,
-                .streamWithdrawn,
-                "reading has been paused for long; the server stores messages until it resumes"
-            )
+            let words: StaticString = "reading has been paused for long; the server stores messages until it resumes"
+            logger.event(.notice, .streamWithdrawn, words)
         }
     }
 
@@ -199,7 +177,7 @@ final class MessageReceiver: StreamDelegate {
         host = server.target.host
         var fields: LogFields = [
             .host: .string(server.target.host), .port: .int(server.target.port),
-            .state: .string(server.target.transport),
+            .state: .string(server.target.security.mode.rawValue),
         ]
         if let address = server.address?.ipAddress { fields[.address] = .string(address) }
         if case .service(let name) = server.target.origin { fields[.service] = .string(name) }
@@ -208,31 +186,46 @@ final class MessageReceiver: StreamDelegate {
 
     private func log(_ end: SessionEnd) {
         let fields: LogFields = [.reason: .string(end.reason.rawValue), .error: .string(end.message)]
-        switch end.reason {
-        case .streamClosed, .draining:
-            logger.event(.info, .streamClosed, "the stream was closed", fields)
-        case .connectFailed:
-            logger.event(.warning, .connectFailed, "cannot connect", fields)
-        case .tlsFailed:
-            logger.event(.error, .tlsRefused, "TLS failed; nothing was sent", fields)
-        case .authenticationFailed:
-            logger.event(.error, .saslRefused, "authentication failed", fields)
-        case .negotiationFailed:
-            logger.event(.warning, .negotiationFailed, "cannot bind the stream", fields)
-        case .streamError, .policyViolation:
-            logger.event(.warning, .streamError, "the stream ended with an error", fields)
-        case .pingTimeout:
-            logger.event(.warning, .pingTimeout, "the peer does not respond", fields)
-        case .connectionLost:
-            logger.event(.warning, .streamClosed, "the connection was lost", fields)
+        let (level, event, words): (Logger.Level, EventName, StaticString) =
+            switch end.reason {
+            case .streamClosed, .draining: (.info, .streamClosed, "the stream was closed")
+            case .connectFailed: (.warning, .connectFailed, "cannot connect")
+            case .tlsFailed: (.error, .tlsRefused, "TLS failed; nothing was sent")
+            case .authenticationFailed: (.error, .saslRefused, "authentication failed")
+            case .negotiationFailed: (.warning, .negotiationFailed, "cannot bind the stream")
+            case .streamError, .policyViolation: (.warning, .streamError, "the stream ended with an error")
+            case .pingTimeout: (.warning, .pingTimeout, "the peer does not respond")
+            case .connectionLost: (.warning, .streamClosed, "the connection was lost")
+            }
+        logger.event(level, event, words, fields)
+    }
+
+    private func count(as state: ConnectionState?) {
+        let sender = Int(settings.stream.index)
+        if let gauge { metrics.connections(sender: sender, state: gauge).add(-1) }
+        if let state { metrics.connections(sender: sender, state: state).add(1) }
+        gauge = state
+        if state != .connecting { place.take()?.giveBack() }
+    }
+
+    // MARK: Resumption of a lost connection's stream (docs/adr/0005)
+
+    package var suspended: SuspendedSession? { suspendedStream?.session }
+
+    /// Sends the acks that the server lacks, including those of messages committed meanwhile.
+    func resumed(by handler: StreamHandler<MessageReceiver>) {
+        guard let stream = suspendedStream, let confirmed = handler.bound?.session.confirmed else { return }
+        suspendedStream = nil
+        var acks = stream.acks
+        metrics.acks[.sent].increment(by: acks.confirm(confirmed))
+        for piece in acks.pieces {
+            handler.sendAcks(piece.bytes, count: piece.count, isCounted: piece.isCounted)
         }
     }
 
-    /// Moves the connection to another gauge.
-    private func count(as state: ConnectionState?) {
-        if let gauge { metrics.connections(sender: settings.index, state: gauge).add(-1) }
-        if let state { metrics.connections(sender: settings.index, state: state).add(1) }
-        gauge = state
-        if state != .connecting { place.take()?.giveBack() }
+    /// Gives up the unsent acks, since the stream is not resumed; see ``SuspendedStream/abandon(_:)``.
+    func abandonAcks() {
+        metrics.acks[.connectionGone].increment(by: unconfirmed.uncounted)
+        unconfirmed = UnconfirmedAcks()
     }
 }

@@ -11,12 +11,8 @@ package final class OpenConnections: Sendable {
 
     package init() {}
 
-    /// Closes all connections properly without waiting for uncommitted copies, and later ones at once: due acks,
-    /// `</stream:stream>` and close_notify are still sent.
-    ///
-    /// For when `shutdown.grace` is nearly over: the peer redelivers unacked messages.
-    ///
-    /// - Returns: How many there were.
+    /// Closes all connections properly without waiting for uncommitted copies, which the peer redelivers, and later
+    /// ones at once; returns how many there were.
     @discardableResult
     package func closeNow() -> Int {
         let members = state.withLock { state in

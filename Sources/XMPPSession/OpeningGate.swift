@@ -1,13 +1,11 @@
 import NIOCore
 import Synchronization
 
-/// Limits how many of a sender's connections open at the same time.
+/// Limits how many of a sender's connections open at the same time: hundreds of handshakes at once would burden a
+/// server that has just come back, and their memory (30 KB each) would fragment ours.
 ///
-/// A server that has just come back would otherwise face hundreds of handshakes at once, and so would we: each takes
-/// some 30 KB for a moment, and the fragmented memory would never be returned. Nobody waits for long: a place is free
-/// again after ``longest``, bound or not.
+/// Nobody waits for long: a place is free again after ``longest``, bound or not.
 final class OpeningGate: Sendable {
-    /// The most connections opening at once.
     static let limit = 16
     /// How long a connection counts as opening at most.
     static let longest = TimeAmount.milliseconds(250)
@@ -33,9 +31,8 @@ final class OpeningGate: Sendable {
 
     private let state = Mutex(State())
 
-    /// Calls a function with a place: now, or as soon as one is free.
-    ///
-    /// `body` returns whether it takes the place; if so, it must give it back once nothing opens any more.
+    /// Calls a function with a place as soon as one is free; it returns whether it takes the place, which it then gives
+    /// back once nothing opens any more.
     func enter(on eventLoop: any EventLoop, _ body: @escaping @Sendable (Place) -> Bool) {
         let begin = { @Sendable [self] in
             let place = Place(self)

@@ -1,9 +1,7 @@
 import NIOCore
 
-/// The read buffer sizes of a connection: small until it proves busy.
-///
-/// The channel keeps its buffer while nothing comes, and most connections are mostly idle. So the handshake and an idle
-/// stream use a small buffer, with a few more reads; after that sizes adapt as they do in NIO.
+/// The read buffer sizes of a connection: small during the handshake and on an idle stream, since the channel keeps its
+/// buffer; adaptive as in NIO once it proves busy.
 struct ReadSizes: RecvByteBufferAllocator {
     /// The first buffer size in bytes.
     static let initial = 512

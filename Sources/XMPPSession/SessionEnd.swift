@@ -1,9 +1,7 @@
 package import Telemetry
 package import XMPP
 
-/// How a connection ended, for logs, metrics and the decision when to reconnect.
-///
-/// A class, because a connection's futures reserve room for it from the start.
+/// How a connection ended; a class, because a connection's futures reserve room for it from the start.
 package final class SessionEnd: Sendable {
     /// The value of `upstream_reconnects_total{reason}`.
     package let reason: ReconnectReason
@@ -11,9 +9,7 @@ package final class SessionEnd: Sendable {
     package let message: String
     /// The reconnect policy's input.
     package let ending: ReconnectPolicy.Ending
-    /// The negotiation's error, if it failed.
     package let negotiation: NegotiationError?
-    /// The connected server, if any.
     package let server: ReachedServer?
     /// The server's stream management; nil if the stream was not bound.
     package let management: StreamManagement.Offer?

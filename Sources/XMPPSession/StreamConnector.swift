@@ -3,49 +3,35 @@ import NIOCore
 import NIOPosix
 import TLSWire
 import Vocabulary
-import XMLWire
+import XMPP
 
-enum StreamConnector {
-    /// The handlers of a connection behind TLS.
-    typealias Handlers = (parser: XMLStreamHandler, stream: any ChannelHandler)
+/// Finds and connects to a sender's server, one place after the other (RFC 6120 section 3.2.1), and each place's
+/// addresses by RFC 8305, as NIO does.
+struct StreamConnector: Sendable {
+    /// The most places named in a message.
+    private static let shownFailures = 4
 
-    /// The stream to connect; its functions are called on the event loop.
-    struct Stream: Sendable {
-        /// Whether the connection is still wanted.
-        var isWanted: @Sendable () -> Bool
-        /// Returns the handlers, once, for this server.
-        var handlers: @Sendable (ReachedServer) -> Handlers
-    }
+    let settings: SenderSettings
+    let eventLoop: any EventLoop
+    /// Whether the connection is still wanted; called on the event loop.
+    let isWanted: @Sendable () -> Bool
 
-    /// Finds and connects to a sender's server, then adds TLS and the handlers to the pipeline.
+    /// Connects, then adds TLS and the handlers, made on the event loop for the server that was reached.
     ///
-    /// Not before: a host with several addresses is tried with concurrent channels, and the handlers' state belongs to
-    /// one channel only. Nothing is missed meanwhile, since in TLS and XMPP the client speaks first.
-    ///
-    /// Places are tried one after the other (RFC 6120 section 3.2.1), and each place's addresses by RFC 8305, as NIO
-    /// does: IPv6 first, the next one 250 ms later, and the first connection wins.
-    static func connect(
-        _ settings: SenderSettings,
-        on eventLoop: any EventLoop,
-        _ stream: Stream
-    ) -> EventLoopFuture<Void> {
-        let reached = targets(settings, on: eventLoop).flatMap { targets in
-            Attempt(
-                settings: settings,
-                eventLoop: eventLoop,
-                stream: stream,
-                deadline: .now() + settings.findingTimeout
-            )
-            .reach(targets[...], failures: [])
+    /// Not before: a host with several addresses is tried with concurrent channels. Nothing is missed meanwhile, since in
+    /// TLS and XMPP the client speaks first.
+    func connect(_ handlers: @escaping @Sendable (ReachedServer) -> [any ChannelHandler]) -> EventLoopFuture<Void> {
+        targets().flatMap { targets in
+            reach(targets[...], failures: [], until: .now() + settings.findingTimeout)
         }
-        return reached.flatMapThrowing { channel, target in
-            let handlers = stream.handlers(ReachedServer(target: target, address: channel.remoteAddress))
+        .flatMapThrowing { channel, target in
+            let handlers = handlers(ReachedServer(target: target, address: channel.remoteAddress))
             do {
                 let pipeline = channel.pipeline.syncOperations
                 if case .direct(let context) = target.security {
                     try pipeline.addHandler(TLSHandler(context: context))
                 }
-                try pipeline.addHandlers([handlers.parser, handlers.stream])
+                try pipeline.addHandlers(handlers)
             } catch {
                 channel.close(promise: nil)
                 throw error
@@ -53,17 +39,10 @@ enum StreamConnector {
         }
     }
 
-    private static func targets(
-        _ settings: SenderSettings,
-        on eventLoop: any EventLoop
-    ) -> EventLoopFuture<[ServerTarget]> {
+    private func targets() -> EventLoopFuture<[ServerTarget]> {
         guard let discovery = settings.discovery else {
-            let target = ServerTarget(
-                host: settings.host,
-                port: settings.port,
-                security: settings.security,
-                origin: .configured
-            )
+            let (host, port, security) = (settings.host, settings.port, settings.security)
+            let target = ServerTarget(host: host, port: port, security: security, origin: .configured)
             return eventLoop.makeSucceededFuture([target])
         }
         return ServiceLookup.findings(of: discovery, on: eventLoop).flatMapThrowing { findings in
@@ -72,47 +51,50 @@ enum StreamConnector {
         }
     }
 
-    /// One pass over a server's places.
-    private struct Attempt: Sendable {
-        /// The most places named in a message.
-        static let shownFailures = 4
-
-        let settings: SenderSettings
-        let eventLoop: any EventLoop
-        let stream: Stream
-        /// After it no further place is tried.
-        let deadline: NIODeadline
-
-        func reach(
-            _ targets: ArraySlice<ServerTarget>,
-            failures: [String]
-        ) -> EventLoopFuture<(any Channel, ServerTarget)> {
-            guard let target = targets.first, stream.isWanted(), failures.isEmpty || .now() < deadline else {
-                return eventLoop.makeFailedFuture(ServerNotFound.unreachable(failures))
-            }
-            return connect(target).map { ($0, target) }.flatMapError { error in
-                guard settings.discovery != nil else { return eventLoop.makeFailedFuture(error) }
-                let place = "\(target.host) port \(target.port): \(ConnectFailure.reason(error))"
-                let isShown = failures.count < Self.shownFailures
-                return reach(targets.dropFirst(), failures: isShown ? failures + [place] : failures)
-            }
+    /// Tries places until one is reached; after the deadline, no further one.
+    private func reach(
+        _ targets: ArraySlice<ServerTarget>,
+        failures: [String],
+        until deadline: NIODeadline
+    ) -> EventLoopFuture<(any Channel, ServerTarget)> {
+        guard let target = targets.first, isWanted(), failures.isEmpty || .now() < deadline else {
+            return eventLoop.makeFailedFuture(ServerNotFound.unreachable(failures))
         }
+        return connect(target).map { ($0, target) }.flatMapError { error in
+            guard settings.discovery != nil else { return eventLoop.makeFailedFuture(error) }
+            let place = "\(target.host) port \(target.port): \(Self.reason(error))"
+            let isShown = failures.count < Self.shownFailures
+            return reach(targets.dropFirst(), failures: isShown ? failures + [place] : failures, until: deadline)
+        }
+    }
 
-        private func connect(_ target: ServerTarget) -> EventLoopFuture<any Channel> {
-            // Ends a connection whose peer has acknowledged nothing, or had no room, for this long: TCP itself would
-            // try for a quarter of an hour.
-            let limit = settings.keepaliveTimeout.nanoseconds / 1_000_000
-            var bootstrap = ClientBootstrap(group: eventLoop)
-                .connectTimeout(settings.connectTimeout)
-                .channelOption(.socketOption(.so_keepalive), value: 1)
-                .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-                .channelOption(.recvAllocator, value: ReadSizes())
-                .channelOption(
-                    .tcpOption(NIOBSDSocket.Option(rawValue: CInt(TCP_USER_TIMEOUT))),
-                    value: Int(min(max(limit, 1), 600_000))
-                )
-            if let resolver = settings.resolver { bootstrap = bootstrap.resolver(resolver) }
-            return bootstrap.connect(host: target.host, port: target.port)
+    private func connect(_ target: ServerTarget) -> EventLoopFuture<any Channel> {
+        // Ends a connection whose peer has acknowledged nothing, or had no room, for this long: TCP itself would try for
+        // a quarter of an hour.
+        let limit = settings.stream.keepaliveTimeout.nanoseconds / 1_000_000
+        var bootstrap = ClientBootstrap(group: eventLoop)
+            .connectTimeout(settings.connectTimeout)
+            .channelOption(.socketOption(.so_keepalive), value: 1)
+            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .channelOption(.recvAllocator, value: ReadSizes())
+            .channelOption(
+                .tcpOption(NIOBSDSocket.Option(rawValue: CInt(TCP_USER_TIMEOUT))),
+                value: Int(min(max(limit, 1), 600_000))
+            )
+        if let resolver = settings.resolver { bootstrap = bootstrap.resolver(resolver) }
+        return bootstrap.connect(host: target.host, port: target.port)
+    }
+
+    /// Why a TCP connection could not be made: the cause in NIO's nested error, in a few words.
+    static func reason(_ error: any Error) -> String {
+        switch error {
+        case let error as NIOConnectionError:
+            // No address was tried: the name is unknown, or has no address.
+            if error.connectionErrors.isEmpty { return "the host name cannot be resolved" }
+            return error.connectionErrors.map { reason($0.error) }.joined(separator: "; ")
+        case let error as IOError: return String(cString: strerror(error.errnoCode))
+        case ChannelError.connectTimeout: return "no answer in time"
+        default: return "\(error)"
         }
     }
 }

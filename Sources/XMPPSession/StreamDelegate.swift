@@ -3,19 +3,12 @@ package import Vocabulary
 package import XMLWire
 package import XMPP
 
-/// The user of a stream: the part of a connection that its ``StreamHandler`` leaves to others.
-///
-/// All calls come on the channel's event loop. Messages come once for each read of the socket, so that the dispatch
-/// costs nothing per message.
+/// The user of a stream, called on its event loop; messages come once for each read of the socket.
 package protocol StreamDelegate: AnyObject, SendableMetatype {
-    /// Whether messages are taken.
-    ///
-    /// If not, they are passed over, so that the server keeps them for another client, and reading never pauses.
+    /// Whether messages are taken; if not, the server keeps them for another client, and reading never pauses.
     static var takesMessages: Bool { get }
 
-    /// Handles the bind.
-    ///
-    /// - Returns: Whether to use the stream: send the greeting and take stanzas. Otherwise it is closed properly.
+    /// Handles the bind; returns whether to use the stream (greet, take stanzas) or to close it properly.
     func bound(_ stream: BoundStream, on channel: any Channel) -> Bool
 
     /// The session of a lost connection to resume over this one, if any.
@@ -27,9 +20,7 @@ package protocol StreamDelegate: AnyObject, SendableMetatype {
     /// Takes messages and empties the array, whose storage may serve the next read.
     func received(_ messages: inout [IncomingMessage])
 
-    /// Handles a stanza other than a message, lent for the call.
-    ///
-    /// - Returns: Why to end the connection at once; nil to continue.
+    /// Handles a stanza other than a message, lent for the call; returns why to end the connection at once, or nil.
     func noted(_ kind: DecodedStanza, in stanza: Stanza) -> String?
 
     func noticed(_ notice: StreamNotice)
@@ -52,18 +43,14 @@ extension StreamDelegate {
 /// A stream event that calls for no decision, but perhaps for a metric or a log line.
 package enum StreamNotice: Sendable {
     case connecting
-    /// TCP is connected.
     case reached(ReachedServer)
     /// TLS is established; the server's certificate expires in that many seconds.
     case encrypted(version: String, cipher: String, certificateEnd: Int?)
-    /// The server has accepted our authentication.
     case signedIn(SignIn)
     case skipped(SkippedStanza.Reason)
-    /// An unreadable stanza was counted as handled, and ends the stream.
-    case refused
-    case answered
+    /// A query was answered, or an unreadable stanza, which ends the stream, counted as handled.
+    case counted
     case managed(StreamManagement.Outcome)
-    /// Another resource of our account is online.
     case rival
     /// The peer will close the stream, which was bound for this long, and wants a replacement.
     case draining(bound: Duration)

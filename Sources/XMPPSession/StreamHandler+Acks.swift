@@ -66,9 +66,7 @@ extension StreamHandler where Delegate == MessageReceiver {
         }
     }
 
-    /// Counts acks among our stanzas and keeps them if the stream can be resumed.
-    ///
-    /// - Returns: The number of the last one if they are kept; else nil.
+    /// Counts acks among our stanzas; if the stream can be resumed, keeps them and returns the last one's number.
     @discardableResult
     private func keep(_ piece: UnconfirmedAcks.Piece, _ bound: BoundSession) -> UInt32? {
         guard let number = bound.session.wrote(piece.count) else { return nil }
@@ -87,12 +85,8 @@ extension StreamHandler where Delegate == MessageReceiver {
         return nil
     }
 
-    /// - Parameters:
-    ///   - copies: The committed copies.
-    ///   - bound: Their stream.
-    ///   - count: How many of them are acked.
-    ///   - capacity: What the acks usually take, with room for the largest: the buffer grows only for ids that need escapes.
-    ///   - now: Nanoseconds of the monotonic clock.
+    /// Acks messages, with room for what acks usually take and the largest: the buffer grows only for ids that need
+    /// escapes.
     private func ack(_ copies: SettledCopies, _ bound: BoundSession, count: Int, capacity: Int, now: UInt64) {
         let (isSuspended, encoder) = (bound.session.isSuspended, bound.session.acks)
         guard isSuspended || canAck(bound) else {

@@ -48,7 +48,7 @@ extension StreamHandler {
     }
 
     func transportClosed() {
-        if case .negotiating(let opening) = phase, let error = opening.negotiation.transportClosed() {
+        if case .negotiating(let opening) = phase, let error = opening.negotiation.ended(.transportClosed) {
             end(.negotiationFailed, error.message, negotiation: error)
         }
         end(.connectionLost, "the connection was lost")
@@ -63,7 +63,7 @@ extension StreamHandler {
                 break
             }
             let action = bound.session.violated(error, inStanza: stream.failedStanza?.isStanza == true)
-            if action.isCounted { delegate.noticed(.refused) }
+            if action.isCounted { delegate.noticed(.counted) }
             return perform(action.step)
         case let error as TLSError:
             if case .bound = phase {
@@ -87,11 +87,8 @@ extension StreamHandler {
         let reason: ReconnectReason =
             switch error.code {
             case .tlsNotOffered, .tlsRefused, .tlsInjection, .notEncrypted: .tlsFailed
-            case .noMechanism, .credentialsUnusable, .authenticationRefused, .authenticationUnavailable,
-                .authenticationProtocol:
-                .authenticationFailed
             case .streamError: .streamError
-            case .badStream, .bindRefused, .closed, .timedOut: .negotiationFailed
+            default: error.code.isAuthentication ? .authenticationFailed : .negotiationFailed
             }
         end(reason, error.message, negotiation: error)
         closeChannel()
@@ -105,14 +102,10 @@ extension StreamHandler {
         case .streamError(let error): end(.streamError, "stream error \(error.summary)", outcome)
         case .violation(let error, isAnswered: false): end(.policyViolation, error.message, outcome)
         case .violation(let error, isAnswered: true):
-            end(
-                .policyViolation,
-                error.message + "; counted as handled, so that the server does not send it again",
-                outcome
-            )
+            let message = error.message + "; counted as handled, so that the server does not send it again"
+            end(.policyViolation, message, outcome)
         case .silent: end(.pingTimeout, "the peer answered no ping: the connection is dead", outcome)
-        case .miscounted:
-            end(.policyViolation, "the server acknowledges stanzas that we have not sent", outcome)
+        case .miscounted: end(.policyViolation, "the server acknowledges stanzas that we have not sent", outcome)
         case .unmanaged:
             let message = "the server offers stream management but does not answer the request for it"
             end(.policyViolation, message, outcome)
@@ -120,10 +113,8 @@ extension StreamHandler {
         closeChannel()
     }
 
-    /// A failed negotiation's meaning for the next attempt.
-    ///
-    /// A component is refused with `conflict` before it is bound, and must not take its domain from another in a loop
-    /// either.
+    /// A failed negotiation's meaning for the next attempt: a component, refused before it is bound, must not take its
+    /// domain from another in a loop either.
     private static func ending(of error: NegotiationError?) -> ReconnectPolicy.Ending {
         let isConflict = error?.condition == StreamErrorCondition.conflict.rawValue
         return isConflict ? .session(bound: .zero, error: .conflict) : .failed

@@ -7,7 +7,6 @@ import XMPP
 
 // From TCP connect to the bound stream.
 extension StreamHandler {
-    /// Connects; the delegate learns the result.
     package static func open(
         _ settings: SenderSettings,
         on eventLoop: any EventLoop,
@@ -22,76 +21,62 @@ extension StreamHandler {
     func connect(on eventLoop: any EventLoop) {
         guard begin(on: eventLoop) else { return }
         let handler = NIOLoopBound(self, eventLoop: eventLoop)
-        let stream = StreamConnector.Stream(
-            isWanted: { if case .connecting = handler.value.phase { true } else { false } },
-            handlers: { server in
-                handler.value.reached(server)
-                return (handler.value.stream, handler.value)
-            }
-        )
-        StreamConnector.connect(settings, on: eventLoop, stream)
-            .whenFailure { error in handler.value.connectFailed(error) }
+        StreamConnector(settings: settings, eventLoop: eventLoop) {
+            if case .connecting = handler.value.phase { true } else { false }
+        }
+        .connect { server in
+            handler.value.reached(server)
+            return [handler.value.stream, handler.value]
+        }
+        .whenFailure { error in handler.value.connectFailed(error) }
     }
 
     /// Handles the TCP connection to this server; the handlers are not in its channel yet.
     func reached(_ server: ReachedServer) {
         self.server = server
         security = server.target.security
-        opening?.negotiation.connected(server.target.isDirect ? .direct : .starttls)
+        opening?.negotiation.connected(server.target.security.mode)
         if case .connecting = phase { delegate.noticed(.reached(server)) }
     }
 
-    /// Prepares to connect; false if that is impossible.
-    ///
-    /// The secret is read for each connection, so that a rotated file takes effect by itself.
+    /// Prepares to connect, with the secret read anew so that a rotated file takes effect; false if that is impossible.
     func begin(on eventLoop: any EventLoop) -> Bool {
         guard case .idle = phase else { return false }
         delegate.noticed(.connecting)
         let opening: Opening
         do {
-            let secret = Secret(try settings.secret())
-            opening = isComponent ? Opening(componentNegotiation(secret)) : Opening(clientNegotiation(secret))
+            opening = Opening(
+                Negotiation(
+                    settings.stream,
+                    secret: Secret(try settings.secret()),
+                    mode: settings.security.mode,
+                    suspended: delegate.suspended,
+                    idPrefix: idPrefix,
+                    nonce: (0..<24).map { _ in UInt8.random(in: .min ... .max) }
+                )
+            )
         } catch {
             end(.authenticationFailed, "the sender's secret cannot be read: \(error)")
             return false
         }
         phase = .connecting(opening)
         timer = eventLoop.assumeIsolated().scheduleTask(in: settings.openingTimeout) {
-            if let error = opening.negotiation.timedOut() { self.fail(error) }
+            if let error = opening.negotiation.ended(.timedOut) { self.fail(error) }
         }
         return true
     }
 
-    private func clientNegotiation(_ secret: Secret) -> Negotiation {
-        let isDirect = if case .direct = settings.security { true } else { false }
-        return Negotiation(
-            configuration: NegotiationConfiguration(
-                domain: settings.domain,
-                localpart: settings.senderID,
-                credentials: SASLCredentials(username: settings.username, secret: secret),
-                tlsMode: isDirect ? .direct : .starttls,
-                dialect: settings.dialect,
-                domainSpellings: settings.domainSpellings,
-                allowsPlain: settings.allowsPlain,
-                hasCertificate: settings.certificateEnd != nil,
-                resource: settings.stream.resource,
-                priority: settings.stream.priority,
-                resume: settings.stream.resume,
-                suspended: delegate.suspended,
-                idPrefix: idPrefix,
-                nonce: (0..<24).map { _ in UInt8.random(in: .min ... .max) }
-            )
-        )
-    }
-
     func connectFailed(_ error: any Error) {
-        if let error = error as? ServerNotFound { return end(.connectFailed, "\(settings.domain): \(error.message)") }
-        end(.connectFailed, "cannot connect to \(settings.host) port \(settings.port): \(ConnectFailure.reason(error))")
+        let message =
+            if let error = error as? ServerNotFound {
+                "\(settings.stream.domain): \(error.message)"
+            } else {
+                "cannot connect to \(settings.host) port \(settings.port): \(StreamConnector.reason(error))"
+            }
+        end(.connectFailed, message)
     }
 
-    /// Handles the TCP connection: with STARTTLS the stream begins now, with direct TLS after the handshake.
-    ///
-    /// May be called twice: a handler added while the channel becomes active can't know whether it will be told.
+    /// Handles the TCP connection, perhaps twice: a handler added meanwhile can't know whether it will be told.
     func connected() {
         guard case .connecting(let opening) = phase else { return }
         phase = .negotiating(opening)
@@ -102,6 +87,20 @@ extension StreamHandler {
             if let error = refusal(ofClearTextOutside: networks) { return fail(error) }
             transportReady(encrypted: false)
         }
+    }
+
+    /// Why nothing may be sent unencrypted to the connected address, since a name's may change between look-ups; else
+    /// nil.
+    private func refusal(ofClearTextOutside networks: ClearNetworks) -> NegotiationError? {
+        let address = context?.channel.remoteAddress?.ipAddress.flatMap { NetworkAddress($0) }
+        if let address, networks.contains(address) { return nil }
+        let place = address.map { "\($0)" } ?? "an unknown address"
+        return NegotiationError(
+            .notEncrypted,
+            "\(settings.host) is \(place), which is neither this machine nor in tls.allow_clear_networks: nothing is sent there "
+                + "in the clear; use tls.mode: direct, or list the network if nobody else can read or write in it",
+            isPermanent: true
+        )
     }
 
     func transportReady(encrypted: Bool, bindings: [ChannelBinding] = []) {
@@ -138,7 +137,7 @@ extension StreamHandler {
         // sent.
         case .skipped: break
         case .closed:
-            if let error = opening.negotiation.closed() { fail(error) }
+            if let error = opening.negotiation.ended(.streamClosed) { fail(error) }
         case .stanza(let stanza):
             perform(opening.negotiation.stanza(stanza, trailingBytes: stream.unreadBytes), opening, context)
         }
@@ -190,27 +189,9 @@ extension StreamHandler {
         timer?.cancel()
         if let signIn { delegate.noticed(.signedIn(signIn)) }
         let session = Session(
-            configuration: SessionConfiguration(
-                domain: settings.domain,
-                idPrefix: idPrefix,
-                keepaliveInterval: settings.keepaliveInterval,
-                keepaliveTimeout: settings.keepaliveTimeout,
-                window: Delegate.takesMessages ? settings.window : nil,
-                isComponent: isComponent,
-                priority: settings.stream.priority,
-                version: settings.stream.version
-            ),
-            codec: UpstreamCodec(
-                configuration: CodecConfiguration(
-                    sender: UInt16(settings.index),
-                    senderID: settings.senderID,
-                    domain: settings.domain,
-                    dialect: settings.dialect,
-                    idScope: settings.idScope,
-                    payload: settings.payload,
-                    trustedFrom: settings.trustedFrom
-                )
-            ),
+            settings.stream,
+            takesMessages: Delegate.takesMessages,
+            idPrefix: idPrefix,
             stream: stream,
             now: MonotonicTime.now.nanoseconds
         )

@@ -19,7 +19,8 @@ extension StreamHandler {
     private func receive(_ stanza: Stanza, _ bound: BoundSession) {
         let time = readTime ?? (clock.now(), MonotonicTime.now.nanoseconds)
         readTime = time
-        unifyNamespace(of: stanza)
+        // All readers know the client namespace alone; the raw bytes stay unchanged.
+        if isComponent { stanza.moveElements(from: XMLNamespace.component, to: XMLNamespace.client) }
         let receivedAt = clock.unique(near: time.wall)
         let following = stream.unreadBytes
         let action = bound.session.stanza(
@@ -39,19 +40,15 @@ extension StreamHandler {
             note(kind, stanza)
             if let timer { drain(timer, bound.session.boundTime(now: time.monotonic)) }
         case .reply(let bytes):
-            delegate.noticed(.answered)
+            delegate.noticed(.counted)
             write(bytes)
-        case .answer(let bytes):
-            write(bytes)
-        case .managed(let outcome):
-            delegate.noticed(.managed(outcome))
+        case .answer(let bytes): write(bytes)
+        case .managed(let outcome): delegate.noticed(.managed(outcome))
         case .rival:
             note(.other, stanza)
             delegate.noticed(.rival)
-        case .end(let bytes, let outcome):
-            end(bytes, outcome)
-        case .none:
-            break
+        case .end(let bytes, let outcome): end(bytes, outcome)
+        case .none: break
         }
     }
 
@@ -64,24 +61,23 @@ extension StreamHandler {
     private func drain(_ timer: SessionTimer, _ boundTime: Duration) {
         guard let context else { return }
         delegate.noticed(.draining(bound: boundTime))
-        drainTimer = context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(timer.delay)) {
-            self.timerFired(timer.id)
-        }
+        drainTimer = schedule(timer, context)
     }
 
     func setTimer(_ timer: SessionTimer) {
         guard let context else { return }
         self.timer?.cancel()
-        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(timer.delay)) {
-            self.timerFired(timer.id)
-        }
+        self.timer = schedule(timer, context)
+    }
+
+    private func schedule(_ timer: SessionTimer, _ context: ChannelHandlerContext) -> Scheduled<Void> {
+        context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(timer.delay)) { self.timerFired(timer.id) }
     }
 
     private func timerFired(_ id: UInt64) {
         guard case .bound(let bound) = phase else { return }
         switch bound.session.timerFired(id, now: MonotonicTime.now.nanoseconds) {
-        case .wait(let timer):
-            setTimer(timer)
+        case .wait(let timer): setTimer(timer)
         case .ping(let bytes, let timer), .refresh(let bytes, let timer):
             write(bytes)
             setTimer(timer)
@@ -92,10 +88,8 @@ extension StreamHandler {
         case .drainExpired(let step):
             delegate.noticed(.drainExpired)
             perform(step)
-        case .end(let bytes, let outcome):
-            end(bytes, outcome)
-        case .none:
-            break
+        case .end(let bytes, let outcome): end(bytes, outcome)
+        case .none: break
         }
         flush()
     }

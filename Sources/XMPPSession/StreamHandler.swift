@@ -6,10 +6,9 @@ package import XMLWire
 import XMPP
 
 /// A connection to an XMPP server: feeds the channel's events to a ``XMPP/Negotiation``, then a ``XMPP/Session``, and
-/// carries out their decisions.
+/// carries out their decisions for its delegate.
 ///
-/// The delegate uses the stream. Confined to the connection's event loop. Messages are collected during a read of the
-/// socket and handed over together at its end.
+/// Confined to the event loop. Messages are collected during a read of the socket and handed over together at its end.
 package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandler, XMLStreamReceiver {
     package typealias InboundIn = XMLStreamEvent
     package typealias OutboundOut = ByteBuffer
@@ -27,17 +26,14 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         case ended(BoundSession?)
     }
 
-    /// A stream that is not bound yet.
     final class Opening {
-        var negotiation: any StreamNegotiation & ~Copyable
+        var negotiation: Negotiation
 
-        init(_ negotiation: consuming any StreamNegotiation & ~Copyable) { self.negotiation = negotiation }
+        init(_ negotiation: consuming Negotiation) { self.negotiation = negotiation }
     }
 
-    /// A stream that is bound, or was.
     final class BoundSession {
         var session: Session
-        /// What the server has of stream management.
         let management: StreamManagement.Offer
 
         init(_ session: consuming Session, _ management: StreamManagement.Offer) {
@@ -52,27 +48,22 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     let isComponent: Bool
     let clock: ArrivalClock
     let stream: XMLStreamHandler
-    /// The prefix of our IQs' ids.
     let idPrefix = String(UInt64.random(in: .min ... .max), radix: 36)
 
     var phase = Phase.idle
     /// How the transport of the connected place gets its TLS.
     var security: SenderSettings.Security
-    /// The connected server; nil until then.
     var server: ReachedServer?
     private(set) var context: ChannelHandlerContext?
     /// The negotiation's deadline, then the session's timer.
     var timer: Scheduled<Void>?
     /// Ends a stream that drains for too long.
     var drainTimer: Scheduled<Void>?
-    /// Ends a connection whose peer accepts no writes.
     private var writeTimer: Scheduled<Void>?
     private var unsent: WriteWatch
-    /// The messages of the current read.
     var received: [IncomingMessage] = []
     /// The time of the current read; nil between reads.
     var readTime: (wall: Int64, monotonic: UInt64)?
-    /// Whether the channel reads automatically.
     private var isReading = true
     private var needsFlush = false
 
@@ -80,11 +71,11 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         sharedSettings = settings
         let settings = settings.value
         security = settings.security
-        isComponent = settings.dialect == .component
+        isComponent = settings.stream.dialect == .component
         self.clock = clock
         self.delegate = delegate
         stream = XMLStreamHandler(limits: settings.limits)
-        unsent = WriteWatch(limit: settings.keepaliveTimeout.nanoseconds)
+        unsent = WriteWatch(limit: settings.stream.keepaliveTimeout.nanoseconds)
     }
 
     var settings: SenderSettings { sharedSettings.value }
@@ -233,10 +224,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         context?.close(promise: nil)
     }
 
-    /// Reads exactly while the session wants input and, if messages are taken, the peer accepts our writes.
-    ///
-    /// A peer that accepts no acks would otherwise let them pile up here. It still has to answer pings meanwhile, and
-    /// writes still have their limit, so a dead peer is detected.
+    /// Reads exactly while the session wants input and, lest acks pile up here, the peer accepts our writes.
     func updateReading() {
         guard case .bound(let bound) = phase, let context else { return }
         let hasRoom = !Delegate.takesMessages || context.channel.isWritable

@@ -2,7 +2,6 @@ package import NIOCore
 import Vocabulary
 package import XMPP
 
-/// The result of probing a server.
 package struct ProbeReport: Sendable {
     package var end: SessionEnd
     /// The TLS version by OpenSSL's name; nil if TLS was not established.
@@ -11,7 +10,6 @@ package struct ProbeReport: Sendable {
     package var certificateEnd: Int?
     /// The sign-in, with the server's offers; nil if it failed.
     package var signIn: SignIn?
-    /// The stream; nil if it was not bound.
     package var stream: BoundStream?
 }
 
@@ -27,12 +25,11 @@ package final class StreamProbe: StreamDelegate {
 
     init(_ promise: EventLoopPromise<ProbeReport>) { self.promise = promise }
 
-    /// Connects once and reports the result.
     package static func run(_ settings: SenderSettings, on eventLoop: any EventLoop) async -> ProbeReport {
         let promise = eventLoop.makePromise(of: ProbeReport.self)
         var settings = settings
         // With the worker's resource it would end the worker's session.
-        settings.stream = StreamSettings()
+        settings.stream.resource = nil
         StreamHandler.open(settings, on: eventLoop) { StreamProbe(promise) }
         return await promise.futureResult.value
     }
@@ -51,15 +48,9 @@ package final class StreamProbe: StreamDelegate {
     }
 
     package func ended(_ end: SessionEnd) {
-        promise.succeed(
-            ProbeReport(
-                end: end,
-                tlsVersion: tlsVersion,
-                certificateEnd: certificateEnd,
-                signIn: signIn,
-                stream: stream
-            )
-        )
+        var report = ProbeReport(end: end, tlsVersion: tlsVersion, certificateEnd: certificateEnd)
+        (report.signIn, report.stream) = (signIn, stream)
+        promise.succeed(report)
     }
 }
 

@@ -1,29 +1,26 @@
 import NIOCore
+import Telemetry
+import Vocabulary
+import XMPP
 
-/// Acks that the server has not confirmed, kept to be sent again when the stream is resumed.
-///
-/// Each piece is one write of acks, whose bytes it shares. The server confirms when it is asked
-/// (``XMPP/StreamManagement/askAfter``), so there are usually no more than a few batches.
+/// Acks that the server has not confirmed, kept to be sent again when the stream is resumed: usually no more than a few
+/// batches, since the server is asked (``XMPP/StreamManagement/askAfter``).
 struct UnconfirmedAcks: Sendable {
     struct Piece: Sendable {
         /// The number of the last ack among our stanzas, modulo 2^32.
         var last: UInt32
         var count: Int
         var bytes: ByteBuffer
-        /// Whether they are counted as sent.
         var isCounted: Bool
     }
 
     /// The most bytes kept, counted as allocated: a server that never confirms does not get our memory.
     static let byteLimit = 4 << 20
 
-    /// The kept writes in order.
     private(set) var pieces: [Piece] = []
     private var size = 0
 
-    /// Adds a write.
-    ///
-    /// - Returns: False if there is no room; then nothing is kept any more.
+    /// Adds a write; returns false if there is no room, and nothing is kept any more.
     mutating func append(_ piece: Piece) -> Bool {
         size += piece.bytes.storageCapacity
         guard size <= UnconfirmedAcks.byteLimit else { return false }
@@ -37,12 +34,10 @@ struct UnconfirmedAcks: Sendable {
         pieces[index].isCounted = true
     }
 
-    /// Whether the write with this last number is kept.
     func holds(_ last: UInt32) -> Bool { pieces.contains { $0.last == last } }
 
-    /// Drops our stanzas up to this number, which the server has confirmed.
-    ///
-    /// - Returns: How many of their acks were not counted as sent.
+    /// Drops our stanzas up to this number, which the server has; returns how many of their acks were not counted as
+    /// sent.
     @discardableResult
     mutating func confirm(_ number: UInt32) -> Int {
         var uncounted = 0
@@ -78,4 +73,28 @@ struct UnconfirmedAcks: Sendable {
 
     /// The number of kept acks not counted as sent.
     var uncounted: Int { pieces.reduce(0) { $0 + ($1.isCounted ? 0 : $1.count) } }
+}
+
+/// The stream of a lost connection, resumed over the next one; a class, because every connection reserves room for it.
+final class SuspendedStream: Sendable {
+    let session: SuspendedSession
+    /// The acks that the server may lack, including those of messages committed after the loss.
+    let acks: UnconfirmedAcks
+    /// Until when the server holds it, in nanoseconds of the monotonic clock.
+    let heldUntil: UInt64
+
+    init(session: SuspendedSession, acks: UnconfirmedAcks, heldUntil: UInt64) {
+        self.session = session
+        self.acks = acks
+        self.heldUntil = heldUntil
+    }
+
+    var isHeld: Bool { MonotonicTime.now.nanoseconds < heldUntil }
+
+    /// The host where the server wants it to be resumed.
+    var location: String? { session.management.location }
+
+    /// Gives it up with its unsent acks: the messages are redelivered and acked then, or, if a `<resume/>` has reported
+    /// them to the server, only if their devices send them again.
+    func abandon(_ metrics: Metrics) { metrics.acks[.connectionGone].increment(by: acks.uncounted) }
 }

@@ -1,15 +1,11 @@
 /// How long the oldest write has waited for the kernel to take it, as a pure value.
 ///
-/// A peer that reads nothing fills its own buffers, then our kernel's, and then our acks stay here. TCP watches what
-/// our kernel has taken and the peer has not (`TCP_USER_TIMEOUT`).
-///
-/// Writes end in order. They are kept as marks, at most one for each sixteenth of the limit: at most 18, however many
-/// acks wait.
+/// The acks of a peer that reads nothing stay here; what our kernel has taken is TCP's to watch (`TCP_USER_TIMEOUT`).
+/// Writes end in order, and are kept as marks, at most one for each sixteenth of the limit: at most 18.
 struct WriteWatch {
     private struct Mark {
         /// The first write of the mark, which stands for all writes up to the next mark.
         var number: UInt64
-        /// When that write was made.
         var at: UInt64
     }
 
@@ -25,9 +21,7 @@ struct WriteWatch {
         grain = self.limit / 16
     }
 
-    /// Records a write.
-    ///
-    /// - Returns: Its number, from 1.
+    /// Records a write; returns its number, from 1.
     mutating func wrote(now: UInt64) -> UInt64 {
         written += 1
         guard let last = marks.last, now < last.at &+ grain else {
@@ -43,9 +37,7 @@ struct WriteWatch {
         while marks.count > 1, marks[1].number <= number + 1 { marks.removeFirst() }
     }
 
-    /// When the oldest write has waited too long; nil if none waits.
-    ///
-    /// Up to a sixteenth later than the limit, never earlier.
+    /// When the oldest write has waited too long, up to a sixteenth later than the limit; nil if none waits.
     var due: UInt64? {
         marks.first.map { $0.at &+ limit &+ grain }
     }

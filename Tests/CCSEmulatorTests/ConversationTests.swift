@@ -1,9 +1,10 @@
-import CCSEmulator
 import Foundation
 import NIOCore
 import Testing
 
-@Suite("Emulator: set-up of connections", .timeLimit(.minutes(1)))
+@testable import CCSEmulator
+
+@Suite("Emulator: set-up of connections", .timeLimit(.minutes(5)))
 struct SetUpTests {
     @Test("direct TLS, sign-in by JID, bind, session, pings; a clean end")
     func directTLS() async throws {
@@ -172,7 +173,7 @@ struct SetUpTests {
     }
 }
 
-@Suite("Emulator: messages and acks", .timeLimit(.minutes(1)))
+@Suite("Emulator: messages and acks", .timeLimit(.minutes(5)))
 struct MessageTests {
     @Test("the window holds messages back until acks come")
     func window() async throws {
@@ -304,7 +305,7 @@ struct MessageTests {
                 let json =
                     #"{"message_id":"\#(literal(instance.id))","to":"\#(literal(instance.to))","message_type":"ack"}"#
                 try await client.send("<message><gcm xmlns='google:mobile:data'>\(json)</gcm></message>")
-                try await emulator.wait(for: odd.name, limit: .seconds(3)) { $0.isComplete }
+                try await emulator.wait(for: odd.name, limit: .seconds(60)) { $0.isComplete }
             }
             #expect(await emulator.tally().isClean)
             try await emulator.inject(json: "{}", id: "no", to: "T", expectsAck: false)

@@ -67,7 +67,7 @@ struct FaultScriptTests {
         let due = (1...9).map { schedule.due(atDelivery: $0) }
         #expect(due == [[], [], [.duplicate], [.drain], [], [.duplicate, .close], [], [], [.duplicate]])
         #expect((1...4).map { schedule.due(atConnection: $0) } == [[], [.refuse], [.refuse], []])
-        schedule.add(.init(.every(5), .ping), deliveries: 9)
+        schedule.add(.init(.every(5), .ping))
         let tenth = schedule.due(atDelivery: 10)
         #expect(tenth == [.ping])
     }

@@ -2,7 +2,7 @@ import CCSEmulator
 import NIOCore
 import Testing
 
-@Suite("Emulator: faults", .timeLimit(.minutes(1)))
+@Suite("Emulator: faults", .timeLimit(.minutes(5)))
 struct FaultTests {
     private func withFaults(
         _ script: String,

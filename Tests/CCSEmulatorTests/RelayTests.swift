@@ -4,7 +4,7 @@ import Testing
 
 @testable import CCSEmulator
 
-@Suite("Emulator: messages of clients, for the workers of their account", .timeLimit(.minutes(1)))
+@Suite("Emulator: messages of clients, for the workers of their account", .timeLimit(.minutes(5)))
 struct RelayTests {
     private static var configuration: EmulatorConfiguration {
         var configuration = EmulatorConfiguration()

@@ -3,7 +3,7 @@ import Glibc
 import IntegrationSupport
 import Testing
 
-@Suite("dev", .timeLimit(.minutes(2)))
+@Suite("dev", .timeLimit(.minutes(10)))
 struct DevTests {
     @Test("dev says that it stops, explains what is handled, and ends with its average rate")
     func dev() async throws {

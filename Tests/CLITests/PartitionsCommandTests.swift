@@ -7,11 +7,13 @@ import Vocabulary
 /// How `partitions run` ends: as values, since a day that is constantly being read is tried for two minutes.
 struct PartitionsCommandTests {
     private static let day = PartitionPlan(
-        name: "messages_20260301",
-        day: UTCDay(microseconds: 1_772_366_400_000_000),
-        end: Timestamp(microseconds: 1_772_452_800_000_000),
-        rows: nil,
-        bytes: 0,
+        Partition(
+            name: "messages_20260301",
+            rows: -1,
+            bytes: 0,
+            day: UTCDay(microseconds: 1_772_366_400_000_000),
+            end: Timestamp(microseconds: 1_772_452_800_000_000)
+        ),
         needs: (waiting: 0, deadLetters: 0),
         policy: RetentionPolicy(messages: .seconds(30 * 86_400), dedupeWindow: .seconds(35 * 86_400)),
         now: .now

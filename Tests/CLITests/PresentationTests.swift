@@ -5,7 +5,7 @@ import QuerySupport
 import Testing
 
 /// What commands show to people: times and colours.
-@Suite("times and colours", .timeLimit(.minutes(3)))
+@Suite("times and colours", .timeLimit(.minutes(10)))
 struct PresentationTests {
     /// A system with something of every kind: waiting, dead, quarantined and replayed messages, a silent worker.
     private func stage() async throws -> (stage: CommandStage, key: String) {

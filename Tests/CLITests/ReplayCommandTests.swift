@@ -4,7 +4,7 @@ import IntegrationSupport
 import QuerySupport
 import Testing
 
-@Suite("replays as commands", .timeLimit(.minutes(2)))
+@Suite("replays as commands", .timeLimit(.minutes(10)))
 struct ReplayCommandTests {
     private static let target = ["--handler", "audit", "--include-succeeded"]
 

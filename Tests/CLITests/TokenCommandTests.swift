@@ -4,7 +4,7 @@ import QuerySupport
 import Testing
 
 /// Commands that name a device by a file with its token, since nobody else may see it.
-@Suite("a device by its token's file", .timeLimit(.minutes(2)))
+@Suite("a device by its token's file", .timeLimit(.minutes(10)))
 struct TokenCommandTests {
     private func stage() async throws -> CommandStage {
         try await CommandStage([

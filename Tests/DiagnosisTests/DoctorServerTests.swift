@@ -35,7 +35,7 @@ struct DoctorServerTests {
         try await fixture.database.waitUntil("SELECT \(value == nil) OR current_setting('\(name)') = '\(shown)'")
     }
 
-    @Test("fsync, full_page_writes and autovacuum that are off", .timeLimit(.minutes(2)))
+    @Test("fsync, full_page_writes and autovacuum that are off", .timeLimit(.minutes(10)))
     func settings() async throws {
         let fixture = try await fixture()
         #expect(try await fixture.examine().finding("fsync-off")?.severity == .critical)

@@ -20,7 +20,11 @@ struct DeliveryQueueTests {
     private func machine(isFresh: Bool, secondEnds: Duration = .seconds(60)) -> DispatchStateMachine {
         let handler = ClosureHandler { _, _ in .done }
         var machine = DispatchStateMachine(
-            .immediate(HandlerRegistration("h", categories: .all, handler: handler), DispatchSettings())
+            LaneSettings(
+                HandlerRegistration("h", categories: .all, handler: handler),
+                DispatchSettings(),
+                isImmediate: true
+            )
         )
         func take(_ deliveries: [Delivery]) {
             if isFresh {

@@ -131,22 +131,22 @@ struct DispatchRetryTests {
 
     @Test("delays double up to the maximum, and jitter takes any part of them")
     func delays() {
-        let longest = (1...4).map { policy.decide(failures: $0, requested: nil, random: 1) }
-        #expect(longest == [1, 2, 4, 6].map { .again(after: .seconds($0)) })
-        #expect(policy.decide(failures: 3, requested: nil, random: 0) == .again(after: .zero))
-        #expect(policy.decide(failures: 3, requested: nil, random: 0.25) == .again(after: .seconds(1)))
+        let longest = (1...4).compactMap { policy.delay(failures: $0, requested: nil, random: 1) }
+        #expect(longest == [1, 2, 4, 6].map { .seconds($0) })
+        #expect(policy.delay(failures: 3, requested: nil, random: 0) == .zero)
+        #expect(policy.delay(failures: 3, requested: nil, random: 0.25) == .seconds(1))
     }
 
     @Test("the last attempt gives up")
     func giveUp() {
-        #expect(policy.decide(failures: 5, requested: .seconds(1), random: 1) == .giveUp)
-        #expect(RetryPolicy(maxAttempts: 1).decide(failures: 1, requested: nil, random: 1) == .giveUp)
+        #expect(policy.delay(failures: 5, requested: .seconds(1), random: 1) == nil)
+        #expect(RetryPolicy(maxAttempts: 1).delay(failures: 1, requested: nil, random: 1) == nil)
     }
 
     @Test("a requested wait is the least, and the maximum caps it")
     func requested() {
-        #expect(policy.decide(failures: 1, requested: .seconds(3), random: 1) == .again(after: .seconds(3)))
-        #expect(policy.decide(failures: 3, requested: .seconds(3), random: 1) == .again(after: .seconds(4)))
-        #expect(policy.decide(failures: 1, requested: .seconds(900), random: 1) == .again(after: .seconds(6)))
+        #expect(policy.delay(failures: 1, requested: .seconds(3), random: 1) == .seconds(3))
+        #expect(policy.delay(failures: 3, requested: .seconds(3), random: 1) == .seconds(4))
+        #expect(policy.delay(failures: 1, requested: .seconds(900), random: 1) == .seconds(6))
     }
 }

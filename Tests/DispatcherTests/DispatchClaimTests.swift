@@ -8,7 +8,7 @@ import Vocabulary
 @testable import Dispatcher
 
 /// Who claims, and when, where the table is polled once an hour only.
-@Suite("Claims of handlers, with a rate and without", .timeLimit(.minutes(1)))
+@Suite("Claims of handlers, with a rate and without", .timeLimit(.minutes(5)))
 struct DispatchClaimTests {
     private let done = Seen()
 

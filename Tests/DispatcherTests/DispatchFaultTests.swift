@@ -33,8 +33,11 @@ struct DispatchFaultTests {
         _ verdict: HandlerVerdict,
         at now: Duration = .zero
     ) -> (number: UInt64, action: DispatchStateMachine.FinishAction)? {
-        guard case .run(let id, let delivery, _, _) = machine.next(now: start + now) else { return nil }
-        return (delivery.messageKey.low, machine.finished(id, .verdict(verdict), now: start + now, random: 1))
+        guard let attempt = machine.begin(now: start + now) else { return nil }
+        return (
+            attempt.delivery.messageKey.low,
+            machine.finished(attempt.id, .verdict(verdict), now: start + now, random: 1)
+        )
     }
 
     @Test("answers that refuse messages never open the breaker, however many come in a row")
@@ -57,7 +60,7 @@ struct DispatchFaultTests {
         for _ in 1...3 { _ = run(&machine, .down(after: nil, failure)) }
         #expect(machine.isAboutToProbe(now: start) == false)
         #expect(machine.isAboutToProbe(now: start + .seconds(2)) == true)
-        _ = machine.claimed([delivery(4, attempts: 1)], hasMore: false, now: start)
+        _ = machine.claimed([delivery(4, attempts: 1)], hasMore: false, now: start + .seconds(2))
         let (_, action) = try #require(run(&machine, .retry(after: nil, failure), at: .seconds(2)))
         #expect(action.transition == .closed)
     }
@@ -70,20 +73,20 @@ struct DispatchFaultTests {
         _ = machine.claimed(
             [delivery(4, attempts: 1), delivery(5, attempts: 2), delivery(6)],
             hasMore: false,
-            now: start
+            now: start + .seconds(2)
         )
         let (number, _) = try #require(run(&machine, .done, at: .seconds(2)))
         #expect(number == 6)
     }
 
     @Test("messages that failed before and those that did not take turns, and the former get half of the slots at most")
-    func turns() {
+    func turns() throws {
         var machine = machine(concurrency: 4)
         _ = machine.claimed((1...10).map { delivery($0, attempts: 1) }, hasMore: false, now: start)
         _ = machine.claimed((11...20).map { delivery($0) }, hasMore: false, now: start)
         var ids: [(DispatchStateMachine.RunID, isRetry: Bool)] = []
-        while case .run(let id, let delivery, _, _) = machine.next(now: start) {
-            ids.append((id, delivery.attempts > 0))
+        while let attempt = machine.begin(now: start) {
+            ids.append((attempt.id, attempt.delivery.attempts > 0))
         }
         // None of them ends: as when each runs into its timeout.
         #expect(ids.map(\.isRetry) == [false, true, false, true])
@@ -91,20 +94,16 @@ struct DispatchFaultTests {
             _ = machine.finished(id, .verdict(.done), now: start, random: 1)
         }
         for _ in 1...8 {
-            guard case .run(let id, let delivery, _, _) = machine.next(now: start) else {
-                Issue.record("a slot stays idle")
-                return
-            }
-            #expect(delivery.attempts == 0, "the retries hold their half, and no more")
-            _ = machine.finished(id, .verdict(.done), now: start, random: 1)
+            let begun = machine.begin(now: start)
+            let attempt = try #require(begun, "a slot stays idle")
+            #expect(attempt.delivery.attempts == 0, "the retries hold their half, and no more")
+            _ = machine.finished(attempt.id, .verdict(.done), now: start, random: 1)
         }
         // With nobody else waiting they get all slots.
         for _ in 1...2 {
-            guard case .run(_, let delivery, _, _) = machine.next(now: start) else {
-                Issue.record("a slot stays idle")
-                return
-            }
-            #expect(delivery.attempts == 1)
+            let begun = machine.begin(now: start)
+            let attempt = try #require(begun, "a slot stays idle")
+            #expect(attempt.delivery.attempts == 1)
         }
     }
 
@@ -123,7 +122,7 @@ struct DispatchFaultTests {
         #expect(machine.claimed([delivery(1)], hasMore: false, now: start) == [])
         #expect(machine.reserve(1) == true)
         _ = try #require(run(&machine, .down(after: nil, hold: .seconds(30), failure)))
-        let released = [delivery(2), delivery(3)].map(Settlement.release)
+        let released = [delivery(2), delivery(3)].map { $0.settled(.release(after: .zero)) }
         #expect(machine.handOver([delivery(2)], reserved: 1, now: start) == [released[0]])
         #expect(machine.claimed([delivery(3)], hasMore: false, now: start) == [released[1]])
         #expect(machine.isIdle)
@@ -144,7 +143,7 @@ struct DispatchFaultTests {
         #expect(machine.reserve(1) == false)
         #expect(machine.claimLimit(now: start + .seconds(29)) == 0)
         #expect(machine.claimLimit(now: start + .seconds(30)) == 1)
-        _ = machine.claimed([delivery(4)], hasMore: false, now: start)
+        _ = machine.claimed([delivery(4)], hasMore: false, now: start + .seconds(30))
         #expect(try #require(run(&machine, .done, at: .seconds(30))).action.transition == .closed)
         #expect(machine.reserve(1) == true)
     }
@@ -153,7 +152,7 @@ struct DispatchFaultTests {
     func interrupted() throws {
         var machine = machine(maxAttempts: 2)
         var attempts = 0
-        var endings: [DispatchStateMachine.Ending] = []
+        var endings: [AttemptOutcome] = []
         for _ in 1...5 {
             _ = machine.claimed([delivery(1, attempts: attempts)], hasMore: false, now: start)
             let (_, action) = try #require(run(&machine, .interrupted(failure)))
@@ -171,14 +170,14 @@ struct DispatchFaultTests {
         func isCounted(_ number: UInt64) throws -> Bool {
             // Past every pause of the breaker.
             now += .seconds(120)
-            _ = machine.claimed([delivery(number)], hasMore: false, now: start)
+            _ = machine.claimed([delivery(number)], hasMore: false, now: start + now)
             return try #require(run(&machine, .unavailable(after: nil, failure), at: now)).action.ending == .retry
         }
         for _ in 1...30 { #expect(try isCounted(1) == false) }
         var counted: [Bool] = []
         for number in 10...14 as ClosedRange<UInt64> {
             now += .seconds(120)
-            _ = machine.claimed([delivery(number)], hasMore: false, now: start)
+            _ = machine.claimed([delivery(number)], hasMore: false, now: start + now)
             _ = run(&machine, .done, at: now)
             counted.append(try isCounted(1))
         }

@@ -121,7 +121,7 @@ private final class WatchedDeliveries: QuietDeliveries {
 }
 
 /// What handlers log of messages, beside what becomes of these.
-@Suite("Lines of attempts are written before their settlement", .timeLimit(.minutes(1)))
+@Suite("Lines of attempts are written before their settlement", .timeLimit(.minutes(5)))
 struct DispatchFlushTests {
     private let output = LineBook()
 

@@ -76,7 +76,7 @@ private final class OrderlyDeliveries: QuietDeliveries {
     func settle(_ blocks: [BlockSettlement], of handler: String) async throws(StoreError) -> Int { 0 }
 }
 
-@Suite("Handlers that take their messages on the spot, where it lasts or fails", .timeLimit(.minutes(1)))
+@Suite("Handlers that take their messages on the spot, where it lasts or fails", .timeLimit(.minutes(5)))
 struct DispatchImmediateFaultTests {
     private let handler = InterruptedBook()
     private let metrics = Metrics(senders: [], categories: [], handlers: ["now"], version: "test")

@@ -84,7 +84,7 @@ private final class AskedDeliveries: QuietDeliveries {
     }
 }
 
-@Suite("Handlers that take their messages on the spot", .timeLimit(.minutes(1)))
+@Suite("Handlers that take their messages on the spot", .timeLimit(.minutes(5)))
 struct DispatchImmediateTests {
     private let handler = OutlineBook()
     private let metrics = Metrics(senders: [], categories: [], handlers: ["now"], version: "test")
@@ -186,7 +186,7 @@ struct DispatchImmediateTests {
     func turns() throws {
         let registration = HandlerRegistration("now", categories: .all, handler: handler)
         let start = ContinuousClock.now
-        var machine = DispatchStateMachine(.immediate(registration, DispatchSettings()))
+        var machine = DispatchStateMachine(LaneSettings(registration, DispatchSettings(), isImmediate: true))
         _ = machine.claimed((1...100).map { Delivery.row($0) }, hasMore: false, now: start)
         var attempts: [DispatchStateMachine.Attempt] = []
         while let attempt = machine.begin(now: start) { attempts.append(attempt) }

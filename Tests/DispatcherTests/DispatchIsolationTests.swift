@@ -8,7 +8,7 @@ import Vocabulary
 @testable import Dispatcher
 
 /// Handlers beside one whose statements don't return, where nothing is polled and nothing is timed.
-@Suite("Statements that wait", .timeLimit(.minutes(1)))
+@Suite("Statements that wait", .timeLimit(.minutes(5)))
 struct DispatchIsolationTests {
     /// A table with rows for each handler, in which some calls for the handler `stuck` don't return.
     private final class StuckDeliveries: QuietDeliveries {

@@ -45,8 +45,7 @@ struct DispatchMachineTests {
 
     /// Starts the next attempt and names it; nil where there is none.
     func run(_ machine: inout DispatchStateMachine, at now: Duration = .zero) -> DispatchStateMachine.RunID? {
-        guard case .run(let id, _, _, _) = machine.next(now: start + now) else { return nil }
-        return id
+        machine.begin(now: start + now)?.id
     }
 
     func started(_ deliveries: Delivery...) throws -> (DispatchStateMachine, DispatchStateMachine.RunID) {
@@ -70,21 +69,19 @@ struct DispatchMachineTests {
     }
 
     @Test("a delivery whose lease has nearly ended while it waited is not begun")
-    func leaseEnded() {
+    func leaseEnded() throws {
         var machine = machine()
         _ = machine.claimed([delivery(1, leaseEnd: .seconds(6)), delivery(2)], hasMore: false, now: start)
-        guard case .run(_, let delivery, _, _) = machine.next(now: start + .seconds(1)) else {
-            Issue.record("nothing runs")
-            return
-        }
-        #expect(delivery.messageKey.low == 2)
+        let begun = machine.begin(now: start + .seconds(1))
+        let attempt = try #require(begun)
+        #expect(attempt.delivery.messageKey.low == 2)
     }
 
     // MARK: Outcomes
 
     @Test("what each verdict asks of the table")
     func verdicts() throws {
-        let cases: [(HandlerVerdict, DispatchStateMachine.Ending, Settlement.Outcome)] = [
+        let cases: [(HandlerVerdict, AttemptOutcome, Settlement.Outcome)] = [
             (.done, .done, .done),
             (.reject(failure), .rejected, .dead(failure, isCounted: true)),
             (.retry(after: nil, failure), .retry, .retry(after: .seconds(1), failure)),
@@ -365,10 +362,8 @@ struct DispatchMachineTests {
     func stop() throws {
         var (machine, id) = try started(delivery(1), delivery(2))
         #expect(machine.stop() == [settlement(2, .release(after: .zero))])
-        guard case .end = machine.next(now: start) else {
-            Issue.record("the slot goes on")
-            return
-        }
+        #expect(machine.begin(now: start)?.id == nil)
+        #expect(machine.isStopping)
         #expect(machine.setPaused(false) == [])
         #expect(machine.abandon() == [settlement(1, .release(after: .zero))])
         let late = machine.finished(id, .verdict(.done), now: start, random: 1)
@@ -393,7 +388,7 @@ struct DispatchMachineTests {
         #expect(machine.reserve(1) == false)
         let later = Duration.seconds(2)
         #expect(machine.claimLimit(now: start + later) == 1)
-        _ = machine.claimed([delivery(6), delivery(7)], hasMore: false, now: start)
+        _ = machine.claimed([delivery(6), delivery(7)], hasMore: false, now: start + later)
         let probe = try #require(run(&machine, at: later))
         #expect(run(&machine, at: later) == nil)
         let probed = machine.finished(probe, .verdict(.done), now: start + later, random: 1)

@@ -37,8 +37,8 @@ import Vocabulary
         guard limit > 0 else { return 0 }
         _ = machine.claimed(deliveries(limit, from: first), hasMore: true, now: start)
         var count = 0
-        while case .run(let id, _, _, _) = machine.next(now: now) {
-            _ = machine.finished(id, .verdict(.done), now: now, random: 0.5)
+        while let attempt = machine.begin(now: now) {
+            _ = machine.finished(attempt.id, .verdict(.done), now: now, random: 0.5)
             count += 1
         }
         return count
@@ -96,10 +96,8 @@ import Vocabulary
     func retriesCount() throws {
         var machine = machine(HandlerRate(1))
         _ = machine.claimed(deliveries(1, from: 0), hasMore: true, now: start)
-        guard case .run(let id, _, _, _) = machine.next(now: start) else {
-            Issue.record("nothing ran")
-            return
-        }
+        let begun = machine.begin(now: start)?.id
+        let id = try #require(begun)
         let failure = HandlerFailure(group: "boom", detail: "boom")
         let action = machine.finished(id, .verdict(.retry(after: .zero, failure)), now: start, random: 0)
         #expect(!action.wantsClaim)
@@ -116,7 +114,7 @@ import Vocabulary
         for _ in 0..<2_000 {
             var reach = Duration.zero
             var failures = 1
-            while case .again(let wait) = policy.decide(
+            while let wait = policy.delay(
                 failures: failures,
                 requested: nil,
                 random: Double.random(in: 0...1, using: &random)

@@ -6,7 +6,7 @@ import Testing
 import UpstreamKit
 
 /// How handlers are shut down.
-@Suite(.timeLimit(.minutes(1))) struct HandlerShutdownTests {
+@Suite(.timeLimit(.minutes(5))) struct HandlerShutdownTests {
     /// Whose shutdown takes until the other's has begun.
     private final class Waiting: UpstreamHandler {
         private let began: AsyncStream<Void>.Continuation

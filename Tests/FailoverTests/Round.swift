@@ -80,7 +80,7 @@ struct Round {
         case .commitsWait:
             for way in ways {
                 do {
-                    try await waitUntil("\(way.name): commits wait", limit: .seconds(20)) {
+                    try await waitUntil("\(way.name): commits wait", limit: .seconds(90)) {
                         try await pair.waiting(in: way.name) > 0
                     }
                 } catch let error as WaitedTooLong {
@@ -150,12 +150,12 @@ struct Round {
     /// Waits for the last ack, and compares.
     private mutating func finish(_ index: Int, _ way: Way, _ pair: Pair) async throws {
         do {
-            try await way.peer.emulator.waitUntilComplete(limit: .seconds(30))
+            try await way.peer.emulator.waitUntilComplete(limit: .seconds(90))
         } catch {
             Issue.record("\(fault), \(way.name): not everything is acked: \(error)\n\(way.lastWords())")
             try way.replaceWorker()
             do {
-                try await way.peer.emulator.waitUntilComplete(limit: .seconds(20))
+                try await way.peer.emulator.waitUntilComplete(limit: .seconds(90))
             } catch {
                 Issue.record("\(fault), \(way.name): nor by another worker; it is left out from here on")
                 await way.peer.emulator.stop()

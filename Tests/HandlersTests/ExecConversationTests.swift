@@ -42,7 +42,7 @@ import Testing
             ([.end], .tooLong, "ignore", false), ([.end], .end, "false", false),
         ]
         for row in rows {
-            var conversation = ExecConversation(limit: 8)
+            var conversation = ExecConversation(.line(limit: 8))
             for event in row.state { _ = apply(event, to: &conversation) }
             #expect(apply(row.event, to: &conversation) == row.action, "\(row)")
             #expect(conversation.isOpen == row.isOpen, "\(row)")

@@ -22,7 +22,7 @@ private func program(_ body: String) -> [String] {
     return ["/usr/bin/env", "python3", "-c", script]
 }
 
-@Suite(.timeLimit(.minutes(2))) struct ExecHandlerTests {
+@Suite(.timeLimit(.minutes(10))) struct ExecHandlerTests {
     private func run(
         _ command: [String],
         mode: ExecHandler.Mode = .stream,

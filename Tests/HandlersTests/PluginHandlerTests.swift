@@ -8,7 +8,7 @@ import UpstreamKit
 @testable import Handlers
 
 /// Plugins in the real host, driven as the worker drives them.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct PluginHandlerTests {
+@Suite(.serialized, .timeLimit(.minutes(10))) struct PluginHandlerTests {
     @Test("Outcomes come back as the plugin set them, for a whole batch in one call")
     func outcomes() async throws {
         let plugin = try FaultyPlugin()

@@ -8,7 +8,7 @@ import Vocabulary
 @testable import Handlers
 
 /// Libraries that are no plugins, the header, and the examples.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct PluginLoadingTests {
+@Suite(.serialized, .timeLimit(.minutes(10))) struct PluginLoadingTests {
     private func handler(_ library: String, configuration: String = "", host: String? = nil) throws -> PluginHandler {
         PluginHandler(
             name: "h",

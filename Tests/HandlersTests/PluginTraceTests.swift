@@ -5,7 +5,7 @@ import Testing
 @testable import Handlers
 
 /// The trace that a plugin is given to pass on.
-@Suite(.serialized, .timeLimit(.minutes(3))) struct PluginTraceTests {
+@Suite(.serialized, .timeLimit(.minutes(10))) struct PluginTraceTests {
     private static let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
     @Test("A plugin gets the trace of each attempt, and none where tracing is off")

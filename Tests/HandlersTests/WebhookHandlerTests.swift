@@ -6,7 +6,7 @@ import Vocabulary
 
 @testable import Handlers
 
-@Suite(.timeLimit(.minutes(3))) struct WebhookHandlerTests {
+@Suite(.timeLimit(.minutes(10))) struct WebhookHandlerTests {
     private static let receiver = Result { try WebhookReceiver() }
 
     private let message = UpstreamMessage.sample(

@@ -36,7 +36,7 @@ private final class Journal: AckSink, DeliveryIntake {
     func registrationLost(of offer: LeaseOffer) {}
 }
 
-@Suite("Acks before handlers", .timeLimit(.minutes(1)))
+@Suite("Acks before handlers", .timeLimit(.minutes(5)))
 struct IngestOrderTests {
     struct Case: Sendable, CustomTestStringConvertible {
         var testDescription: String

@@ -43,7 +43,7 @@ final class RecordingSink: AckSink {
     var calls: [[UInt8]] { state.withLock { $0.batches.map { $0.map { $0.bytes[0] } } } }
 }
 
-@Suite("The queue between connections and writers", .timeLimit(.minutes(2)))
+@Suite("The queue between connections and writers", .timeLimit(.minutes(10)))
 struct IngestQueueTests {
     @Test("A batch takes all that waits, in arrival order, up to the limit, and splits a submission where it must")
     func takesUpToLimit() async throws {

@@ -74,7 +74,7 @@ private final class AuditingSink: AckSink {
     var lead: Int { worst.withLock { $0 } }
 }
 
-@Suite("From the queue to the database and back to the connection", .timeLimit(.minutes(1)))
+@Suite("From the queue to the database and back to the connection", .timeLimit(.minutes(5)))
 struct IngestServiceTests {
     private let queue = IngestQueue(batchLimit: 7)
     private let metrics = Metrics(senders: [], categories: [], handlers: [], version: "test")

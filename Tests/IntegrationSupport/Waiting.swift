@@ -19,7 +19,7 @@ package struct WaitedTooLong: Error, CustomStringConvertible {
 /// - Throws: ``WaitedTooLong``, or what the condition throws.
 package func waitUntil(
     _ what: String = "",
-    limit: Duration = .seconds(60),
+    limit: Duration = .seconds(180),
     file: String = #fileID,
     line: Int = #line,
     isolation: isolated (any Actor)? = #isolation,

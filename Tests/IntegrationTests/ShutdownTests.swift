@@ -102,7 +102,7 @@ extension Integration {
 
         @Test(
             "/readyz says so while messages wait for a database that has stopped, and is ready again after it",
-            .timeLimit(.minutes(3))
+            .timeLimit(.minutes(10))
         )
         func readiness() async throws {
             try await Stage.runOnOwnServer { stage, cluster in

@@ -1,20 +1,11 @@
-import CLI
-import Compare
-import Console
-import Diagnosis
 import Foundation
-import Handlers
-import MessageStore
 import Postgres
-import Querying
-import Replaying
 import Testing
 
 /// The statement catalogs of every module.
-private var catalogs: [any StatementCatalog.Type] {
-    MessageStoreCatalogs.all + HandlersCatalogs.all + QueryingCatalogs.all + ReplayingCatalogs.all + ConsoleCatalogs.all
-        + CLICatalogs.all + DiagnosisCatalogs.all + [CompareStatements.self]
-}
+private let catalogs =
+    messageStoreCatalogs + handlersCatalogs + queryingCatalogs + replayingCatalogs + consoleCatalogs + cliCatalogs
+    + diagnosisCatalogs + compareCatalogs
 
 @Suite("statements: PostgreSQL accepts every text, and every text is where this is tested")
 struct StatementTests {

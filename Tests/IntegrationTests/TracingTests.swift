@@ -5,7 +5,7 @@ import Testing
 
 extension Integration {
     /// The whole way of a trace: from a device's message over the real worker to a webhook, a program and a plugin, and to a collector.
-    @Suite(.timeLimit(.minutes(3))) struct TracingTests {
+    @Suite(.timeLimit(.minutes(10))) struct TracingTests {
         private static let trace = "0af7651916cd43dd8448eb211c80319c"
         private static let parent = "00-\(trace)-b7ad6b7169203331-01"
 

@@ -1,7 +1,8 @@
 import Foundation
-import MessageStore
 import Postgres
 import Testing
+
+@testable import MessageStore
 
 @Suite("what an ack is worth")
 struct AckWorthTests {

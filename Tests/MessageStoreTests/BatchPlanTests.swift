@@ -1,6 +1,7 @@
-import MessageStore
 import Testing
 import Vocabulary
+
+@testable import MessageStore
 
 @Suite("what a batch asks of the database, and what the answers mean")
 struct BatchPlanTests {

@@ -20,18 +20,18 @@ struct ClaimRowTests {
         """
     }
 
-    private func claimed(_ sql: String) async throws -> Claimed {
+    private func claimed(_ sql: String) async throws -> ClaimResult<Delivery> {
         let fixture = try await StoreFixture(migrated: false)
         return try await fixture.admin.run { connection throws(PostgresError) in
-            try Claimed(try connection.query(sql), ContinuousClock.now)
+            try ClaimResult(try connection.query(sql), ContinuousClock.now)
         }
     }
 
     @Test("a row is a delivery with its fencing token and its message")
     func whole() async throws {
         let claimed = try await claimed(row())
-        let delivery = try #require(claimed.deliveries.first)
-        #expect(claimed.deliveries.count == 1 && delivery.lease.token == 7)
+        let delivery = try #require(claimed.values.first)
+        #expect(claimed.values.count == 1 && delivery.lease.token == 7)
         #expect(delivery.messageKey == Digest128(high: 1, low: 1) && claimed.last?.key == delivery.messageKey)
         #expect(claimed.surroundings.entries == 9 && !claimed.surroundings.isPaused)
         guard case .stored(let message) = delivery.content else {
@@ -43,7 +43,7 @@ struct ClaimRowTests {
 
     @Test("a delivery whose message retention has taken says so")
     func missing() async throws {
-        let delivery = try #require(try await claimed(row(messageID: "NULL")).deliveries.first)
+        let delivery = try #require(try await claimed(row(messageID: "NULL")).values.first)
         guard case .missing = delivery.content else {
             Issue.record("\(delivery.content)")
             return

@@ -90,7 +90,7 @@ struct CommitFaultTests {
         #expect(try await store.commit([good]) == [.stored])
     }
 
-    @Test("a server that gives out no transaction ids any more refuses no row", .timeLimit(.minutes(3)))
+    @Test("a server that gives out no transaction ids any more refuses no row", .timeLimit(.minutes(10)))
     func wraparound() async throws {
         var options = LocalCluster.Options()
         options.fsync = false

@@ -7,7 +7,7 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-@Suite("a conflict that is released reaches the handlers once, with its own content", .timeLimit(.minutes(2)))
+@Suite("a conflict that is released reaches the handlers once, with its own content", .timeLimit(.minutes(10)))
 struct ConflictReleaseTests {
     /// A stored message, handled already, and a conflict with it.
     private func fixture(_ handlers: [HandlerRegistration]) async throws -> (DeliveriesFixture, MessageKey) {

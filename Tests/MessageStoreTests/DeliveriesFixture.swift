@@ -106,10 +106,6 @@ extension ClaimRequest {
 }
 
 extension Delivery {
-    func settled(_ outcome: Settlement.Outcome) -> Settlement {
-        Settlement(messageKey: messageKey, token: lease.token, outcome: outcome)
-    }
-
     var reference: LeaseReference { LeaseReference(messageKey: messageKey, token: lease.token) }
 
     /// The number that ``IncomingMessage/make(_:data:form:id:token:fingerprint:receivedAt:quarantine:category:)`` was

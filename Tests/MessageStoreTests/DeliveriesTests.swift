@@ -240,7 +240,7 @@ struct DeliveriesTests {
 
     @Test(
         "a settlement reads its own rows, whatever the planner believed of the table when it planned",
-        .timeLimit(.minutes(1))
+        .timeLimit(.minutes(5))
     )
     func settlesByIndex() async throws {
         let fixture = try await DeliveriesFixture()

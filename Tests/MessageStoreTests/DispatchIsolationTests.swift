@@ -10,7 +10,7 @@ import Vocabulary
 @testable import MessageStore
 
 /// What stops one handler, in a worker or in the database, and the others beside it.
-@Suite("isolation between handlers", .timeLimit(.minutes(2)))
+@Suite("isolation between handlers", .timeLimit(.minutes(10)))
 struct DispatchIsolationTests {
     /// The longest that a message waited for its handler.
     private final class Longest: Sendable {
@@ -47,7 +47,9 @@ struct DispatchIsolationTests {
         try await withThrowingTaskGroup(of: Void.self) { group in
             defer { thaw.signal() }
             group.addTask {
-                let parameters = ClaimParameters(handler: "ordered", limit: 1, owner: "frozen", lease: lease)
+                let parameters = ClaimParameters(
+                    request: ClaimRequest(handler: "ordered", limit: 1, lease: lease, owner: "frozen")
+                )
                 let error = await #expect(throws: StoreError.self) {
                     try await frozen.run { connection throws(PostgresError) in
                         try connection.transaction { connection throws(PostgresError) in

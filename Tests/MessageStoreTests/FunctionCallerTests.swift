@@ -7,7 +7,7 @@ import UpstreamKit
 import Vocabulary
 
 /// The handler kind `sql` against a real server.
-@Suite(.timeLimit(.minutes(2))) struct FunctionCallerTests {
+@Suite(.timeLimit(.minutes(10))) struct FunctionCallerTests {
     private static let setUp = """
         CREATE SCHEMA app;
         CREATE TABLE app.orders (message_key uuid, item text, CONSTRAINT one_each UNIQUE (message_key)

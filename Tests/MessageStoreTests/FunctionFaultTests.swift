@@ -10,7 +10,7 @@ import UpstreamKit
 import Vocabulary
 
 /// Handler kind `sql`, dispatched from the table: what one message's call does to it, and to others.
-@Suite(.timeLimit(.minutes(3))) struct FunctionFaultTests {
+@Suite(.timeLimit(.minutes(10))) struct FunctionFaultTests {
     private static let setUp = """
         CREATE SCHEMA app;
         CREATE TABLE app.taken (message_key uuid);

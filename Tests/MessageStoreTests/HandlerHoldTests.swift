@@ -1,5 +1,6 @@
 import Dispatcher
 import IntegrationSupport
+import Telemetry
 import Testing
 import UpstreamKit
 import Vocabulary
@@ -7,7 +8,7 @@ import Vocabulary
 @testable import MessageStore
 
 /// A pause that a handler asks for itself (`Retry-After`), over two workers.
-@Suite("pauses that handlers ask for", .timeLimit(.minutes(2)))
+@Suite("pauses that handlers ask for", .timeLimit(.minutes(10)))
 struct HandlerHoldTests {
     private let seen = (first: Seen(), second: Seen())
     private let busy = HandlerFailure(group: "webhook status 429", detail: "a body that no list shows")
@@ -51,7 +52,7 @@ struct HandlerHoldTests {
             #expect((3_000_000_000...3_610_000_000).contains(rest))
             // What a claim took that was on its way already is given back.
             try await waitUntil {
-                let rows = try await WaitingQuery().rows(fixture.store.admin)
+                let rows = try await WaitingDeliveries(fixture.store.admin).list(WaitingFilter(), limit: 50)
                 let found = rows.map { ($0.messageKey.digest.low > 1, $0.heldUntil, $0.heldReason, $0.reason == .held) }
                 #expect(found.count == 10 && found.allSatisfy { $0.1 == state.heldUntil && $0.2 == state.heldReason })
                 return found.allSatisfy { !$0.0 || $0.3 }

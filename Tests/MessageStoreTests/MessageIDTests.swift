@@ -6,7 +6,7 @@ import Testing
 import Vocabulary
 
 /// `upstream.messages_with_id`, and what it relies on: the senders, and the index for ids of devices.
-@Suite("messages are found by their ids", .timeLimit(.minutes(3)))
+@Suite("messages are found by their ids", .timeLimit(.minutes(10)))
 struct MessageIDTests {
     /// A message with the key that the codec derives: from sender and id, or from sender, token and id.
     private func message(

@@ -65,7 +65,7 @@ import Testing
 
     @Test(
         "A step that would wait for a report's lock gives up, leaves nothing, and can be repeated",
-        .timeLimit(.minutes(1))
+        .timeLimit(.minutes(5))
     )
     func lockedTable() async throws {
         let fixture = try await StoreFixture()

@@ -123,7 +123,7 @@ import Vocabulary
 
     @Test(
         "a dispatcher behind a pooler finds everything by polling, and says once that it has to",
-        .timeLimit(.minutes(1))
+        .timeLimit(.minutes(5))
     )
     func dispatch() async throws {
         let seen = Seen()

@@ -68,7 +68,7 @@ struct StandbyTests {
         }
     }
 
-    @Test("a commit waits for its standby past every limit of ours, and says so once", .timeLimit(.minutes(2)))
+    @Test("a commit waits for its standby past every limit of ours, and says so once", .timeLimit(.minutes(10)))
     func outlastsLimits() async throws {
         let pair = try await Pair()
         defer { pair.stop() }
@@ -93,7 +93,7 @@ struct StandbyTests {
 
     @Test(
         "a wait that somebody breaks off is no success, and the next try waits again",
-        .timeLimit(.minutes(2)),
+        .timeLimit(.minutes(10)),
         arguments: ["pg_cancel_backend", "pg_terminate_backend"]
     )
     func brokenOff(by function: String) async throws {
@@ -118,7 +118,7 @@ struct StandbyTests {
 
     @Test(
         "a copy of anything known waits for the standby like the first one, whatever the server's default",
-        .timeLimit(.minutes(2))
+        .timeLimit(.minutes(10))
     )
     func knownCopies() async throws {
         let pair = try await Pair()
@@ -158,7 +158,7 @@ struct StandbyTests {
     /// PostgreSQL says by a warning alone that a wait was broken off.
     @Test(
         "a wait that somebody breaks off is no success where sessions hear of errors alone, on any way to an ack",
-        .timeLimit(.minutes(2)),
+        .timeLimit(.minutes(10)),
         arguments: Silence.allCases
     )
     func silenced(_ silence: Silence) async throws {
@@ -202,7 +202,7 @@ struct StandbyTests {
     /// What makes sessions hear of errors alone.
     enum Silence: CaseIterable, Sendable { case database, role, options, pooled }
 
-    @Test("an import of what is known waits for the standby as well", .timeLimit(.minutes(2)))
+    @Test("an import of what is known waits for the standby as well", .timeLimit(.minutes(10)))
     func load() async throws {
         let pair = try await Pair()
         defer { pair.stop() }
@@ -216,7 +216,7 @@ struct StandbyTests {
         #expect(try await load.value == [.duplicate])
     }
 
-    @Test("the end of a worker leaves the wait to the server", .timeLimit(.minutes(2)))
+    @Test("the end of a worker leaves the wait to the server", .timeLimit(.minutes(10)))
     func cancelledTask() async throws {
         let pair = try await Pair()
         defer { pair.stop() }
@@ -240,7 +240,7 @@ struct StandbyTests {
         #expect(pair.status.waitingForStandby == 0)
     }
 
-    @Test("behind a pooler a wait for the standby is recognised too", .timeLimit(.minutes(2)))
+    @Test("behind a pooler a wait for the standby is recognised too", .timeLimit(.minutes(10)))
     func pooled() async throws {
         let pair = try await Pair()
         defer { pair.stop() }
@@ -262,7 +262,7 @@ struct StandbyTests {
         #expect(try await commit.value == [.stored])
     }
 
-    @Test("a batch that waits when its primary is killed is stored on the next one", .timeLimit(.minutes(2)))
+    @Test("a batch that waits when its primary is killed is stored on the next one", .timeLimit(.minutes(10)))
     func failover() async throws {
         let pair = try await Pair()
         defer { pair.stop() }
@@ -292,7 +292,7 @@ struct StandbyTests {
         #expect(outcomes == [.stored, .stored, .duplicate])
     }
 
-    @Test("a writer behind poolers finds the server that takes writes, before and after", .timeLimit(.minutes(2)))
+    @Test("a writer behind poolers finds the server that takes writes, before and after", .timeLimit(.minutes(10)))
     func poolersInFront() async throws {
         let pair = try await Pair()
         defer { pair.stop() }

@@ -5,7 +5,7 @@ import Postgres
 import Testing
 
 /// An upgrade needs no second run of `deploy/roles.sql`: migrations grant what they bring to whoever has the like rights.
-@Suite(.timeLimit(.minutes(3))) struct UpgradeRightsTests {
+@Suite(.timeLimit(.minutes(10))) struct UpgradeRightsTests {
     private static let roles = ["upstream_worker", "upstream_reader", "upstream_console"]
 
     /// A database that was installed as documents say, `roles.sql`, `migrate up`, `roles.sql`; and its owner's connection.

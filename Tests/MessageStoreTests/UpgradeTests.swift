@@ -9,7 +9,7 @@ import UpstreamKit
 import Vocabulary
 
 /// Databases that are in use, and workers that are at work, while the next migration is applied; and the schema from before 0.1.0.
-@Suite(.timeLimit(.minutes(3))) struct UpgradeTests {
+@Suite(.timeLimit(.minutes(10))) struct UpgradeTests {
     private static let sender = StoreFixture.senders[0]
     private static let token = "token-SECRET"
 

@@ -25,7 +25,7 @@ struct VanishedServerTests {
         try CuttingProxy(to: SharedCluster.cluster.socketFolder.appending(path: ".s.PGSQL.5432"))
     }
 
-    @Test("a reply that never comes is not waited for once the server has nothing to do", .timeLimit(.minutes(1)))
+    @Test("a reply that never comes is not waited for once the server has nothing to do", .timeLimit(.minutes(5)))
     func swallowedReply() async throws {
         let fixture = try await StoreFixture()
         let proxy = try proxy()
@@ -43,7 +43,7 @@ struct VanishedServerTests {
 
     @Test(
         "a database that vanishes behind a proxy is given up when a second connection gets no answer either",
-        .timeLimit(.minutes(1))
+        .timeLimit(.minutes(5))
     )
     func vanished() async throws {
         let fixture = try await StoreFixture()
@@ -56,7 +56,7 @@ struct VanishedServerTests {
         #expect(error?.kind == .unavailable && error?.sqlState == "08007")
     }
 
-    @Test("a limit that ends a statement at work asks for a smaller batch", .timeLimit(.minutes(1)))
+    @Test("a limit that ends a statement at work asks for a smaller batch", .timeLimit(.minutes(5)))
     func timeLimit() async throws {
         let fixture = try await StoreFixture()
         var settings = fixture.settings
@@ -70,7 +70,7 @@ struct VanishedServerTests {
         #expect(try await store.commit([.make(2)], isRetry: true) == [.stored])
     }
 
-    @Test("our own limit, where the server has none, cancels what is at work", .timeLimit(.minutes(1)))
+    @Test("our own limit, where the server has none, cancels what is at work", .timeLimit(.minutes(5)))
     func ownLimit() async throws {
         let fixture = try await StoreFixture()
         // In transaction mode nothing can be set for the session.
@@ -90,7 +90,7 @@ struct VanishedServerTests {
 
     @Test(
         "a full pool is not told from a dead server: the statement is given up, and nothing is lost",
-        .timeLimit(.minutes(1))
+        .timeLimit(.minutes(5))
     )
     func fullPool() async throws {
         let fixture = try await StoreFixture()
@@ -113,7 +113,7 @@ struct VanishedServerTests {
 
     @Test(
         "a statement that waits in a pooler whose server is gone is given up when the pooler refuses the looks",
-        .timeLimit(.minutes(1))
+        .timeLimit(.minutes(5))
     )
     func goneBehindPooler() async throws {
         let name = "upstream-store-gone-\(getpid())-\(UInt32.random(in: 0...UInt32.max))"

@@ -1,7 +1,8 @@
-import MessageStore
 import Postgres
 import Testing
 import Vocabulary
+
+@testable import MessageStore
 
 @Suite("the table of workers")
 struct WorkerTableTests {
@@ -35,7 +36,9 @@ struct WorkerTableTests {
     }
 
     private func write(_ report: WorkerReport, _ connection: PostgresConnection) async throws {
-        try await connection.run { connection throws(PostgresError) in try WorkerTable.write(report, connection) }
+        _ = try await connection.run { connection throws(PostgresError) in
+            try connection.run(WorkerStatements.write, report)
+        }
     }
 
     private func list(_ connection: PostgresConnection) async throws -> [WorkerRow] {
@@ -87,16 +90,16 @@ struct WorkerTableTests {
         // It has the process id of one that died, and takes its place.
         let successor = report(5, worker: "host:4")
         try await write(successor, fixture.admin)
-        try await fixture.admin.run { connection throws(PostgresError) in
-            try WorkerTable.purge(for: successor, connection)
+        _ = try await fixture.admin.run { connection throws(PostgresError) in
+            try connection.run(WorkerStatements.purge, successor)
         }
         #expect(
             try await list(fixture.admin).map { "\($0.worker) \($0.isAlive)" } == [
                 "host:1 true", "host:2 false", "host:4 true",
             ]
         )
-        try await fixture.admin.run { connection throws(PostgresError) in
-            try WorkerTable.remove(successor, connection)
+        _ = try await fixture.admin.run { connection throws(PostgresError) in
+            try connection.run(WorkerStatements.remove, successor)
         }
         #expect(try await list(fixture.admin).map(\.worker) == ["host:1", "host:2"])
     }

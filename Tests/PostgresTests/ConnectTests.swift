@@ -55,7 +55,7 @@ struct ConnectTests {
 
     @Test(
         "a task that connects to a silent server ends when it is cancelled, and its client stays of use",
-        .timeLimit(.minutes(1)),
+        .timeLimit(.minutes(5)),
         arguments: [true, false]
     )
     func cancelled(isWriter: Bool) async throws {
@@ -78,7 +78,7 @@ struct ConnectTests {
         await client.close()
     }
 
-    @Test("a silent host does not hold up the next one", .timeLimit(.minutes(1)))
+    @Test("a silent host does not hold up the next one", .timeLimit(.minutes(5)))
     func nextHost() async throws {
         let server = try SilentServer()
         defer { server.close() }
@@ -90,7 +90,7 @@ struct ConnectTests {
         await client.close()
     }
 
-    @Test("a host that refuses is not waited for behind one that is silent", .timeLimit(.minutes(1)))
+    @Test("a host that refuses is not waited for behind one that is silent", .timeLimit(.minutes(5)))
     func refusal() async throws {
         let server = try SilentServer()
         defer { server.close() }
@@ -115,7 +115,7 @@ struct ConnectTests {
         }
     }
 
-    @Test("after a read-only error the next host is asked first", .timeLimit(.minutes(1)))
+    @Test("after a read-only error the next host is asked first", .timeLimit(.minutes(5)))
     func nextHostAfterReadOnly() async throws {
         let server = try SilentServer()
         defer { server.close() }
@@ -138,7 +138,7 @@ struct ConnectTests {
         await client.close()
     }
 
-    @Test("a process without a file descriptor left says so, and does not blame the server", .timeLimit(.minutes(1)))
+    @Test("a process without a file descriptor left says so, and does not blame the server", .timeLimit(.minutes(5)))
     func withoutDescriptors() async throws {
         let settings = try PostgresSettings(url: SharedCluster.cluster.url)
         await (try await PostgresConnection.open(settings)).close()

@@ -7,7 +7,7 @@ import Testing
 
 @testable import Postgres
 
-@Suite("Sessions for calls that must not wait for each other", .timeLimit(.minutes(1)))
+@Suite("Sessions for calls that must not wait for each other", .timeLimit(.minutes(5)))
 struct PoolTests {
     private final class Count: Sendable {
         private let state = Atomic<Int>(0)

@@ -26,8 +26,8 @@ enum SharedCluster {
             parameters.append("é\u{1F600}")
             parameters.append(-5 as Int64)
             parameters.append(true)
-            parameters.append(uuidHigh: 1, low: .max)
-            parameters.append(timestamp: 1_700_000_000_123_456)
+            parameters.append(Digest128(high: 1, low: .max))
+            parameters.append(Timestamp(microseconds: 1_700_000_000_123_456))
             parameters.appendNull(.text)
             parameters.beginArray(of: .text, count: 3)
             [UInt8]("a{},\"\\".utf8).withUnsafeBytes { parameters.element($0) }
@@ -56,7 +56,7 @@ enum SharedCluster {
     }
 
     /// The request to cancel comes over a connection of its own, and so at any time.
-    @Test("A late cancel hits no other statement", .timeLimit(.minutes(1))) func aLateCancelHitsNoOtherStatement()
+    @Test("A late cancel hits no other statement", .timeLimit(.minutes(5))) func aLateCancelHitsNoOtherStatement()
         async throws
     {
         let connection = try await SharedCluster.open()
@@ -95,7 +95,7 @@ enum SharedCluster {
 
     @Test(
         "a success after our own request to cancel is of unknown outcome; the request hits no later statement",
-        .timeLimit(.minutes(1)),
+        .timeLimit(.minutes(5)),
         arguments: [true, false]
     )
     func successAfterOurCancel(isByTask: Bool) async throws {

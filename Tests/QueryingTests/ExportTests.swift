@@ -6,7 +6,7 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-@Suite("exports", .timeLimit(.minutes(3)))
+@Suite("exports", .timeLimit(.minutes(10)))
 struct ExportTests {
     /// A folder that goes away with the test.
     final class Folder {

@@ -6,7 +6,7 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-@Suite("what filters select, on a real server", .timeLimit(.minutes(3)))
+@Suite("what filters select, on a real server", .timeLimit(.minutes(10)))
 struct FilterQueryTests {
     static let hour: Int64 = 3_600_000_000
 

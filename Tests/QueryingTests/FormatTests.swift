@@ -13,7 +13,7 @@ extension Awkward {
     }
 }
 
-@Suite("what is written can be read again", .timeLimit(.minutes(3)))
+@Suite("what is written can be read again", .timeLimit(.minutes(10)))
 struct FormatTests {
     private func write(
         _ page: MessagePage,

@@ -6,7 +6,7 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-@Suite("one message with everything stored about it", .timeLimit(.minutes(2)))
+@Suite("one message with everything stored about it", .timeLimit(.minutes(10)))
 struct LookupTests {
     static let uuidLike = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
 
@@ -198,7 +198,7 @@ struct LookupTests {
     }
 }
 
-@Suite("quarantine", .timeLimit(.minutes(2)))
+@Suite("quarantine", .timeLimit(.minutes(10)))
 struct QuarantineTests {
     @Test("stanzas can be filtered and paged, and come byte for byte as received")
     func rows() async throws {

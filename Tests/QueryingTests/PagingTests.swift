@@ -6,7 +6,7 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-@Suite("pages of messages", .timeLimit(.minutes(3)))
+@Suite("pages of messages", .timeLimit(.minutes(10)))
 struct PagingTests {
     /// Messages over three days, several in each microsecond.
     static func seeds(_ count: Int, from first: Int = 0) -> [Seed] {

@@ -5,7 +5,7 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
-@Suite("following messages: none is missed and none is shown twice", .timeLimit(.minutes(2)))
+@Suite("following messages: none is missed and none is shown twice", .timeLimit(.minutes(10)))
 struct TailTests {
     /// A moment in seconds after the epoch.
     private static func at(_ seconds: Double) -> Timestamp { Timestamp(microseconds: Int64(seconds * 1e6)) }

@@ -2,7 +2,7 @@ import QuerySupport
 import Querying
 import Testing
 
-@Suite("the token that a receipt holds in its data", .timeLimit(.minutes(2)))
+@Suite("the token that a receipt holds in its data", .timeLimit(.minutes(10)))
 struct TokenMaskTests {
     @Test(
         "is masked at any depth, however its member's name is written, and nothing else changes",

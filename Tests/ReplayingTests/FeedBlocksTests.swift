@@ -8,7 +8,7 @@ import Vocabulary
 @testable import Replaying
 
 /// Replays that hand their messages over to the handlers of their own process.
-@Suite("replays into blocks", .serialized, .timeLimit(.minutes(3)))
+@Suite("replays into blocks", .serialized, .timeLimit(.minutes(10)))
 struct FeedBlocksTests {
     /// Takes everything, and keeps account.
     private final class Intake: ReplayIntake {

@@ -11,9 +11,9 @@ struct ReplayedMessageTests {
     private static let sender = "1234567890"
 
     private static func codec(_ scope: IDScope = .sender) -> UpstreamCodec {
-        UpstreamCodec(
-            configuration: CodecConfiguration(sender: 0, senderID: sender, domain: "d.test", idScope: scope)
-        )
+        var settings = StreamSettings(senderID: sender, domain: "d.test")
+        settings.idScope = scope
+        return UpstreamCodec(settings)
     }
 
     /// Messages with everything that makes trouble in JSON, in XML, or in a line.
@@ -44,14 +44,11 @@ struct ReplayedMessageTests {
     }
 
     private static func original(_ payload: String, _ scope: IDScope = .sender) throws -> IncomingMessage {
-        var writer = XMLWriter()
-        writer.start("message")
-        writer.start("gcm")
-        writer.attribute("xmlns", "google:mobile:data")
-        writer.text(payload)
-        writer.end()
-        writer.end()
-        return try decode(writer.bytes, scope)
+        let text = payload.unicodeScalars.map { scalar in
+            "<&>\r".unicodeScalars.contains(scalar) ? "&#\(scalar.value);" : String(scalar)
+        }
+        let stanza = "<message><gcm xmlns='google:mobile:data'>\(text.joined())</gcm></message>"
+        return try decode(Array(stanza.utf8), scope)
     }
 
     private static func stored(_ message: IncomingMessage) throws -> UpstreamMessage {

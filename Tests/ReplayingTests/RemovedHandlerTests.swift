@@ -5,7 +5,7 @@ import Testing
 
 @testable import Replaying
 
-@Suite("Replays to a handler that is removed", .timeLimit(.minutes(1)))
+@Suite("Replays to a handler that is removed", .timeLimit(.minutes(5)))
 struct RemovedHandlerTests {
     private let left = "SELECT count(*) FROM upstream.deliveries WHERE handler = 'audit'"
 

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Replaying
 
-@Suite("Replays: with a database", .serialized, .timeLimit(.minutes(3)))
+@Suite("Replays: with a database", .serialized, .timeLimit(.minutes(10)))
 struct ReplayDatabaseTests {
     // MARK: Steps to handlers
 

@@ -6,7 +6,7 @@ import Testing
 @testable import TLSWire
 
 /// What led to a peer's certificate is of no use once the peer is verified.
-@Suite(.timeLimit(.minutes(1))) struct CertificateChainTests {
+@Suite(.timeLimit(.minutes(5))) struct CertificateChainTests {
     @Test(
         "after the handshake the peer's own certificate alone is kept, and the connection works on",
         arguments: [TLSVersion.v1_2, .v1_3]

@@ -5,7 +5,7 @@ import Testing
 @testable import TLSWire
 
 /// What both ends of a connection, and nobody else, can name it by.
-@Suite(.timeLimit(.minutes(1))) struct ChannelBindingTests {
+@Suite(.timeLimit(.minutes(5))) struct ChannelBindingTests {
     private static func bindings(_ channel: any Channel) throws -> [TLSChannelBinding] {
         try channel.pipeline.syncOperations.handler(type: TLSHandler.self).channelBindings
     }

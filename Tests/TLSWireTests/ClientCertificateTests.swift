@@ -5,13 +5,10 @@ import Testing
 @testable import TLSWire
 
 /// What a client shows to a server that asks for a certificate.
-@Suite(.timeLimit(.minutes(1))) struct ClientCertificateTests {
+@Suite(.timeLimit(.minutes(5))) struct ClientCertificateTests {
     private static func client(_ issued: IssuedCertificate) throws -> TLSClientConfiguration {
         var client = try trusting()
-        client.identity = TLSClientIdentity(
-            certificateChain: .bytes(issued.chainPEM),
-            privateKey: .bytes(issued.keyPEM)
-        )
+        client.identity = TLSIdentity(issued)
         return client
     }
 
@@ -75,8 +72,8 @@ import Testing
         #expect(try TLSContext.client(trusting()).certificateEnd == nil)
         // The same of a file's first certificate, without its key.
         let request = CertificateRequest(commonName: "x", validity: -7_200 ... -3_600)
-        let expired = try CertificateEnd.remaining(.bytes(try authority.get().issue(request).chainPEM))
+        let expired = try CertificateEnd.remaining(.pem(try authority.get().issue(request).chainPEM))
         #expect((-3_700 ... -3_600).contains(expired))
-        #expect(throws: TLSError.self) { try CertificateEnd.remaining(.bytes(Array("no certificate".utf8))) }
+        #expect(throws: TLSError.self) { try CertificateEnd.remaining(.pem(Array("no certificate".utf8))) }
     }
 }

@@ -104,7 +104,7 @@ final class ForeignServer: Sendable {
     }
 }
 
-@Suite(.timeLimit(.minutes(1)), .serialized) struct ForeignPeerTests {
+@Suite(.timeLimit(.minutes(5)), .serialized) struct ForeignPeerTests {
     @Test(
         "Data both ways and a clean end",
         arguments: [("-tls1_2", "TLSv1.2"), ("-tls1_3", "TLSv1.3")]

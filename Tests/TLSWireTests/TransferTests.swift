@@ -3,7 +3,7 @@ import Testing
 
 @testable import TLSWire
 
-@Suite(.timeLimit(.minutes(1))) struct TransferTests {
+@Suite(.timeLimit(.minutes(5))) struct TransferTests {
     @Test("TLS added to an active channel, as STARTTLS does") func startTLS() async throws {
         let server = try TLSContext.server(serving())
         let client = try TLSContext.client(trusting())

@@ -5,7 +5,7 @@ import Testing
 @testable import TLSWire
 
 /// Certificates that name an XMPP domain in the ways that OpenSSL does not compare.
-@Suite(.timeLimit(.minutes(1))) struct XMPPCertificateNameTests {
+@Suite(.timeLimit(.minutes(5))) struct XMPPCertificateNameTests {
     private static let service = "1.3.6.1.5.5.7.8.7"
     private static let address = "1.3.6.1.5.5.7.8.5"
 

@@ -81,7 +81,7 @@ class Actions:
         page.set_viewport_size({"width": 1200, "height": 750})
         page.goto(self.url + "/")
         page.get_by_role("link", name="Messages").first.focus()
-        page.locator("#trends .spark .line").first.wait_for(timeout=20_000)
+        page.locator("#trends .spark .line").first.wait_for()
         assert page.evaluate("document.activeElement.textContent.trim()") == "Messages", "the focus was lost"
         page.screenshot(path=f"{self.folder}/overview-live.png")
 
@@ -155,7 +155,7 @@ class Actions:
         page.wait_for_url("**/replays/*-*-*-*-*")
         page.get_by_role("button", name="Start").click()
         self.toast(page, "Started")
-        page.locator(".badge", has_text="finished").wait_for(timeout=30_000)
+        page.locator(".badge", has_text="finished").wait_for()
 
     def reveal(self, page):
         page.goto(self.url + "/messages?category=com.example.live")

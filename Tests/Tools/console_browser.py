@@ -62,7 +62,7 @@ class Run(Actions):
             timezone_id="Asia/Tokyo",
             locale="en-GB",
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(60_000)
         context.add_init_script(WATCH)
         if role:
             context.add_cookies(self.session(role))

@@ -45,7 +45,7 @@ private final class TracedSink: AckSink {
     }
 }
 
-@Suite("Spans of batches", .timeLimit(.minutes(1)))
+@Suite("Spans of batches", .timeLimit(.minutes(5)))
 struct MessageTraceTests {
     private static let trace = "0af7651916cd43dd8448eb211c80319c"
     private static let key = Digest128(high: 0x0AF7_6519_16CD_43DD, low: 0x8448_EB21_1C80_319C)

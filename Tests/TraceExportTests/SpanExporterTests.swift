@@ -5,9 +5,9 @@ import Testing
 
 @testable import TraceExport
 
-@Suite("The exporter: bounded, patient, and never in the way", .timeLimit(.minutes(1)))
+@Suite("The exporter: bounded, patient, and never in the way", .timeLimit(.minutes(5)))
 struct SpanExporterTests {
-    private static let request = TraceRequest(TraceRequest.Resource(service: "s", version: "v", instance: "i"))
+    private static let request = TraceRequest(service: "s", version: "v", instance: "i")
 
     /// Runs an exporter over what is in the queue, which is closed first or not at all.
     private func run(
@@ -60,7 +60,7 @@ struct SpanExporterTests {
         #expect(collector.bodies.count == 1)
     }
 
-    @Test("429, 502, 503, 504 and a missing answer are tried again with growing waits", .timeLimit(.minutes(1)))
+    @Test("429, 502, 503, 504 and a missing answer are tried again with growing waits", .timeLimit(.minutes(5)))
     func retries() async throws {
         let spans = SpanCollection(limit: 10, batch: 4)
         let answers = [429, 502, 503, 504].map { CollectorAnswer(status: $0) } + [nil]

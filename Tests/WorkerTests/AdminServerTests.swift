@@ -59,7 +59,7 @@ struct AdminServerTests {
         return (http.statusCode, String(decoding: data, as: UTF8.self), http)
     }
 
-    @Test("the endpoints answer", .timeLimit(.minutes(1)))
+    @Test("the endpoints answer", .timeLimit(.minutes(5)))
     func endpoints() async throws {
         let isUp = Mutex(false)
         let readiness = Readiness([

@@ -13,7 +13,7 @@ import Vocabulary
 @testable import Worker
 
 /// What the service manager and the log hear of a process: systemd's protocol over a real datagram socket.
-@Suite("a supervisor", .timeLimit(.minutes(1)))
+@Suite("a supervisor", .timeLimit(.minutes(5)))
 struct SupervisorTests {
     private let folder = try? TemporaryFolder()
     private let logs = MemoryLogOutput()

@@ -33,7 +33,7 @@ struct FramerMemoryTests {
                     && stanza.raw == uniqueNames(number..<number + 1)
                 if !good { wrong += 1 }
                 number += 1
-                let names = framer.heldNames
+                let names = framer.parser?.nameCount ?? 0
                 if names < lastNames { parsers += 1 }
                 lastNames = names
                 mostNames = max(mostNames, names)

@@ -6,15 +6,19 @@ import Testing
 extension FramerStateMachineTests {
     @Test("a header is delivered if it is UTF-8, a stream's, and not too long")
     func headerEnded() {
-        let cases: [(Machine.Header, State)] = [
-            (.init(bytes: 49, isUTF8: true, isStream: true), Self.delivering(.opened, end: 5)),
-            (.init(bytes: 50, isUTF8: true, isStream: true), Self.failed(.limit(.headerBytes), .header)),
-            (.init(bytes: 49, isUTF8: true, isStream: false), Self.failed(.invalidNamespace, .header)),
-            (.init(bytes: 50, isUTF8: false, isStream: false), Self.failed(.badEncoding, .header)),
+        let cases: [(Int, Bool, Bool, State)] = [
+            (49, true, true, Self.delivering(.opened, end: 5)),
+            (50, true, true, Self.failed(.limit(.headerBytes), .header)),
+            (49, true, false, Self.failed(.invalidNamespace, .header)),
+            (50, false, false, Self.failed(.badEncoding, .header)),
         ]
-        for (header, state) in cases {
+        for (bytes, isUTF8, isStream, state) in cases {
             let action: Machine.DeliverAction = state == Self.delivering(.opened, end: 5) ? .deliver : .stopParser
-            Self.check({ $0.headerEnded(header, at: 5) }, [.inHeader: (action, state)], otherwise: .stopParser)
+            Self.check(
+                { $0.headerEnded(bytes: bytes, isUTF8: isUTF8, isStream: isStream, at: 5) },
+                [.inHeader: (action, state)],
+                otherwise: .stopParser
+            )
         }
     }
 

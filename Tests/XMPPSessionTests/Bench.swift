@@ -7,7 +7,6 @@ import TLSWire
 import Telemetry
 import Testing
 import Vocabulary
-import XMLWire
 import XMPP
 
 @testable import XMPPSession
@@ -137,27 +136,18 @@ final class Bench: StreamBench<MessageReceiver> {
         var client = TLSClientConfiguration(serverName: "localhost")
         client.trust = .pem(try CertificateAuthority().certificatePEM)
         let context = try TLSContext.client(client)
-        var settings = SenderSettings(
-            index: 0,
-            senderID: "42",
+        var stream = StreamSettings(senderID: "42", domain: "fcm.example.org", dialect: dialect)
+        stream.username = stream.address
+        stream.window = window
+        // The server of these tests offers nothing else.
+        stream.allowsPlain = true
+        return SenderSettings(
+            stream,
             host: "127.0.0.1",
             port: 1,
-            domain: "fcm.example.org",
-            connections: 1,
             security: startTLS ? .startTLS(context) : .direct(context),
-            dialect: dialect,
-            username: "42@fcm.example.org",
-            window: window,
-            idScope: .sender,
-            trustedFrom: [],
-            keepaliveInterval: .seconds(30),
-            keepaliveTimeout: .seconds(15),
-            limits: StreamLimits(),
             secret: { Array("hunter2".utf8) }
         )
-        // The server of these tests offers nothing else.
-        settings.allowsPlain = true
-        return settings
     }
 
     let queue = IngestQueue()

@@ -16,8 +16,8 @@ struct ComponentTests {
 
     private static func settings(_ networks: [String]? = nil) throws -> SenderSettings {
         var settings = try Bench.settings(dialect: .component)
-        settings.domain = "upstream.example.com"
-        settings.trustedFrom = ["example.com", "*@example.com"]
+        settings.stream.domain = "upstream.example.com"
+        settings.stream.trustedFrom = ["example.com", "*@example.com"]
         settings.secret = { Array("test".utf8) }
         if let networks { settings.security = .clear(ClearNetworks(networks.compactMap { Network($0) })) }
         return settings
@@ -153,8 +153,8 @@ struct ComponentTests {
     func keepalive() throws {
         var settings = try Self.settings([])
         // The least there is; the session looks at the real clock.
-        settings.keepaliveInterval = .milliseconds(1)
-        settings.keepaliveTimeout = .milliseconds(1)
+        settings.stream.keepaliveInterval = .milliseconds(1)
+        settings.stream.keepaliveTimeout = .milliseconds(1)
         let bench = try Self.bound(settings)
         defer { bench.finish() }
         var sent = ""
@@ -177,7 +177,7 @@ struct ComponentTests {
     @Test("Reading pauses at the window and resumes at half of it, as with every server")
     func window() throws {
         var settings = try Self.settings([])
-        settings.window = 8
+        settings.stream.window = 8
         let bench = try Bench(settings)
         defer { bench.finish() }
         try Self.connect(bench)

@@ -11,7 +11,7 @@ import Testing
 @testable import XMPPSession
 
 /// A service whose connections are real ones, to an emulator.
-@Suite("The connections of a sender, from the first to the last goodbye", .timeLimit(.minutes(2)))
+@Suite("The connections of a sender, from the first to the last goodbye", .timeLimit(.minutes(10)))
 final class ConnectionSlotTests: Sendable {
     private let metrics = Metrics(senders: ["42"], categories: [], handlers: [], version: "test")
     private let ingest = IngestQueue()
@@ -56,7 +56,7 @@ final class ConnectionSlotTests: Sendable {
         try await body()
         running.cancel()
         try await afterCancelling()
-        try await waitUntil("the service returns", limit: .seconds(20)) { hasReturned.load(ordering: .acquiring) }
+        try await waitUntil("the service returns", limit: .seconds(180)) { hasReturned.load(ordering: .acquiring) }
         #expect(ConnectionState.allCases.allSatisfy { metrics.connections(sender: 0, state: $0).value == 0 })
     }
 

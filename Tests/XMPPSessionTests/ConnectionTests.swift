@@ -40,7 +40,7 @@ private final class FirstWords: ChannelInboundHandler, Sendable {
     }
 }
 
-@Suite("Connections and the service that keeps them open", .timeLimit(.minutes(1)))
+@Suite("Connections and the service that keeps them open", .timeLimit(.minutes(5)))
 struct ConnectionTests {
     private let metrics = Metrics(senders: ["42"], categories: [], handlers: [], version: "test")
     private let logger = Logger.quiet

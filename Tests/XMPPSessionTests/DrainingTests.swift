@@ -2,6 +2,7 @@ import NIOCore
 import NIOEmbedded
 import Telemetry
 import Testing
+import XMPP
 
 @testable import XMPPSession
 
@@ -9,26 +10,27 @@ import Testing
 struct DrainingTests {
     @Test("two may drain; for a third the oldest has to go, and so on")
     func policy() {
-        var streams = DrainingStreams()
-        #expect(streams.began(1) == nil)
-        #expect(streams.began(2) == nil)
-        #expect(streams.began(3) == 1)
-        streams.ended(1)
-        #expect(streams.count == 2)
-        #expect(streams.began(4) == 2)
-        streams.ended(3)
-        streams.ended(2)
-        #expect(streams.count == 1)
-        #expect(streams.began(5) == nil)
-        streams.ended(77)
-        #expect(streams.count == 2)
+        var streams = DrainingStreams<String>()
+        #expect(streams.began(1, "a") == nil)
+        #expect(streams.began(2, "b") == nil)
+        #expect(streams.began(3, "c") == "a")
+        #expect(streams.ended(1) == true)
+        #expect(streams.all == ["b", "c"])
+        #expect(streams.began(4, "d") == "b")
+        #expect(streams.ended(3) == false)
+        #expect(streams.ended(2) == true)
+        #expect(streams.ended(2) == false)
+        #expect(streams.all == ["d"])
+        #expect(streams.began(5, "e") == nil)
+        #expect(streams.ended(77) == false)
+        #expect(streams.all == ["d", "e"])
     }
 
     @Test("one that the peer leaves open is closed after ten minutes, in order: its messages are acked first")
     func drainingLimit() throws {
         var settings = try Bench.settings()
         // Pings would not be answered here.
-        settings.keepaliveInterval = .seconds(86_400)
+        settings.stream.keepaliveInterval = .seconds(86_400)
         let bench = try Bench.bound(settings)
         defer { bench.finish() }
         try bench.read(Server.drainingControl)

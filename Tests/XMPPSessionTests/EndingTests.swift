@@ -169,8 +169,8 @@ struct EndingTests {
     func pingTimeout() throws {
         var settings = try Bench.settings()
         // The least there is; the session looks at the real clock.
-        settings.keepaliveInterval = .milliseconds(1)
-        settings.keepaliveTimeout = .milliseconds(1)
+        settings.stream.keepaliveInterval = .milliseconds(1)
+        settings.stream.keepaliveTimeout = .milliseconds(1)
         let bench = try Bench.bound(settings)
         defer { bench.finish() }
         var sent = ""
@@ -189,8 +189,8 @@ struct EndingTests {
     func talkativePeer() throws {
         for noise in [" ", "<presence/>", Server.message("1"), "<iq type='result' id='x'/>"] {
             var settings = try Bench.settings(window: 10_000)
-            settings.keepaliveInterval = .milliseconds(1)
-            settings.keepaliveTimeout = .milliseconds(1)
+            settings.stream.keepaliveInterval = .milliseconds(1)
+            settings.stream.keepaliveTimeout = .milliseconds(1)
             let bench = try Bench.bound(settings)
             defer { bench.finish() }
             let deadline = ContinuousClock.now + .seconds(20)
@@ -207,8 +207,8 @@ struct EndingTests {
     @Test("A peer that answers its pings stays, however long")
     func answeringPeer() throws {
         var settings = try Bench.settings()
-        settings.keepaliveInterval = .milliseconds(1)
-        settings.keepaliveTimeout = .seconds(60)
+        settings.stream.keepaliveInterval = .milliseconds(1)
+        settings.stream.keepaliveTimeout = .seconds(60)
         let bench = try Bench.bound(settings)
         defer { bench.finish() }
         var answered = 0
@@ -228,8 +228,8 @@ struct EndingTests {
     @Test("Acks that the peer's side does not take end the stream, though it goes on sending")
     func unsentAcks() throws {
         var settings = try Bench.settings()
-        settings.keepaliveInterval = .seconds(3_600)
-        settings.keepaliveTimeout = .milliseconds(5)
+        settings.stream.keepaliveInterval = .seconds(3_600)
+        settings.stream.keepaliveTimeout = .milliseconds(5)
         let bench = try Bench.bound(settings)
         defer { bench.finish() }
         let cork = Cork()

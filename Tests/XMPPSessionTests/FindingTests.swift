@@ -90,7 +90,7 @@ private final class Listener: Sendable {
 }
 
 /// A domain's server, found by a real name server.
-@Suite("Finding a domain's server", .timeLimit(.minutes(2)))
+@Suite("Finding a domain's server", .timeLimit(.minutes(10)))
 struct FindingTests {
     private static let direct = "_xmpps-client._tcp.example.org"
     private static let startTLS = "_xmpp-client._tcp.example.org"

@@ -5,8 +5,8 @@ import NIOEmbedded
 import NIOPosix
 import Synchronization
 import Testing
-import XMPP
 
+@testable import XMPP
 @testable import XMPPSession
 
 /// A job that a test lets go on.

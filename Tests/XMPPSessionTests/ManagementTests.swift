@@ -28,7 +28,7 @@ struct ManagementTests {
 
     private static func settings() throws -> SenderSettings {
         var settings = try Bench.settings(dialect: .xmpp)
-        settings.trustedFrom = ["42@fcm.example.org"]
+        settings.stream.trustedFrom = ["42@fcm.example.org"]
         return settings
     }
 
@@ -244,7 +244,7 @@ struct ManagementTests {
     @Test("A server that offers it and never answers is left: what it sends would not be accounted for")
     func unanswered() throws {
         var settings = try ManagementTests.settings()
-        settings.keepaliveInterval = .milliseconds(1)
+        settings.stream.keepaliveInterval = .milliseconds(1)
         let bench = try ManagementTests.binding(ManagementTests.features, settings)
         defer { bench.finish() }
         try bench.read(Server.bindResult)

@@ -48,7 +48,7 @@ struct OpeningTests {
     @Test("A bound stream has outlived the negotiation's deadline")
     func deadlineEndsWithBinding() throws {
         var settings = try Bench.settings()
-        settings.keepaliveInterval = .seconds(86_400)
+        settings.stream.keepaliveInterval = .seconds(86_400)
         let bench = try Bench.bound(settings)
         defer { bench.finish() }
         bench.channel.embeddedEventLoop.advanceTime(by: settings.connectTimeout + settings.negotiationTimeout)

@@ -11,7 +11,7 @@ struct ResumedStreamTests {
 
     private static func settings(resume: Duration = .seconds(60)) throws -> SenderSettings {
         var settings = try Bench.settings(dialect: .xmpp)
-        settings.trustedFrom = ["42@fcm.example.org"]
+        settings.stream.trustedFrom = ["42@fcm.example.org"]
         settings.stream.resume = resume
         return settings
     }

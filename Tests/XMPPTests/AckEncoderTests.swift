@@ -145,7 +145,7 @@ import XMLWire
                     count = room.baseAddress.map { JSONLiteral.unescape(literal, into: $0) } ?? 0
                 }
             }
-            #expect(read.messageID == text && read.to == Array("t".utf8) + text, "\(id)")
+            #expect(Array(read.messageID.utf8) == text && Array(read.to.utf8) == Array("t".utf8) + text, "\(id)")
         }
     }
 
@@ -166,8 +166,7 @@ import XMLWire
     func aStandardServersAckIsAddressed() throws {
         let sender = "o'<&>\"brien@gcm.googleapis.com/a\nb"
         var codec = UpstreamCodec(
-            configuration: CodecConfiguration(
-                sender: 0,
+            StreamSettings(
                 senderID: "1",
                 domain: "fcm.test",
                 dialect: .xmpp,

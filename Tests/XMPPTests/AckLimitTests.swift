@@ -53,15 +53,7 @@ import Vocabulary
         ] as [(String, Int?)]
     )
     func announced(_ xml: String, _ expected: Int?) throws {
-        var negotiation = Negotiation(
-            configuration: NegotiationConfiguration(
-                domain: "example.org",
-                localpart: "1",
-                credentials: SASLCredentials(username: "1", secret: Secret([1])),
-                idPrefix: "r",
-                nonce: Array(0..<24)
-            )
-        )
+        var negotiation = makeNegotiation { $0 = StreamSettings(senderID: "1", domain: "example.org") }
         _ = negotiation.transportReady(encrypted: true)
         _ = negotiation.opened(try header(streamHeader))
         let sasl = "<mechanisms xmlns='urn:ietf:params:xml:ns:xmpp-sasl'><mechanism>PLAIN</mechanism></mechanisms>"
@@ -74,7 +66,7 @@ import Vocabulary
             try stanza("<stream:features>\(bind)</bind>\(limits)</stream:features>"),
             trailingBytes: 0
         )
-        let result = "<iq type='result' id='r-bind'>\(bind)<jid>1@example.org/r</jid></bind></iq>"
+        let result = "<iq type='result' id='r4nd-bind'>\(bind)<jid>1@example.org/r</jid></bind></iq>"
         guard case .bound(let stream) = negotiation.stanza(try stanza(result), trailingBytes: 0) else {
             throw Unexpected("not bound")
         }

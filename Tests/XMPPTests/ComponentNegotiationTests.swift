@@ -21,13 +21,13 @@ import XMLWire
             + "<text xmlns='urn:ietf:params:xml:ns:xmpp-streams'>FAKE-words</text></stream:error>"
     }
 
-    private static func negotiation(_ secret: String = "test", clear: Bool = false) -> ComponentNegotiation {
-        ComponentNegotiation(
-            configuration: ComponentConfiguration(
-                domain: "upstream.example.com",
-                secret: Secret(Array(secret.utf8)),
-                allowsClearText: clear
-            )
+    private static func negotiation(_ secret: String = "test", clear: Bool = false) -> Negotiation {
+        Negotiation(
+            StreamSettings(senderID: "upstream", domain: "upstream.example.com", dialect: .component),
+            secret: Secret(Array(secret.utf8)),
+            mode: clear ? .none : .direct,
+            idPrefix: "r4nd",
+            nonce: []
         )
     }
 
@@ -36,7 +36,7 @@ import XMLWire
         var sent: [String] = []
         var end = ""
 
-        mutating func note(_ action: Negotiation.OpenedAction) {
+        mutating func note(_ action: Negotiation.OpeningAction) {
             switch action {
             case .none: break
             case .send(let bytes): sent.append(XMPPTests.text(bytes))
@@ -66,8 +66,9 @@ import XMLWire
                 try framer.feed(piece) { event in
                     switch event {
                     case .opened(let header): talk.note(negotiation.opened(header))
-                    case .stanza(let stanza): talk.note(negotiation.stanza(stanza))
-                    case .closed: if let error = negotiation.closed() { talk.end = "fail \(error.code.rawValue)" }
+                    case .stanza(let stanza): talk.note(negotiation.stanza(stanza, trailingBytes: 0))
+                    case .closed:
+                        if let error = negotiation.ended(.streamClosed) { talk.end = "fail \(error.code.rawValue)" }
                     case .skipped: break
                     }
                 }
@@ -102,10 +103,12 @@ import XMLWire
         _ = negotiation.transportReady(encrypted: true)
         _ = negotiation.opened(try header(ComponentNegotiationTests.opening))
         let answer = try stanza("<handshake xmlns='jabber:component:accept'/>")
-        guard case .bound(let stream) = negotiation.stanza(answer) else { throw Unexpected("not bound") }
+        guard case .bound(let stream) = negotiation.stanza(answer, trailingBytes: 0) else {
+            throw Unexpected("not bound")
+        }
         #expect(stream == BoundStream(address: try #require(JID("upstream.example.com")), greeting: []))
         #expect(stream.management == .unused)
-        #expect(negotiation.closed() == nil && negotiation.timedOut() == nil)
+        #expect(negotiation.ended(.streamClosed) == nil && negotiation.ended(.timedOut) == nil)
     }
 
     @Test("the digest is over the id's text, not over its XML, and over the secret's bytes")
@@ -156,7 +159,7 @@ import XMLWire
 
     @Test("an id of more than 1,024 bytes is refused before a digest is made of it")
     func hugeID() throws {
-        let fits = String(repeating: "x", count: ComponentNegotiation.idLimit)
+        let fits = String(repeating: "x", count: Negotiation.idLimit)
         #expect(try ComponentNegotiationTests.talk(ComponentNegotiationTests.opening(id: fits)).sent.count == 2)
         let talk = try ComponentNegotiationTests.talk(ComponentNegotiationTests.opening(id: fits + "x"))
         #expect(talk.sent.count == 1 && talk.end == "fail bad_stream")
@@ -208,29 +211,34 @@ import XMLWire
             _ = negotiation.transportReady(encrypted: true)
             _ = negotiation.opened(try header(ComponentNegotiationTests.opening))
             let error = try stanza(ComponentNegotiationTests.error(condition))
-            guard case .fail(let failure) = negotiation.stanza(error) else { throw Unexpected(condition) }
+            guard case .fail(let failure) = negotiation.stanza(error, trailingBytes: 0) else {
+                throw Unexpected(condition)
+            }
             #expect(failure.code == code && failure.condition == condition)
-            #expect(failure.isAuthentication == isAuthentication && failure.isPermanent == isPermanent)
+            #expect(failure.code.isAuthentication == isAuthentication && failure.isPermanent == isPermanent)
             #expect(failure.message.contains(condition) && failure.message.contains(word), "\(failure.message)")
             #expect(!failure.message.contains("FAKE-"), "\(failure.message)")
             // It is over: nothing counts any more.
-            #expect(NegotiationTests.word(negotiation.stanza(error)) == "-" && negotiation.transportClosed() == nil)
+            #expect(
+                NegotiationTests.word(negotiation.stanza(error, trailingBytes: 0)) == "-"
+                    && negotiation.ended(.transportClosed) == nil
+            )
         }
     }
 
     @Test("an end before the acceptance says where it came")
     func ends() throws {
         var idle = ComponentNegotiationTests.negotiation()
-        #expect(idle.transportClosed()?.code == .closed)
+        #expect(idle.ended(.transportClosed)?.code == .closed)
         var silent = ComponentNegotiationTests.negotiation()
         _ = silent.transportReady(encrypted: true)
-        let timeout = silent.timedOut()
+        let timeout = silent.ended(.timedOut)
         #expect(timeout?.code == .timedOut && timeout?.message.contains("tls.mode") == true)
-        #expect(silent.timedOut() == nil)
+        #expect(silent.ended(.timedOut) == nil)
         var cut = ComponentNegotiationTests.negotiation()
         _ = cut.transportReady(encrypted: true)
         _ = cut.opened(try header(ComponentNegotiationTests.opening))
-        #expect(cut.transportClosed()?.message.contains("handshake") == true)
+        #expect(cut.ended(.transportClosed)?.message.contains("handshake") == true)
         var twice = ComponentNegotiationTests.negotiation()
         _ = twice.transportReady(encrypted: true)
         _ = twice.opened(try header(ComponentNegotiationTests.opening))

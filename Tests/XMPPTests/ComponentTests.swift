@@ -7,16 +7,17 @@ import Vocabulary
 @Suite struct ComponentTests {
     private static let trusted = ["example.com", "*@example.com", "relay@other.example", "Bücher@Bücher.example"]
 
-    private static func codec(_ trusted: [String] = trusted) throws -> UpstreamCodec {
-        var codec = UpstreamCodec(
-            configuration: CodecConfiguration(
-                sender: 0,
-                senderID: "upstream",
-                domain: "upstream.example.com",
-                dialect: .component,
-                trustedFrom: trusted
-            )
+    private static func settings(_ trusted: [String] = trusted) -> StreamSettings {
+        StreamSettings(
+            senderID: "upstream",
+            domain: "upstream.example.com",
+            dialect: .component,
+            trustedFrom: trusted
         )
+    }
+
+    private static func codec(_ trusted: [String] = trusted) throws -> UpstreamCodec {
+        var codec = UpstreamCodec(settings(trusted))
         // As the session does; the component's own domain does not become trusted by it.
         codec.bound(to: try #require(JID("upstream.example.com")))
         return codec
@@ -143,9 +144,9 @@ import Vocabulary
             (.receipt, "<received xmlns='urn:xmpp:receipts' id='s1'/>"),
         ] {
             let payload = Payload.json(JSONPayload(ack: ack, from: .sender, categoryFrom: .localpart))
-            var configuration = try ComponentTests.codec().configuration
-            configuration.payload = payload
-            var codec = UpstreamCodec(configuration: configuration)
+            var settings = ComponentTests.settings()
+            settings.payload = payload
+            var codec = UpstreamCodec(settings)
             let xml =
                 "<message from='alice@example.com/phone' to='orders@upstream.example.com' id='s1'>"
                 + "<request xmlns='urn:xmpp:receipts'/><json xmlns='urn:xmpp:json:0'>{\"message_id\":\"1\"}</json></message>"
@@ -165,12 +166,8 @@ import Vocabulary
 
     private static func session() throws -> Session {
         Session(
-            configuration: SessionConfiguration(
-                domain: "upstream.example.com",
-                idPrefix: "r",
-                isComponent: true
-            ),
-            codec: try codec(),
+            settings(),
+            idPrefix: "r",
             stream: BoundStream(address: try #require(JID("upstream.example.com")), greeting: []),
             now: 0
         )

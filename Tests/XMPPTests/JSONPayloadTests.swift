@@ -15,17 +15,16 @@ import XMLWire
     )
 
     static func codec(_ json: JSONPayload, scope: IDScope = .sender) throws -> UpstreamCodec {
-        var codec = UpstreamCodec(
-            configuration: CodecConfiguration(
-                sender: 3,
-                senderID: "worker",
-                domain: "example.org",
-                dialect: .xmpp,
-                idScope: scope,
-                payload: .json(json),
-                trustedFrom: ["sensor-7@example.org", "sensor-8@example.org"]
-            )
+        var settings = StreamSettings(
+            senderID: "worker",
+            domain: "example.org",
+            dialect: .xmpp,
+            trustedFrom: ["sensor-7@example.org", "sensor-8@example.org"],
+            index: 3
         )
+        settings.idScope = scope
+        settings.payload = .json(json)
+        var codec = UpstreamCodec(settings)
         codec.bound(to: try #require(JID("worker@example.org/r")))
         return codec
     }
@@ -77,9 +76,7 @@ import XMLWire
     func sameAsGCM() throws {
         let json = #"{"message_id":"\u0031","from":"t","category":"c","data":{"a":1.10},"ttl":5}"#
         let message = try Self.message(Self.container(json), "id='s1'", Self.every)
-        var gcm = UpstreamCodec(
-            configuration: CodecConfiguration(sender: 3, senderID: "worker", domain: "example.org")
-        )
+        var gcm = UpstreamCodec(StreamSettings(senderID: "worker", domain: "example.org", index: 3))
         guard case .message(let wanted) = gcm.decode(try envelope(json), receivedAt: 5, parsedAt: 7) else {
             throw Unexpected("no message")
         }

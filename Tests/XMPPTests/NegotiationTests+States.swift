@@ -117,19 +117,17 @@ extension NegotiationTests {
             case .send: Issue.record("only a component answers a header: \(point)")
             case .fail(let error): #expect(!headers.contains(point) && error.code == .badStream, "\(point)")
             }
-            for event in 0..<3 {
+            for event in [Negotiation.End.streamClosed, .transportClosed, .timedOut] {
                 var negotiation = try NegotiationTests.reach(point)
-                let error =
-                    switch event {
-                    case 0: negotiation.closed()
-                    case 1: negotiation.transportClosed()
-                    default: negotiation.timedOut()
-                    }
-                #expect(error?.code == (point == .finished ? nil : event == 2 ? .timedOut : .closed), "\(point)")
+                let error = negotiation.ended(event)
+                #expect(
+                    error?.code == (point == .finished ? nil : event == .timedOut ? .timedOut : .closed),
+                    "\(point)"
+                )
                 // Nothing is reported twice, and nothing is done any more.
-                #expect(negotiation.closed() == nil)
-                #expect(negotiation.timedOut() == nil)
-                #expect(negotiation.transportClosed() == nil)
+                #expect(negotiation.ended(.streamClosed) == nil)
+                #expect(negotiation.ended(.timedOut) == nil)
+                #expect(negotiation.ended(.transportClosed) == nil)
                 #expect(
                     NegotiationTests.word(negotiation.stanza(try stanza(NegotiationTests.mechanisms), trailingBytes: 0))
                         == "-"

@@ -7,25 +7,30 @@ import XMLWire
 @Suite struct NegotiationTests {
     private static let secret = "AIza-secret"
 
-    static func configuration(
-        _ mode: NegotiationConfiguration.TLSMode = .direct,
-        _ dialect: Dialect = .ccs,
-        resource: String? = nil
-    ) -> NegotiationConfiguration {
-        NegotiationConfiguration(
-            domain: "fcm.googleapis.com",
-            localpart: "1234567890",
-            credentials: SASLCredentials(
-                username: "1234567890@fcm.googleapis.com",
-                secret: Secret(Array(secret.utf8))
-            ),
-            tlsMode: mode,
-            dialect: dialect,
-            allowsPlain: true,
-            resource: resource,
-            idPrefix: "r4nd",
-            nonce: Array(0..<24)
-        )
+    /// What a negotiation is made of.
+    struct Setting {
+        var settings: StreamSettings
+        var mode: TLSMode
+        var suspended: SuspendedSession?
+
+        init(_ mode: TLSMode = .direct, _ dialect: Dialect = .ccs, resource: String? = nil) {
+            settings = StreamSettings(senderID: "1234567890", domain: "fcm.googleapis.com", dialect: dialect)
+            settings.username = settings.address
+            settings.allowsPlain = true
+            settings.resource = resource
+            self.mode = mode
+        }
+
+        var negotiation: Negotiation {
+            Negotiation(
+                settings,
+                secret: Secret(Array(NegotiationTests.secret.utf8)),
+                mode: mode,
+                suspended: suspended,
+                idPrefix: "r4nd",
+                nonce: Array(0..<24)
+            )
+        }
     }
 
     // What servers say.
@@ -50,12 +55,11 @@ import XMLWire
         case headerAuthenticated, featuresAuthenticated, binding, finished
     }
 
-    static func reach(_ point: Point, _ configuration: NegotiationConfiguration? = nil) throws -> Negotiation {
+    static func reach(_ point: Point, _ given: Setting? = nil) throws -> Negotiation {
         let plain: [Point] = [.headerPlain, .featuresPlain, .awaitingProceed, .startingTLS]
-        var negotiation = Negotiation(
-            configuration: configuration ?? self.configuration(plain.contains(point) ? .starttls : .direct)
-        )
-        let starttls = configuration.map { $0.tlsMode == .starttls } ?? plain.contains(point)
+        let setting = given ?? Setting(plain.contains(point) ? .starttls : .direct)
+        var negotiation = setting.negotiation
+        let starttls = setting.mode == .starttls
         if point == .idle { return negotiation }
         _ = negotiation.transportReady(encrypted: !starttls)
         if starttls {
@@ -105,7 +109,7 @@ import XMLWire
 
     @Test("a conversation over direct TLS: PLAIN, bind, and what is said in which order")
     func direct() throws {
-        var negotiation = Negotiation(configuration: NegotiationTests.configuration())
+        var negotiation = Setting().negotiation
         guard case .send(let first) = negotiation.transportReady(encrypted: true) else { throw Unexpected("no header") }
         let sent = try header(String(decoding: first, as: UTF8.self))
         #expect(sent.attribute("to", of: 0).map { sent.string($0) } == "fcm.googleapis.com")
@@ -140,7 +144,7 @@ import XMLWire
             "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/><session xmlns='urn:ietf:params:xml:ns:xmpp-session'><optional/></session></stream:features>"
         var negotiation = try NegotiationTests.reach(
             .featuresAuthenticated,
-            NegotiationTests.configuration(.starttls, .xmpp, resource: "a<b")
+            Setting(.starttls, .xmpp, resource: "a<b")
         )
         let bind = NegotiationTests.text(negotiation.stanza(try stanza(offer), trailingBytes: 0))
         #expect(bind?.contains("<resource>a&lt;b</resource>") == true)
@@ -165,7 +169,7 @@ import XMLWire
         for (dialect, features, offer, greeting) in rows {
             var negotiation = try NegotiationTests.reach(
                 .featuresAuthenticated,
-                NegotiationTests.configuration(.direct, dialect)
+                Setting(.direct, dialect)
             )
             let xml =
                 "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>\(features)</stream:features>"
@@ -190,7 +194,7 @@ import XMLWire
         guard case .fail(let error) = stripped.stanza(try stanza(NegotiationTests.mechanisms), trailingBytes: 0) else {
             throw Unexpected("went on in the clear")
         }
-        #expect(error.code == .tlsNotOffered && error.isPermanent && !error.isAuthentication)
+        #expect(error.code == .tlsNotOffered && error.isPermanent && !error.code.isAuthentication)
         // A success that was not asked for changes nothing.
         var early = try NegotiationTests.reach(.awaitingProceed)
         #expect(NegotiationTests.word(early.stanza(try stanza(NegotiationTests.success), trailingBytes: 0)) == "-")
@@ -207,7 +211,7 @@ import XMLWire
 
     @Test("without TLS nothing is sent")
     func aDirectConnectionWithoutTLSSendsNothing() {
-        var negotiation = Negotiation(configuration: NegotiationTests.configuration(.direct))
+        var negotiation = Setting(.direct).negotiation
         guard case .fail(let error) = negotiation.transportReady(encrypted: false) else {
             Issue.record("sent in the clear")
             return
@@ -242,14 +246,14 @@ import XMLWire
             guard case .fail(let error) = negotiation.stanza(try stanza(xml), trailingBytes: 0) else {
                 throw Unexpected("went on")
             }
-            #expect(error.condition == condition && error.isAuthentication && error.isPermanent == permanent)
+            #expect(error.condition == condition && error.code.isAuthentication && error.isPermanent == permanent)
             #expect(error.message.contains(fix) && error.message.count < 600 && !error.message.contains("\n"))
             #expect(!"\(error)".contains(NegotiationTests.secret))
         }
-        let configuration = NegotiationTests.configuration()
+        let credentials = SASLCredentials(username: "1", secret: Secret(Array(NegotiationTests.secret.utf8)))
         var dumped = ""
-        dump(configuration, to: &dumped)
-        for text in ["\(configuration)", String(reflecting: configuration), dumped] {
+        dump(credentials, to: &dumped)
+        for text in ["\(credentials)", String(reflecting: credentials), dumped] {
             #expect(!text.contains(NegotiationTests.secret))
             // Nor as numbers.
             #expect(!text.contains("65, 73, 122"))

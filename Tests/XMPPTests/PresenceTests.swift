@@ -7,8 +7,8 @@ struct PresenceTests {
     @Test("a pause before stream management is decided changes nothing")
     func aPauseBeforeTheServersAnswerChangesNothing() throws {
         var session = try makeSession(.offered)
-        #expect(session.readingPaused(true, now: 1) == .none)
-        #expect(session.readingPaused(false, now: 99_000_000_000) == .none)
+        #expect(session.readingPaused(true, now: 1) == Session.Settlement())
+        #expect(session.readingPaused(false, now: 99_000_000_000) == Session.Settlement())
         guard case .managed(.enabled) = try session.hear(Said.enabled) else { throw Unexpected("not enabled") }
     }
 
@@ -47,7 +47,7 @@ struct PresenceTests {
         _ = busy.readingPaused(true, now: 1 * second)
         guard case .wait(let later) = busy.timerFired(timer.id, now: 5 * second) else { throw Unexpected("given") }
         guard case .withdraw = busy.timerFired(later.id, now: 11 * second) else { throw Unexpected("not withdrawn") }
-        #expect(busy.readingPaused(false, now: 20 * second) == .send(Array("<presence/>".utf8)))
+        #expect(busy.readingPaused(false, now: 20 * second) == Session.Settlement(bytes: Array("<presence/>".utf8)))
         #expect(busy.presence.needsRefresh == false)
     }
 
@@ -79,15 +79,15 @@ struct PresenceTests {
             }
             // A short one: nothing is said.
             let first = session.start()
-            #expect(session.readingPaused(true, now: 1 * second) == .none)
-            #expect(session.readingPaused(false, now: 2 * second) == .none)
+            #expect(session.readingPaused(true, now: 1 * second) == Session.Settlement())
+            #expect(session.readingPaused(false, now: 2 * second) == Session.Settlement())
             guard case .refresh(_, let rest) = session.timerFired(first.id, now: 5 * second) else {
                 throw Unexpected("no second presence")
             }
             // The pause of a second does not count.
             #expect(rest.delay == .seconds(26))
             // A long one, told once.
-            guard case .wait(let long) = session.readingPaused(true, now: 20 * second) else {
+            guard let long = session.readingPaused(true, now: 20 * second).timer else {
                 throw Unexpected("no timer")
             }
             #expect(session.timerFired(rest.id, now: 29 * second) == .none)
@@ -98,17 +98,19 @@ struct PresenceTests {
             guard case .wait = session.timerFired(next.id, now: 60 * second) else {
                 throw Unexpected("dead while paused")
             }
-            #expect(session.readingPaused(false, now: 70 * second) == .send(Array("<presence/>".utf8)))
-            #expect(session.readingPaused(false, now: 71 * second) == .none)
+            #expect(
+                session.readingPaused(false, now: 70 * second) == Session.Settlement(bytes: Array("<presence/>".utf8))
+            )
+            #expect(session.readingPaused(false, now: 71 * second) == Session.Settlement())
             // At the end there is nothing to come back for.
             _ = session.readingPaused(true, now: 80 * second)
             _ = session.close()
-            #expect(session.readingPaused(false, now: 100 * second) == .none)
+            #expect(session.readingPaused(false, now: 100 * second) == Session.Settlement())
         }
         var ccs = try makeSession()
         let timer = ccs.start()
-        #expect(ccs.readingPaused(true, now: 1 * second) == .none)
+        #expect(ccs.readingPaused(true, now: 1 * second) == Session.Settlement())
         guard case .wait = ccs.timerFired(timer.id, now: 100 * second) else { throw Unexpected("a word to a CCS") }
-        #expect(ccs.readingPaused(false, now: 101 * second) == .none)
+        #expect(ccs.readingPaused(false, now: 101 * second) == Session.Settlement())
     }
 }

@@ -153,9 +153,9 @@ struct ResumptionTests {
     }
 
     private static func negotiation() throws -> Negotiation {
-        var configuration = NegotiationTests.configuration(.direct, .xmpp)
-        configuration.suspended = try suspended()
-        return try NegotiationTests.reach(.featuresAuthenticated, configuration)
+        var setting = NegotiationTests.Setting(.direct, .xmpp)
+        setting.suspended = try suspended()
+        return try NegotiationTests.reach(.featuresAuthenticated, setting)
     }
 
     private static let features =
@@ -174,12 +174,7 @@ struct ResumptionTests {
             throw Unexpected("not bound")
         }
         #expect(stream.greeting.isEmpty && stream.address == JID("1234567890@fcm.googleapis.com/r"))
-        var session = Session(
-            configuration: SessionConfiguration(domain: "fcm.googleapis.com", idPrefix: "r"),
-            codec: try makeCodec(dialect: .xmpp),
-            stream: stream,
-            now: 0
-        )
+        var session = makeSession(on: stream, dialect: .xmpp)
         // Nothing is counted anew.
         #expect(session.management.handled == 3 && session.confirmed == 2)
         // The last presence may have been `unavailable`, or may not have arrived.
@@ -244,12 +239,7 @@ struct ResumptionTests {
         guard case .bound(let stream) = negotiation.stanza(try stanza(NegotiationTests.bound), trailingBytes: 0) else {
             throw Unexpected("not bound")
         }
-        var session = Session(
-            configuration: SessionConfiguration(domain: "fcm.googleapis.com", idPrefix: "r"),
-            codec: try makeCodec(),
-            stream: stream,
-            now: 0
-        )
+        var session = makeSession(on: stream)
         #expect(session.start().delay == .seconds(interval))
     }
 

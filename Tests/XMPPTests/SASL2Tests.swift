@@ -41,17 +41,10 @@ import XMLWire
         _ features: String = both,
         dialect: Dialect = .xmpp
     ) throws -> Begun {
-        var negotiation = Negotiation(
-            configuration: NegotiationConfiguration(
-                domain: "example.org",
-                localpart: "user",
-                credentials: SASLCredentials(username: "user", secret: Secret(Array("pencil".utf8))),
-                dialect: dialect,
-                domainSpellings: ["example.org", "xn--exmple-cua.org"],
-                idPrefix: "r4nd",
-                nonce: (0..<18).map { UInt8($0 * 13) }
-            )
-        )
+        var negotiation = makeNegotiation {
+            $0 = StreamSettings(senderID: "user", domain: "example.org", dialect: dialect)
+            $0.domainSpellings = ["example.org", "xn--exmple-cua.org"]
+        }
         guard case .send(let bytes) = negotiation.transportReady(encrypted: true, bindings: [binding]) else {
             throw Unexpected("no header")
         }
@@ -150,7 +143,7 @@ import XMLWire
         for (xml, code) in rows {
             var begun = try Self.proved()
             guard case .fail(let error) = try begun.hear(xml) else { throw Unexpected("went on: \(xml)") }
-            #expect(error.code == code && error.isAuthentication, "\(xml)")
+            #expect(error.code == code && error.code.isAuthentication, "\(xml)")
         }
         guard case .fail = try Self.whileDeriving() else { throw Unexpected("went on") }
     }

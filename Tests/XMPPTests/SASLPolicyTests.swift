@@ -119,17 +119,7 @@ import Testing
     @Test("EXTERNAL names the account that is meant, and a refusal says what a server wants of the certificate")
     func externalInANegotiation() throws {
         func begin(_ mechanisms: String) throws -> (Negotiation.StanzaAction, NegotiationError?) {
-            var negotiation = Negotiation(
-                configuration: NegotiationConfiguration(
-                    domain: "example.org",
-                    localpart: "user",
-                    credentials: SASLCredentials(username: "user", secret: Secret([])),
-                    dialect: .xmpp,
-                    hasCertificate: true,
-                    idPrefix: "r4nd",
-                    nonce: Array(0..<18)
-                )
-            )
+            var negotiation = makeNegotiation(secret: "") { $0.certificateEnd = 1 }
             _ = negotiation.transportReady(encrypted: true, bindings: Self.tls13)
             _ = negotiation.opened(try header(streamHeader))
             let sasl = "urn:ietf:params:xml:ns:xmpp-sasl"

@@ -119,16 +119,8 @@ import Testing
     @Test("SCRAM hashes the prepared password, and one without a prepared form is never sent")
     func inSCRAM() throws {
         func begin(_ secret: [UInt8], user: String = "user") throws -> NegotiationError? {
-            var negotiation = Negotiation(
-                configuration: NegotiationConfiguration(
-                    domain: "example.org",
-                    localpart: user,
-                    credentials: SASLCredentials(username: user, secret: Secret(secret)),
-                    dialect: .xmpp,
-                    idPrefix: "r4nd",
-                    nonce: Array(0..<18)
-                )
-            )
+            let settings = StreamSettings(senderID: user, domain: "example.org", dialect: .xmpp)
+            var negotiation = Negotiation(settings, secret: Secret(secret), idPrefix: "r4nd", nonce: Array(0..<18))
             _ = negotiation.transportReady(encrypted: true)
             _ = negotiation.opened(try header(streamHeader))
             let features = try stanza(
@@ -144,7 +136,7 @@ import Testing
             (try begin(Array("pencil".utf8), user: "us\u{7}er"), "`sender_id`"),
         ] {
             let error = try #require(error)
-            #expect(error.code == .credentialsUnusable && error.isPermanent && error.isAuthentication)
+            #expect(error.code == .credentialsUnusable && error.isPermanent && error.code.isAuthentication)
             #expect(error.message.contains(words) && !error.message.contains("pencil"), "\(error.message)")
         }
         let credentials = SASLCredentials(username: "user", secret: Secret(Array("I\u{ad}X".utf8)))

@@ -135,14 +135,6 @@ import Vocabulary
 
     @Test("through a negotiation: the strongest type of the connection is taken, and a refusal names what it may mean")
     func inANegotiation() throws {
-        let configuration = NegotiationConfiguration(
-            domain: "example.org",
-            localpart: "user",
-            credentials: SASLCredentials(username: "user", secret: Secret(Array("pencil".utf8))),
-            dialect: .xmpp,
-            idPrefix: "r4nd",
-            nonce: Array(0..<18)
-        )
         let sasl = "urn:ietf:params:xml:ns:xmpp-sasl"
         let plus =
             "<sasl-channel-binding xmlns='urn:xmpp:sasl-cb:0'><channel-binding type='tls-server-end-point'/>"
@@ -152,7 +144,7 @@ import Vocabulary
         for (features, name, words) in [
             (plus, "SCRAM-SHA-256-PLUS", "(tls-exporter)"), (hidden, "SCRAM-SHA-256", "off its list"),
         ] {
-            var negotiation = Negotiation(configuration: configuration)
+            var negotiation = makeNegotiation()
             let bindings = [ChannelBinding(.endPoint, data: [1]), ChannelBinding(.exporter, data: [2])]
             _ = negotiation.transportReady(encrypted: true, bindings: bindings)
             _ = negotiation.opened(try header(streamHeader))
@@ -169,7 +161,7 @@ import Vocabulary
             #expect(error.code == .authenticationRefused && error.message.contains(words), "\(error.message)")
         }
         // An offer of binding that was made unusable ends it before anything is sent.
-        var negotiation = Negotiation(configuration: configuration)
+        var negotiation = makeNegotiation()
         _ = negotiation.transportReady(encrypted: true, bindings: [ChannelBinding(.exporter, data: [2])])
         _ = negotiation.opened(try header(streamHeader))
         let lying = plus.replacing("tls-exporter", with: "x-none").replacing("tls-server-end-point", with: "x-less")

@@ -49,6 +49,10 @@ private func copy(_ lent: Stanza) -> Stanza {
 }
 
 extension AckEncoder {
+    init(dialect: Dialect, domain: String = "example.org") {
+        self.init(StreamSettings(senderID: "1", domain: domain, dialect: dialect))
+    }
+
     /// Appends a message's ack, if it is to be acked.
     func encode(_ message: IncomingMessage, into output: inout [UInt8]) {
         output += [UInt8](unsafeUninitializedCapacity: sizeLimit(of: message)) { storage, count in
@@ -105,16 +109,15 @@ func makeCodec(
     scope: IDScope = .sender,
     trusted: [String] = ["devices@gcm.googleapis.com"]
 ) throws -> UpstreamCodec {
-    var codec = UpstreamCodec(
-        configuration: CodecConfiguration(
-            sender: 3,
-            senderID: "1234567890",
-            domain: "fcm.googleapis.com",
-            dialect: dialect,
-            idScope: scope,
-            trustedFrom: trusted
-        )
+    var settings = StreamSettings(
+        senderID: "1234567890",
+        domain: "fcm.googleapis.com",
+        dialect: dialect,
+        trustedFrom: trusted,
+        index: 3
     )
+    settings.idScope = scope
+    var codec = UpstreamCodec(settings)
     codec.bound(to: try #require(JID("1234567890@fcm.googleapis.com/resource")))
     return codec
 }
@@ -215,16 +218,33 @@ func makeSession(
     dialect: Dialect? = nil,
     window: Int? = 100
 ) throws -> Session {
-    Session(
-        configuration: SessionConfiguration(domain: "fcm.googleapis.com", idPrefix: "r", window: window),
-        codec: try makeCodec(dialect: dialect ?? (offer == .unused ? .ccs : .xmpp)),
-        stream: BoundStream(
-            address: try #require(JID("1234567890@fcm.googleapis.com/r")),
-            greeting: [],
-            management: offer
-        ),
-        now: 0
+    let stream = BoundStream(
+        address: try #require(JID("1234567890@fcm.googleapis.com/r")),
+        greeting: [],
+        management: offer
     )
+    return makeSession(on: stream, dialect: dialect ?? (offer == .unused ? .ccs : .xmpp), window: window)
+}
+
+/// A session on this stream, which was bound at time 0; without a window it takes no messages.
+func makeSession(on stream: BoundStream, dialect: Dialect = .ccs, window: Int? = 100) -> Session {
+    var settings = StreamSettings(
+        senderID: "1234567890",
+        domain: "fcm.googleapis.com",
+        dialect: dialect,
+        trustedFrom: ["devices@gcm.googleapis.com"],
+        index: 3
+    )
+    settings.window = window ?? 100
+    return Session(settings, takesMessages: window != nil, idPrefix: "r", stream: stream, now: 0)
+}
+
+/// A negotiation with the account `user@example.org` of a standard server.
+func makeNegotiation(secret: String = "pencil", _ change: (inout StreamSettings) -> Void = { _ in }) -> Negotiation {
+    var settings = StreamSettings(senderID: "user", domain: "example.org", dialect: .xmpp)
+    change(&settings)
+    let nonce = (0..<18).map { UInt8($0 * 13) }
+    return Negotiation(settings, secret: Secret(Array(secret.utf8)), idPrefix: "r4nd", nonce: nonce)
 }
 
 /// What a session's tests say to it.

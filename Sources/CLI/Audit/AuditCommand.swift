@@ -40,54 +40,14 @@ struct AuditCommand: ProgramCommand {
     var timeout = DurationArgument(seconds: 600)
     @OptionGroup var format: ObjectFormatOptions
 
-    private struct Document: Encodable {
-        struct Check: Encodable {
-            var check: String
-            var looked: Int64
-            var wrong: Int64
-            var examples: [String]
-        }
-        struct Ledger: Encodable {
-            var rows: Int64
-            var bodies: Int64
-            var kept: Int64
-            var dropped: Int64
-            var erased: Int64
-            var missing: Int64
-        }
-        var sound: Bool
-        var checks: [Check]
-        var ledger: Ledger
-        var unverifiableAcks: Int64
-        var remarks: [String]
-
-        init(_ report: ConservationReport) {
-            sound = report.isSound
-            checks = report.results.map {
-                Check(check: $0.check.rawValue, looked: $0.looked, wrong: $0.wrong, examples: $0.examples)
-            }
-            let rows = report.ledger
-            ledger = Ledger(
-                rows: rows.rows,
-                bodies: rows.bodies,
-                kept: rows.kept,
-                dropped: rows.dropped,
-                erased: rows.erased,
-                missing: rows.missing
-            )
-            unverifiableAcks = report.unverifiable
-            remarks = report.remarks
-        }
-    }
-
     func run(in context: CommandContext) async throws {
         let console = context.console
+        // Mistakes should not be noticed after minutes.
         _ = try times(now: .now)
-        // Checked first: a missing file should not be noticed after minutes.
-        if let against { _ = try Self.open(against) }
+        let file = try against.map { path throws(AckedFile.Failure) in try AckedFile(path) }
         let report = try await options.withReader(context, timeout: timeout.microseconds) { connection in
             do {
-                return try await audit(connection, console)
+                return try await audit(connection, console, against: file)
             } catch let error as PostgresError where error.sqlState == "57014" || error.failureClass == .deadline {
                 throw CommandFailure(
                     .temporaryFailure,
@@ -97,37 +57,29 @@ struct AuditCommand: ProgramCommand {
             }
         }
         if format.json {
-            try console.json(Document(report))
+            try console.json(object: [
+                "sound": report.isSound, "checks": report.results, "ledger": report.ledger,
+                "unverifiable_acks": report.unverifiable, "remarks": report.remarks,
+            ])
         } else {
             show(report, console)
         }
         if !report.isSound { throw CommandFailure(.negative) }
     }
 
-    private func audit(_ connection: PostgresConnection, _ console: Terminal) async throws -> ConservationReport {
+    private func audit(
+        _ connection: PostgresConnection,
+        _ console: Terminal,
+        against file: AckedFile?
+    ) async throws -> ConservationReport {
         let now = try await connection.databaseTime()
         let (since, until) = try times(now: now)
         let conservation = Conservation(connection, since: since, until: until)
         let bar = ProgressBar("audit", on: console)
         var report = try await conservation.run { bar.show($0, of: $1) }
-        if let against {
-            let file = try Self.open(against)
-            do {
-                try await conservation.compare(with: file, &report) { bar.show($0, of: $1, against) }
-            } catch let error as AckedFile.Failure {
-                throw CommandFailure(error.isMissing ? .noInput : .badData, error.description)
-            }
-        }
+        if let file { try await conservation.compare(with: file, &report) { bar.show($0, of: $1, against ?? "") } }
         bar.clear()
         return report
-    }
-
-    private static func open(_ path: String) throws(CommandFailure) -> AckedFile {
-        do {
-            return try AckedFile(path)
-        } catch {
-            throw CommandFailure(.noInput, error.description)
-        }
     }
 
     private func times(now: Timestamp) throws -> (since: Timestamp?, until: Timestamp?) {

@@ -13,7 +13,7 @@ struct BenchHandlers: Sendable {
     private func note(_ text: String) { console.message("bench: \(text)") }
 
     /// Runs all three; compared runs alternate, so that a change of the machine's speed affects both.
-    func run(_ problems: inout [String]) async throws -> BenchReport.Handlers {
+    func run(_ problems: inout [String]) async throws -> [BenchFigure] {
         let rounds = plan.isQuick ? 1 : 2
         var plain: [Double] = []
         var handled: [Double] = []
@@ -27,39 +27,38 @@ struct BenchHandlers: Sendable {
         }
         note("a backlog")
         let drain = try await drain()
-        var calm = Latencies()
-        var failing = Latencies()
+        var calm: [Double] = []
+        var failing: [Double] = []
         for round in 1...rounds {
             note("ack latency without handlers and with one that fails, \(round) of \(rounds)")
-            calm.samples += try await latencies("", &problems)
-            failing.samples += try await latencies(try failingHandler(), &problems)
+            calm += try await latencies("", &problems)
+            failing += try await latencies(try failingHandler(), &problems)
         }
         let (plainRate, handledRate) = (plain.reduce(0, +), handled.reduce(0, +))
-        return BenchReport.Handlers(
-            messages: plan.messages,
-            plainMessagesPerSecond: plainRate / Double(rounds),
-            handledMessagesPerSecond: handledRate / Double(rounds),
-            ratio: handledRate / plainRate,
-            deliveriesLeft: left,
-            backlog: backlog,
-            drainedPerSecond: drain.rate,
-            tableFullMegabytes: drain.full,
-            tableEmptyMegabytes: drain.empty,
-            tableVacuumedMegabytes: drain.vacuumed,
-            failingRate: rate,
-            failingMessages: latencyMessages,
-            plainP50Milliseconds: calm.milliseconds(0.5),
-            plainP99Milliseconds: calm.milliseconds(0.99),
-            failingP50Milliseconds: failing.milliseconds(0.5),
-            failingP99Milliseconds: failing.milliseconds(0.99),
-            load: ProcessUsage.load
-        )
-    }
-
-    private struct Latencies {
-        var samples: [Double] = []
-
-        func milliseconds(_ share: Double) -> Double { (samples.quantile(share) ?? 0) * 1000 }
+        let load = "\(BenchFigure.text(rate, 0)) msg/s"
+        let (without, with) = ("\(load), no handlers: ack", "\(load), handler always fails: ack")
+        let handledEach = "each message to the handler, msg/s"
+        let drained = "backlog of \(backlog), deliveries/s"
+        return [
+            BenchFigure("messages", nil, plan.messages),
+            BenchFigure("plain_messages_per_second", "without handlers, msg/s", plainRate / Double(rounds), 0),
+            BenchFigure("handled_messages_per_second", handledEach, handledRate / Double(rounds), 0),
+            BenchFigure("ratio", "ratio of the two", handledRate / plainRate, 2, goal: "≥ 0.8"),
+            BenchFigure("deliveries_left", "waiting at the last ack", left),
+            BenchFigure("backlog", nil, backlog),
+            BenchFigure("drained_per_second", drained, drain.rate, 0, goal: "≥ 10000"),
+            // `deliveries` with its indexes.
+            BenchFigure("table_full_megabytes", "deliveries with the backlog, MB", drain.full, 1),
+            BenchFigure("table_empty_megabytes", "deliveries when drained, MB", drain.empty, 1),
+            BenchFigure("table_vacuumed_megabytes", "deliveries when vacuumed, MB", drain.vacuumed, 1, goal: "small"),
+            BenchFigure("failing_rate", nil, rate),
+            BenchFigure("failing_messages", nil, latencyMessages),
+            BenchFigure("plain_p50_milliseconds", "\(without) p50, ms", calm.milliseconds(0.5), 2),
+            BenchFigure("plain_p99_milliseconds", "\(without) p99, ms", calm.milliseconds(0.99), 2),
+            BenchFigure("failing_p50_milliseconds", "\(with) p50, ms", failing.milliseconds(0.5), 2, goal: "the same"),
+            BenchFigure("failing_p99_milliseconds", "\(with) p99, ms", failing.milliseconds(0.99), 2, goal: "the same"),
+            BenchFigure("load", "load average", ProcessUsage.load, 2),
+        ]
     }
 
     // MARK: Throughput
@@ -69,8 +68,7 @@ struct BenchHandlers: Sendable {
         _ problems: inout [String]
     ) async throws -> (rate: Double, left: Int) {
         let count = plan.messages
-        let (pair, database) = try await BenchPair.start(handlers, count: count, at: site, plan)
-        let result = try await pair.stopping {
+        return try await site.measure(plan.load(count: count), handlers: handlers, plan, &problems) { pair, database in
             try await pair.wait("the warm-up") { $0.tally.acked >= count / 5 }
             let before = (time: ContinuousClock.now, acked: await pair.emulator.tally().acked)
             try await pair.wait("every ack") { $0.isComplete }
@@ -83,23 +81,13 @@ struct BenchHandlers: Sendable {
             }
             return (rate: Double(count - before.acked) / seconds, left: left)
         }
-        problems += pair.problems
-        try await site.dropDatabase()
-        return result
     }
 
     // MARK: Backlog
 
     private var backlog: Int { plan.isQuick ? 50_000 : 200_000 }
 
-    private struct Drain {
-        var rate: Double
-        var full: Double
-        var empty: Double
-        var vacuumed: Double
-    }
-
-    private func drain() async throws -> Drain {
+    private func drain() async throws -> (rate: Double, full: Double, empty: Double, vacuumed: Double) {
         let database = try await site.makeBacklog(backlog)
         let full = try await size(database)
         let worker = try site.startDispatcher(database: database, handlers: everything)
@@ -120,12 +108,7 @@ struct BenchHandlers: Sendable {
         let vacuumed = try await size(database)
         try await site.dropDatabase()
         let seconds = first.map { (end - $0.time) / .seconds(1) } ?? 0
-        return Drain(
-            rate: Double(first?.left ?? 0) / max(seconds, 0.001),
-            full: full,
-            empty: empty,
-            vacuumed: vacuumed
-        )
+        return (Double(first?.left ?? 0) / max(seconds, 0.001), full, empty, vacuumed)
     }
 
     private func size(_ database: String) async throws -> Double {
@@ -150,19 +133,14 @@ struct BenchHandlers: Sendable {
 
     private func latencies(_ handlers: String, _ problems: inout [String]) async throws -> [Double] {
         let count = latencyMessages
-        let (pair, database) = try await BenchPair.start(handlers, count: count, rate: rate, at: site, plan)
-        let latencies = try await pair.stopping {
-            try await pair.wait("the warm-up") { $0.tally.acked >= count / 10 }
-            _ = try await pair.reading()
-            try await pair.wait("every ack") { $0.isComplete }
-            return try await pair.reading().latencies
+        var load = plan.load(count: count, sampling: 1)
+        load.load.rate = rate
+        let (latencies, left) = try await site.measure(load, handlers: handlers, plan, &problems) { pair, database in
+            (try await pair.latencies(after: count / 10), try await BenchSite.waiting(database))
         }
-        if !handlers.isEmpty {
-            let left = try await BenchSite.waiting(database)
-            if left != count { problems.append("\(count - left) deliveries of a handler that always fails are gone") }
+        if !handlers.isEmpty, left != count {
+            problems.append("\(count - left) deliveries of a handler that always fails are gone")
         }
-        problems += pair.problems
-        try await site.dropDatabase()
         return latencies
     }
 }

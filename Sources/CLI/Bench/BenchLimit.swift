@@ -1,9 +1,14 @@
+import CCSEmulator
+import Foundation
 import Glibc
 import Ingest
 import MessageStore
+import NIOCore
 import Postgres
 import Synchronization
 import Vocabulary
+import XMLWire
+import XMPP
 
 /// Measures the limit: the rate of a bare loop inserting the same rows in the same batches with as many writers.
 struct BenchLimit {
@@ -40,12 +45,12 @@ struct BenchLimit {
         let stores = (0..<writers).map { _ in MessageStore(settings, senders: [BenchSite.senderID]) }
         try await insert(0..<warmUp, stores)
         let rows = batches[warmUp...].reduce(0) { $0 + $1.count }
-        let usage = (own: ProcessUsage.process(getpid()), postgres: ProcessUsage.family(server))
+        let before = (own: ProcessUsage.cpu(of: getpid()), postgres: ProcessUsage.cpu(ofFamily: server))
         let start = ContinuousClock.now
         try await insert(warmUp..<batches.count, stores)
         let seconds = (ContinuousClock.now - start) / .seconds(1)
-        let own = ProcessUsage.process(getpid()).cpu - usage.own.cpu
-        let postgres = ProcessUsage.family(server).cpu - usage.postgres.cpu
+        let own = ProcessUsage.cpu(of: getpid()) - before.own
+        let postgres = ProcessUsage.cpu(ofFamily: server) - before.postgres
         for store in stores { await store.close() }
         return Result(
             rowsPerSecond: Double(rows) / seconds,
@@ -93,5 +98,58 @@ struct BenchLimit {
             let index = value.add(1, ordering: .relaxed).oldValue
             return index < end ? index : nil
         }
+    }
+}
+
+/// The messages that the emulator sends and the limit inserts.
+enum BenchLoad {
+    /// The messages as they reach the store, framed and decoded in memory.
+    static func messages(count: Int, size: Int) throws -> [IncomingMessage] {
+        let emulator = EmulatorConfiguration()
+        let address = StanzaAddress(from: emulator.stanzaFrom, to: "\(BenchSite.senderID)@\(emulator.domain)")
+        let generator = LoadGenerator(profile: profile(count: count, connections: 1, size: size), address: address)
+        var codec = UpstreamCodec(
+            StreamSettings(
+                senderID: BenchSite.senderID,
+                domain: emulator.domain,
+                trustedFrom: emulator.stanzaFrom.map { [$0] } ?? []
+            )
+        )
+        let framer = XMLFramer()
+        var result: [IncomingMessage] = []
+        result.reserveCapacity(count)
+        let header = """
+            <stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0'>
+            """
+        var buffer = ByteBuffer(string: header)
+        let start = Int64(Date().timeIntervalSince1970 * 1e6)
+        for sequence in 0..<count {
+            generator.append(sequence, to: &buffer)
+            try buffer.withUnsafeReadableBytes { bytes in
+                try framer.feed(bytes) { event in
+                    guard case .stanza(let stanza) = event,
+                        // No two share a time, as in the worker.
+                        case .message(let message) = codec.decode(
+                            stanza,
+                            receivedAt: start + Int64(result.count),
+                            parsedAt: 0
+                        )
+                    else { return }
+                    result.append(message)
+                }
+            }
+            buffer.clear()
+        }
+        guard result.count == count else { throw CommandFailure(.internalError, "the load could not be decoded") }
+        return result
+    }
+
+    static func profile(count: Int, connections: Int, size: Int) -> LoadProfile {
+        var profile = LoadProfile(count: count)
+        profile.connections = connections
+        profile.size = size...size
+        profile.idPrefix = "bench"
+        profile.idsAreScattered = true
+        return profile
     }
 }

@@ -52,29 +52,6 @@ package final class BenchPair: Sendable {
         postgres = site.postgres
     }
 
-    /// Starts an emulator with `count` messages and a worker with these handlers, over its own database.
-    ///
-    /// With a `rate` in messages per second, every latency is sampled; without one, messages go as fast as possible,
-    /// and none is.
-    package static func start(
-        _ handlers: String,
-        count: Int,
-        rate: Double? = nil,
-        at site: BenchSite,
-        _ plan: BenchPlan
-    ) async throws -> (pair: BenchPair, database: String) {
-        let database = try await site.makeDatabase()
-        var settings = BenchLoad.emulator(
-            count: count,
-            connections: 10,
-            size: plan.size,
-            window: plan.window,
-            sampling: rate.map { _ in 1 }
-        )
-        settings.load.rate = rate
-        return (try await BenchPair(settings, database, at: site, handlers: handlers, plan), database)
-    }
-
     /// Problems with the acks; known after ``stopping(_:)``.
     package var problems: [String] { found.withLock { $0 } }
 
@@ -106,15 +83,23 @@ package final class BenchPair: Sendable {
         }
     }
 
+    /// Waits for every ack; the latencies of those after the first `warmUp`.
+    func latencies(after warmUp: Int) async throws -> [Double] {
+        try await wait("the warm-up") { $0.tally.acked >= warmUp }
+        _ = try await reading()
+        try await wait("every ack") { $0.isComplete }
+        return try await reading().latencies
+    }
+
     package func reading() async throws -> Reading {
         let time = ContinuousClock.now
         let acked = await emulator.tally().acked
         return Reading(
             time: time,
             acked: acked,
-            worker: ProcessUsage.process(worker.id).cpu,
-            postgres: ProcessUsage.family(postgres).cpu,
-            own: ProcessUsage.process(getpid()).cpu,
+            worker: ProcessUsage.cpu(of: worker.id),
+            postgres: ProcessUsage.cpu(ofFamily: postgres),
+            own: ProcessUsage.cpu(of: getpid()),
             latencies: try await emulator.takeLatencies()
         )
     }

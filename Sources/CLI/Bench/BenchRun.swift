@@ -17,24 +17,24 @@ struct BenchRun: Sendable {
         if parts.contains(.throughput) {
             for connections in plan.counts {
                 note("throughput with \(connections) connections")
-                report.throughput.append(try await throughput(connections: connections, &report))
+                report.throughput.append(try await throughput(connections: connections, &report.problems))
             }
         }
         if parts.contains(.single) {
             note("one message at a time")
-            report.single = try await single(&report)
+            report.others.append((.single, try await single(&report.problems)))
         }
         if parts.contains(.idle) {
             note("idle connections")
-            report.idle = try await idle()
+            report.others.append((.idle, try await idle()))
         }
         if parts.contains(.stalled) {
             note("a locked database")
-            report.stalled = try await stalled(&report)
+            report.others.append((.stalled, try await stalled(&report.problems)))
         }
         if parts.contains(.handlers) {
-            report.handlers = try await BenchHandlers(plan: plan, handler: handler, site: site, console: console)
-                .run(&report.problems)
+            let handlers = BenchHandlers(plan: plan, handler: handler, site: site, console: console)
+            report.others.append((.handlers, try await handlers.run(&report.problems)))
         }
         return report
     }
@@ -43,32 +43,18 @@ struct BenchRun: Sendable {
 
     // MARK: parts
 
-    private func throughput(
-        connections: Int,
-        _ report: inout BenchReport
-    ) async throws -> BenchReport.Throughput {
+    private func throughput(connections: Int, _ problems: inout [String]) async throws -> [BenchFigure] {
         let count = plan.messages(connections: connections)
         let warmUp = count / 5
-        let database = try await site.makeDatabase()
-        let settings = BenchLoad.emulator(
-            count: count,
-            connections: connections,
-            size: plan.size,
-            window: plan.window,
-            sampling: 7
-        )
-        let pair = try await BenchPair(settings, database, at: site, plan)
-        let measured = try await pair.stopping {
+        let load = plan.load(count: count, connections: connections, sampling: 7)
+        let (before, after, memory, sizes) = try await site.measure(load, plan, &problems) { pair, database in
             try await pair.wait("\(warmUp) acks") { $0.tally.acked >= warmUp }
             let before = try await pair.reading()
             try await pair.wait("every ack") { $0.isComplete }
             let after = try await pair.reading()
-            return (before: before, after: after, memory: ProcessUsage.memory(pair.worker.id))
+            let memory = ProcessUsage.memory(pair.worker.id)
+            return (before, after, memory, try await BenchSite.batchSizes(database))
         }
-        report.problems += pair.problems
-        let sizes = try await BenchSite.batchSizes(database)
-        try await site.dropDatabase()
-
         note("the limit for it: \(count) rows in \(sizes.count) batches")
         let rows = try BenchLoad.messages(count: count, size: plan.size)
         let limitDatabase = try await site.makeDatabase("bench_limit")
@@ -76,76 +62,79 @@ struct BenchRun: Sendable {
             .run(database: limitDatabase, postgres: site.postgres, writers: plan.writers)
         try await site.dropDatabase("bench_limit")
 
-        let (before, after) = (measured.before, measured.after)
         let messages = Double(after.acked - before.acked)
         let rate = messages / ((after.time - before.time) / .seconds(1))
-        return BenchReport.Throughput(
-            connections: connections,
-            messages: count,
-            messagesPerSecond: rate,
-            limitRowsPerSecond: limit.rowsPerSecond,
-            ratio: rate / limit.rowsPerSecond,
-            ratioGoal: BenchReport.ratioGoal(connections: connections),
-            ackP50Milliseconds: (after.latencies.quantile(0.5) ?? 0) * 1000,
-            ackP99Milliseconds: (after.latencies.quantile(0.99) ?? 0) * 1000,
-            workerMicroseconds: (after.worker - before.worker) / messages * 1e6,
-            postgresMicroseconds: (after.postgres - before.postgres) / messages * 1e6,
-            emulatorMicroseconds: (after.own - before.own) / messages * 1e6,
-            limitLoopMicroseconds: limit.loopMicroseconds,
-            limitPostgresMicroseconds: limit.postgresMicroseconds,
-            memoryMegabytes: Self.megabytes(measured.memory.now),
-            memoryPeakMegabytes: Self.megabytes(measured.memory.most),
-            batchMean: Double(count) / Double(max(1, sizes.count)),
-            batchMedian: sizes.quantile(0.5) ?? 0,
-            load: ProcessUsage.load
-        )
+        let goals = [1: 0.45, 10: 0.6]
+        let ratioGoal = goals[connections].map { "≥ \(BenchFigure.text($0, 2)) at \(connections)" }
+        let mean = Double(count) / Double(max(1, sizes.count))
+        let median = sizes.quantile(0.5) ?? 0
+        func each(_ seconds: KeyPath<BenchPair.Reading, Double>) -> Double {
+            (after[keyPath: seconds] - before[keyPath: seconds]) / messages * 1e6
+        }
+        return [
+            BenchFigure("connections", "CONNECTIONS", connections),
+            BenchFigure("messages", "messages", count),
+            BenchFigure("messages_per_second", "msg/s", rate, 0),
+            BenchFigure("limit_rows_per_second", "limit, rows/s", limit.rowsPerSecond, 0),
+            BenchFigure("ratio", "ratio to the limit", rate / limit.rowsPerSecond, 3, goal: ratioGoal ?? ""),
+            BenchFigure("ack_p50_milliseconds", "ack p50, ms", after.latencies.milliseconds(0.5), 2),
+            BenchFigure("ack_p99_milliseconds", "ack p99, ms", after.latencies.milliseconds(0.99), 2),
+            BenchFigure("worker_microseconds", "worker CPU, µs/msg", each(\.worker), 2, goal: "≤ 8"),
+            BenchFigure("postgres_microseconds", "PostgreSQL CPU, µs/msg", each(\.postgres), 2),
+            BenchFigure("emulator_microseconds", "emulator CPU, µs/msg", each(\.own), 2),
+            BenchFigure("limit_loop_microseconds", "limit: loop CPU, µs/row", limit.loopMicroseconds, 2),
+            BenchFigure("limit_postgres_microseconds", "limit: PostgreSQL CPU, µs/row", limit.postgresMicroseconds, 2),
+            BenchFigure("memory_megabytes", "worker RSS, MB", Self.megabytes(memory.now), 1),
+            BenchFigure(
+                "memory_peak_megabytes",
+                "worker RSS at most, MB",
+                Self.megabytes(memory.most),
+                1,
+                goal: "≤ 60 at 10"
+            ),
+            BenchFigure("batch_mean", nil, mean),
+            BenchFigure(
+                "batch_median",
+                "batch: mean, median",
+                median,
+                text: "\(BenchFigure.text(mean, 1)), \(median)"
+            ),
+            BenchFigure("load", "load average", ProcessUsage.load, 2),
+        ] + (goals[connections].map { [BenchFigure("ratio_goal", nil, $0)] } ?? [])
     }
 
-    private func single(_ report: inout BenchReport) async throws -> BenchReport.Single {
+    private func single(_ problems: inout [String]) async throws -> [BenchFigure] {
         let count = plan.isQuick ? 500 : 2000
-        let database = try await site.makeDatabase()
-        let settings = BenchLoad.emulator(count: count, connections: 1, size: plan.size, window: 1, sampling: 1)
-        let pair = try await BenchPair(settings, database, at: site, plan)
-        let latencies = try await pair.stopping {
-            try await pair.wait("warm-up") { $0.tally.acked >= count / 10 }
-            _ = try await pair.reading()
-            try await pair.wait("every ack") { $0.isComplete }
-            return try await pair.reading().latencies
+        let load = plan.load(count: count, connections: 1, window: 1, sampling: 1)
+        let latencies = try await site.measure(load, plan, &problems) { pair, _ in
+            try await pair.latencies(after: count / 10)
         }
-        report.problems += pair.problems
-        try await site.dropDatabase()
         let limitDatabase = try await site.makeDatabase("bench_limit")
         let commit = try await BenchLimit.singleCommit(
             try BenchLoad.messages(count: count, size: plan.size),
             database: limitDatabase
         )
         try await site.dropDatabase("bench_limit")
-        let median = latencies.quantile(0.5) ?? 0
-        return BenchReport.Single(
-            ackP50Milliseconds: median * 1000,
-            ackP99Milliseconds: (latencies.quantile(0.99) ?? 0) * 1000,
-            commitP50Milliseconds: commit * 1000,
-            ratio: median / commit
-        )
+        let ratio = (latencies.quantile(0.5) ?? 0) / commit
+        return [
+            BenchFigure("ack_p50_milliseconds", "one at a time: ack p50, ms", latencies.milliseconds(0.5), 3),
+            BenchFigure("ack_p99_milliseconds", "one at a time: ack p99, ms", latencies.milliseconds(0.99), 3),
+            BenchFigure("commit_p50_milliseconds", "one-row commit p50, ms", commit * 1000, 3),
+            BenchFigure("ratio", "ack p50 to commit p50", ratio, 2, goal: "≤ 4"),
+        ]
     }
 
-    private func idle() async throws -> BenchReport.Idle {
+    private func idle() async throws -> [BenchFigure] {
         let further = plan.isQuick ? 100 : 500
-        let database = try await site.makeDatabase()
         var memory: [Double] = []
         for connections in [1, 1 + further] {
-            var settings = BenchLoad.emulator(
-                count: 0,
-                connections: connections,
-                size: plan.size,
-                window: plan.window,
-                sampling: nil
-            )
+            var load = plan.load(count: 0, connections: connections)
             // Without the occasional whitespace of real servers, a worker takes an idle stream for a dead one.
-            settings.whitespaceInterval = .seconds(2)
-            let pair = try await BenchPair(settings, database, at: site, plan)
+            load.whitespaceInterval = .seconds(2)
+            // Without messages nothing is acked that could be wrong.
+            var ignored: [String] = []
             memory.append(
-                try await pair.stopping {
+                try await site.measure(load, plan, &ignored) { pair, _ in
                     try await pair.wait("\(connections) streams") { $0.bound.count == connections }
                     // Whatever runs every few seconds must have run with few connections and with many: it takes
                     // memory, too.
@@ -154,54 +143,44 @@ struct BenchRun: Sendable {
                 }
             )
         }
-        try await site.dropDatabase()
-        return BenchReport.Idle(
-            connections: 1 + further,
-            memoryMegabytes: memory[1] / 1e6,
-            kilobytesEach: (memory[1] - memory[0]) / Double(further) / 1000
-        )
+        let each = (memory[1] - memory[0]) / Double(further) / 1000
+        return [
+            BenchFigure("connections", nil, 1 + further),
+            BenchFigure("memory_megabytes", "RSS with \(1 + further) idle connections, MB", memory[1] / 1e6, 1),
+            BenchFigure("kilobytes_each", "each further idle connection, KB", each, 1, goal: "≤ 30"),
+        ]
     }
 
     /// A server without a window sends to a worker whose database is locked.
-    private func stalled(_ report: inout BenchReport) async throws -> BenchReport.Stalled {
-        let database = try await site.makeDatabase()
+    private func stalled(_ problems: inout [String]) async throws -> [BenchFigure] {
         let count = plan.isQuick ? 100_000 : 300_000
-        let settings = BenchLoad.emulator(
-            count: count,
-            connections: 10,
-            size: plan.size,
-            window: count,
-            sampling: nil
-        )
-        let pair = try await BenchPair(settings, database, at: site, plan)
         let seconds = plan.isQuick ? 6.0 : 20.0
-        let locker = try await PostgresConnection.open(PostgresSettings(url: database))
-        let result = try await pair.stopping {
+        let load = plan.load(count: count, window: count)
+        return try await site.measure(load, plan, &problems) { pair, database in
+            let locker = try await PostgresConnection.open(PostgresSettings(url: database))
+            func memory() -> Double { Self.megabytes(ProcessUsage.memory(pair.worker.id).now) }
             try await pair.wait("first acks") { $0.tally.acked >= 2000 }
-            let before = ProcessUsage.memory(pair.worker.id).now
+            let before = memory()
             try await locker.run { connection throws(PostgresError) in
                 try connection.script(BenchStatements.lockLedger)
             }
             try await Task.sleep(for: .seconds(seconds * 0.2))
-            let early = ProcessUsage.memory(pair.worker.id).now
+            let early = memory()
             try await Task.sleep(for: .seconds(seconds * 0.8))
-            let late = ProcessUsage.memory(pair.worker.id).now
+            let late = memory()
             let delivered = await pair.emulator.tally().deliveries
             try await locker.run { connection throws(PostgresError) in try connection.script(BenchStatements.unlock) }
             try await pair.wait("every ack after the lock") { $0.isComplete }
-            return BenchReport.Stalled(
-                seconds: seconds,
-                delivered: delivered,
-                memoryBeforeMegabytes: Self.megabytes(before),
-                memoryEarlyMegabytes: Self.megabytes(early),
-                memoryLateMegabytes: Self.megabytes(late),
-                recovered: true
-            )
+            await locker.close()
+            return [
+                BenchFigure("seconds", "database locked for, s", seconds, 1),
+                BenchFigure("delivered", nil, delivered),
+                BenchFigure("memory_before_megabytes", "RSS before the lock, MB", before, 1),
+                BenchFigure("memory_early_megabytes", "RSS early in the lock, MB", early, 1),
+                BenchFigure("memory_late_megabytes", "RSS at the lock's end, MB", late, 1, goal: "bounded"),
+                BenchFigure("recovered", "everything acked afterwards", true, text: "yes", goal: "yes"),
+            ]
         }
-        await locker.close()
-        report.problems += pair.problems
-        try await site.dropDatabase()
-        return result
     }
 
     private static func megabytes(_ bytes: Int) -> Double { Double(bytes) / 1e6 }

@@ -1,13 +1,6 @@
 import Postgres
 
-enum BenchStatements: StatementCatalog {
-    static var samples: [StatementSample] {
-        [
-            StatementSample("waiting", waiting), StatementSample("deliveriesSize", deliveriesSize),
-            StatementSample("batchSizes", batchSizes),
-        ]
-    }
-
+enum BenchStatements {
     /// The number of pending deliveries.
     static let waiting: SQL = """
         SELECT (SELECT count(*) FROM upstream.deliveries)
@@ -44,5 +37,12 @@ enum BenchStatements: StatementCatalog {
         INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
             SELECT 'everything', key, at, now() FROM made;
         """
+    }
+}
+
+enum DevStatements {
+    /// Counts the stored messages of a run; a receipt's id is `dr2:` and the id of its message.
+    static func stored(idPattern pattern: String) -> SQL {
+        "SELECT count(*) FROM upstream.messages WHERE message_id LIKE \(pattern) OR message_id LIKE 'dr2:' || \(pattern)"
     }
 }

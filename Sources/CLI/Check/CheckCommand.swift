@@ -28,22 +28,6 @@ struct CheckCommand: ProgramCommand {
     var connect = false
     @OptionGroup var format: ObjectFormatOptions
 
-    /// The output of `--json`.
-    private struct Document: Encodable {
-        struct Step: Encodable {
-            var subject: String
-            var step: String
-            var result: String
-            var detail: String?
-            var fix: String?
-        }
-        var path: String
-        var sound: Bool
-        var senders: Int
-        var handlers: Int
-        var steps: [Step]
-    }
-
     func run(in context: CommandContext) async throws {
         let console = context.console
         let result = try options.load(context, parts: Set(ConfigurationPart.allCases))
@@ -62,47 +46,50 @@ struct CheckCommand: ProgramCommand {
             console.data(TerminalText.escape("\(result.path): ok (\(counts))"))
         }
         var worst: ExitStatus?
-        var steps: [Document.Step] = []
+        var steps: [JSONMembers] = []
         for sequence in connect ? ProbeSequence.all(configuration) : [] {
             await sequence.run { outcome in
+                let words = Self.words(outcome.result)
                 if format.json {
-                    steps.append(Self.step(sequence.subject, outcome))
+                    steps.append([
+                        "subject": sequence.subject, "step": outcome.step, "result": words.result,
+                        "detail": words.detail, "fix": words.fix,
+                    ])
                 } else {
-                    Self.show(Self.lines(sequence.subject, outcome).map { TerminalText.escape($0) }, console)
+                    Self.show(Self.lines("\(sequence.subject): \(outcome.step)", words), console)
                 }
                 if case .failed(_, _, let status) = outcome.result { worst = worst ?? status }
             }
         }
         if format.json {
-            try console.json(
-                Document(path: result.path, sound: worst == nil, senders: senders, handlers: handlers, steps: steps)
-            )
+            try console.json(object: [
+                "path": result.path, "sound": worst == nil, "senders": senders, "handlers": handlers, "steps": steps,
+            ])
         }
         if let worst { throw CommandFailure(worst) }
     }
 
-    private static func step(_ subject: String, _ outcome: ProbeSequence.Outcome) -> Document.Step {
-        let (result, detail, fix): (String, String?, String?) =
-            switch outcome.result {
-            case .passed(let detail): ("ok", detail, nil)
-            case .warned(let cause, let fix): ("warning", cause, fix)
-            case .failed(let cause, let fix, _): ("failed", cause, fix)
-            case .skipped: ("skipped", nil, nil)
-            }
-        return Document.Step(subject: subject, step: outcome.step, result: result, detail: detail, fix: fix)
-    }
+    private typealias Words = (result: String, detail: String?, fix: String?)
 
-    private static func show(_ lines: [String], _ console: Terminal) {
-        for (place, line) in lines.enumerated() {
-            let mark = line.prefix(place == 0 && console.isColoured ? 8 : 0)
-            console.data((Tone(state: String(mark))?.painted(mark) ?? String(mark)) + line.dropFirst(mark.count))
+    private static func words(_ result: Probe.Result) -> Words {
+        switch result {
+        case .passed(let detail): ("ok", detail, nil)
+        case .warned(let cause, let fix): ("warning", cause, fix)
+        case .failed(let cause, let fix, _): ("failed", cause, fix)
+        case .skipped: ("skipped", nil, nil)
         }
     }
 
-    private static func lines(_ subject: String, _ outcome: ProbeSequence.Outcome) -> [String] {
-        let step = step(subject, outcome)
+    private static func show(_ lines: [String], _ console: Terminal) {
+        for (place, line) in lines.map({ TerminalText.escape($0) }).enumerated() {
+            let mark = line.prefix(place == 0 ? 8 : 0)
+            console.data(console.painted(mark, Tone(state: String(mark))) + line.dropFirst(mark.count))
+        }
+    }
+
+    private static func lines(_ step: String, _ words: Words) -> [String] {
         let mark =
-            switch step.result {
+            switch words.result {
             case "ok": "ok      "
             case "warning": "warning "
             case "failed": "FAILED  "
@@ -110,8 +97,8 @@ struct CheckCommand: ProgramCommand {
             }
         // Texts of servers and libraries may have several lines.
         func indented(_ text: String) -> [String] { text.split(whereSeparator: \.isNewline).map { String($0) } }
-        let head = indented("\(mark)\(subject): \(step.step): \(step.detail ?? "not tried")")
-        let fix = step.fix.map { indented("        fix: \($0)") } ?? []
+        let head = indented("\(mark)\(step): \(words.detail ?? "not tried")")
+        let fix = words.fix.map { indented("        fix: \($0)") } ?? []
         return head.prefix(1) + head.dropFirst().map { "        " + $0 } + fix.prefix(1)
             + fix.dropFirst().map { "             " + $0 }
     }

@@ -1,5 +1,7 @@
 import ArgumentParser
+import CGlibc
 import ConfigurationKeys
+import Glibc
 import UpstreamConfiguration
 import Vocabulary
 
@@ -44,14 +46,33 @@ struct ConfigInit: ProgramCommand {
     /// A URL by which the worker's own user, whose name is the role's, connects without a password.
     private static let usualURL = "postgresql:///upstream?host=/run/postgresql"
 
-    /// A value to ask for.
+    /// A value to ask for, unless a flag gives it.
     private struct Question {
-        var key: String
-        var flag: String
-        var text: String
-        var standard: String?
+        let key: String
+        let given: String?
+        let text: String
+        let standard: String?
         /// Whether the answer may be empty.
-        var isOptional = false
+        let isOptional: Bool
+
+        init(_ key: String, _ given: String?, _ text: String, standard: String? = nil, isOptional: Bool = false) {
+            (self.key, self.given, self.text) = (key, given, text)
+            (self.standard, self.isOptional) = (standard, isOptional)
+        }
+    }
+
+    private static let secretKey = "senders.N.secret_file"
+
+    private var questions: [Question] {
+        let secret = "File with the server key, or name of a systemd credential"
+        return [
+            Question("database.url", databaseURL, "Database (libpq URI)", standard: Self.usualURL),
+            Question("senders.N.dialect", dialect, "What the server speaks: ccs, xmpp or component", standard: "ccs"),
+            Question("senders.N.sender_id", senderID, "Sender id (the account's local part)"),
+            Question("senders.N.host", host, "Server to connect to"),
+            Question("senders.N.domain", domain, "XMPP domain (empty: the server's name)", isOptional: true),
+            Question(Self.secretKey, secretFile, secret, standard: "server-key"),
+        ]
     }
 
     func run(in context: CommandContext) async throws {
@@ -71,15 +92,11 @@ struct ConfigInit: ProgramCommand {
 
     private func template(_ context: CommandContext) throws -> ConfigurationTemplate {
         var values: [String: String] = [:]
-        let flags = [
-            ("database.url", databaseURL), ("senders.N.dialect", dialect), ("senders.N.sender_id", senderID),
-            ("senders.N.host", host), ("senders.N.port", port), ("senders.N.domain", domain),
-            ("senders.N.secret_file", secretFile),
-        ]
-        for (key, value) in flags { values[key] = value }
+        values["senders.N.port"] = port
+        for question in questions { values[question.key] = question.given }
         let isAsking = context.console.input.isTerminal && context.console.errors.isTerminal
         var missing: [String] = []
-        for question in Self.questions where values[question.key] == nil {
+        for question in questions where values[question.key] == nil {
             // Skipped if the default applies, or another answer makes it needless.
             if question.key == "senders.N.dialect", !isAsking { continue }
             let isFound = values["senders.N.dialect"] == "xmpp"
@@ -88,7 +105,9 @@ struct ConfigInit: ProgramCommand {
                 if let standard = question.standard {
                     values[question.key] = standard
                 } else if !question.isOptional {
-                    missing.append(question.flag)
+                    missing.append(
+                        "--" + question.key.split(separator: ".").suffix(1).joined().replacing("_", with: "-")
+                    )
                 }
                 continue
             }
@@ -101,30 +120,6 @@ struct ConfigInit: ProgramCommand {
         }
         return ConfigurationTemplate(values)
     }
-
-    private static let questions = [
-        Question(key: "database.url", flag: "--database-url", text: "Database (libpq URI)", standard: usualURL),
-        Question(
-            key: "senders.N.dialect",
-            flag: "--dialect",
-            text: "What the server speaks: ccs, xmpp or component",
-            standard: "ccs"
-        ),
-        Question(key: "senders.N.sender_id", flag: "--sender-id", text: "Sender id (the account's local part)"),
-        Question(key: "senders.N.host", flag: "--host", text: "Server to connect to"),
-        Question(
-            key: "senders.N.domain",
-            flag: "--domain",
-            text: "XMPP domain (empty: the server's name)",
-            isOptional: true
-        ),
-        Question(
-            key: "senders.N.secret_file",
-            flag: "--secret-file",
-            text: "File with the server key, or name of a systemd credential",
-            standard: "server-key"
-        ),
-    ]
 
     /// Asks until the answer is valid for the key.
     private func ask(
@@ -149,7 +144,7 @@ struct ConfigInit: ProgramCommand {
             let problems = Self.problems(ConfigurationTemplate(tried), "-", context).filter {
                 $0.key == question.key.replacing(".N.", with: ".0.") && $0.message != "is required"
             }
-            guard let problem = problems.first, question.key != "senders.N.secret_file" else { return answer }
+            guard let problem = problems.first, question.key != Self.secretKey else { return answer }
             console.message(problem.message)
         }
     }
@@ -188,5 +183,62 @@ struct ConfigInit: ProgramCommand {
             throw CommandFailure(.usage, text + "\nnothing was written")
         }
         return secrets.map { "\($0.key): \($0.message)" }
+    }
+}
+
+/// The file that `config init` writes: atomically, and never over another unless told.
+struct ConfigurationTarget {
+    let path: String
+    let replaces: Bool
+
+    /// Checks, before anything is asked, that it can be written.
+    func check() throws(CommandFailure) {
+        guard path != "-" else { return }
+        var status = upstream_file()
+        if upstream_stat(path, &status) == 0 {
+            guard replaces else { throw Self.exists(path) }
+            guard status.mode & S_IFMT == S_IFREG else {
+                throw CommandFailure(.negative, "'\(path)' is not a file: nothing was written")
+            }
+        }
+    }
+
+    /// Writes it with mode 640, owned by root and the worker's group.
+    func write(_ text: String) throws(CommandFailure) {
+        let temporary = "\(path).\(getpid()).new"
+        let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw failure() }
+        defer { unlink(temporary) }
+        var bytes = Array(text.utf8)[...]
+        while !bytes.isEmpty {
+            let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            if count < 0, errno == EINTR { continue }
+            guard count > 0 else { throw closing(descriptor) }
+            bytes = bytes.dropFirst(count)
+        }
+        // The group of the Debian package's system user; elsewhere the file stays the caller's.
+        if geteuid() == 0, let group = getgrnam("upstream-worker") {
+            guard fchown(descriptor, 0, group.pointee.gr_gid) == 0 else { throw closing(descriptor) }
+        }
+        guard fchmod(descriptor, 0o640) == 0, fsync(descriptor) == 0 else { throw closing(descriptor) }
+        close(descriptor)
+        // Unlike a rename, a link fails if the file exists.
+        guard (replaces ? rename(temporary, path) : link(temporary, path)) == 0 else { throw failure() }
+    }
+
+    private func closing(_ descriptor: Int32) -> CommandFailure {
+        let failure = failure()
+        close(descriptor)
+        return failure
+    }
+
+    private func failure() -> CommandFailure {
+        errno == EEXIST
+            ? Self.exists(path)
+            : CommandFailure(.negative, "can't write '\(path)': \(String(cString: strerror(errno)))")
+    }
+
+    private static func exists(_ path: String) -> CommandFailure {
+        CommandFailure(.negative, "'\(path)' exists: replace it with --force, or name another file")
     }
 }

@@ -1,4 +1,10 @@
 import ArgumentParser
+import MessageStore
+import Postgres
+import Querying
+import Resources
+import UpstreamKit
+import Vocabulary
 
 struct DeadCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -12,6 +18,207 @@ struct DeadCommand: AsyncParsableCommand {
               upstream-worker dead retry --handler billing --group "webhook status 503"
               upstream-worker dead discard --handler legacy --yes
             """,
-        subcommands: [DeadList.self, DeadShow.self, DeadGroups.self, DeadRetry.self, DeadDiscard.self]
+        subcommands: [ListCommand<DeadLetter>.self, DeadShow.self, DeadGroups.self, DeadRetry.self, DeadDiscard.self]
     )
+}
+
+extension DeadLetterCursor: LosslessStringConvertible {}
+
+extension DeadLetter: ListedRow {
+    typealias Options = DeadFilter
+
+    static let most = Int.max
+    static let none = "no dead letters match"
+    static let listing = CommandConfiguration(
+        commandName: "list",
+        abstract: "Shows dead letters, the latest first.",
+        discussion: """
+            Examples:
+              upstream-worker dead list --handler billing --since 1h
+              upstream-worker dead list --group "webhook status 503" --json
+              upstream-worker dead list --columns died_at,message_key,error --reverse
+            """
+    )
+
+    static func page(
+        _ filter: DeadLetterFilter,
+        after cursor: DeadLetterCursor?,
+        limit: Int,
+        to sight: Sight,
+        _ connection: PostgresConnection
+    ) async throws -> [DeadLetter] {
+        try await DeadLetters(connection).list(filter, after: cursor, limit: limit)
+    }
+}
+
+struct DeadShow: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show",
+        abstract: "Shows one message's dead letters with the whole error; exit code 1 if it has none.",
+        discussion: """
+            Examples:
+              upstream-worker dead show 7d1c0a52-0000-4000-8000-000000000001
+              upstream-worker dead show 7d1c0a52-0000-4000-8000-000000000001 --json
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @Argument(help: "The message's key.")
+    var message: String
+    @OptionGroup var format: TextFormatOptions
+
+    func run(in context: CommandContext) async throws {
+        let key = try MessageKey(message, for: "dead show")
+        let letters = try await options.withConnection(context) { connection in
+            var filter = DeadLetterFilter()
+            filter.messageKey = key
+            return try await DeadLetters(connection).list(filter, limit: 1_000)
+        }
+        guard !letters.isEmpty else { throw CommandFailure(.negative, "this message has no dead letter") }
+        if format.json { return try context.console.show(json: letters) }
+        for letter in letters {
+            context.console.facts(FactList(letter.facts))
+            context.console.data("")
+        }
+    }
+}
+
+struct DeadGroups: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "groups",
+        abstract: "Counts dead letters by their error.",
+        discussion: """
+            Examples:
+              upstream-worker dead groups
+              upstream-worker dead groups --handler billing --since 1d --json
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var filter: DeadFilter
+    @OptionGroup var output: ListOptions
+
+    func run(in context: CommandContext) async throws {
+        let list = RowList<DeadLetterGroup>(none: "no dead letters match")
+        try output.check(list, context.console)
+        let asked = try filter.asked()
+        let groups = try await options.withConnection(context) { connection in
+            try await DeadLetters(connection).groups(asked.judged(connection))
+        }
+        try context.console.show(groups, output, list)
+    }
+}
+
+struct DeadRetry: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "retry",
+        abstract: "Queues dead letters for their handlers again, with a fresh count of attempts.",
+        discussion: """
+            Examples:
+              upstream-worker dead retry --handler billing --group "webhook status 503"
+              upstream-worker dead retry --handler billing --dry-run
+              upstream-worker dead retry --all --yes
+
+            Asks before it retries more than 100.
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var filter: DeadFilter
+    @Flag(help: "All dead letters; needed where no filter is given.")
+    var all = false
+    @Flag(help: "Only show how many of which error group; change nothing.")
+    var dryRun = false
+    @Flag(help: "Do not ask for confirmation, which more than 100 need.")
+    var yes = false
+    @OptionGroup var reason: ReasonOption
+
+    func run(in context: CommandContext) async throws {
+        try filter.requireSome(all: all)
+        if dryRun { return try await plan(context) }
+        let console = context.console
+        try await filter.work(options, context, all: all, .retry, verb: "retried", by: reason.author) { total in
+            try console.confirmMany(total, "Retry \(Amount.count(total)) dead letters?", yes: yes)
+        }
+    }
+
+    private func plan(_ context: CommandContext) async throws {
+        let asked = try filter.asked()
+        let groups = try await options.withConnection(context) { connection in
+            try await KnownHandlers.require(filter.handler, connection)
+            let letters = DeadLetters(connection)
+            return try await letters.groups(letters.frozen(asked.judged(connection)))
+        }
+        if !groups.isEmpty {
+            let cells = groups.map { [String($0.count), $0.handler, $0.group] }
+            context.console.table(TextTable(["COUNT", "HANDLER", .init("ERROR GROUP", minimum: 14)], cells))
+        }
+        let total = groups.reduce(0) { $0 + $1.count }
+        context.console.message("would retry \(total); nothing was changed")
+    }
+}
+
+struct DeadDiscard: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "discard",
+        abstract: "Deletes dead letters; the messages themselves stay.",
+        discussion: """
+            Examples:
+              upstream-worker dead discard --handler legacy
+              upstream-worker dead discard --handler legacy --until 30d --yes
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var filter: DeadFilter
+    @Flag(help: "All dead letters; needed where no filter is given.")
+    var all = false
+    @OptionGroup var reason: ReasonOption
+    @Flag(help: "Do not ask for confirmation.")
+    var yes = false
+
+    func run(in context: CommandContext) async throws {
+        try context.console.confirm("Delete these dead letters?", yes: yes, because: "dead discard deletes")
+        try await filter.work(options, context, all: all, .discard, verb: "discarded", by: reason.author)
+    }
+}
+
+extension HandlingOptions<DeadLetterFilter> {
+    /// Works through the matching dead letters in batches, with a progress bar.
+    ///
+    /// Deliveries that die meanwhile are left out. `before` is told how many there are before anything is done.
+    func work(
+        _ options: CommonOptions,
+        _ context: CommandContext,
+        all: Bool,
+        _ fate: DeadLetters.Fate,
+        verb: String,
+        by author: AuditAuthor,
+        before: (Int) throws -> Void = { _ in }
+    ) async throws {
+        try requireSome(all: all)
+        let asked = try asked()
+        try await options.withConnection(context) { connection in
+            try await KnownHandlers.require(handler, connection)
+            let letters = DeadLetters(connection)
+            let chosen = try await letters.frozen(asked.judged(connection))
+            let total = try await letters.count(chosen)
+            try before(total)
+            let action = BulkAction(.dead(fate, chosen), total: total, by: author)
+            context.console.message("\(verb) \(try await action.run(over: connection, verb, context.console))")
+        }
+    }
+}
+
+extension BulkAction {
+    /// Runs the action with a progress bar.
+    func run(
+        over connection: PostgresConnection,
+        _ verb: String,
+        _ console: Terminal
+    ) async throws(PostgresError) -> Int {
+        let bar = ProgressBar(verb, on: console)
+        defer { bar.clear() }
+        return try await run(over: connection) { bar.show(Int64($0), of: Int64(total)) }
+    }
 }

@@ -59,21 +59,13 @@ struct DevCommand: ProgramCommand {
         let folder = DevFolder(folder)
         try folder.make()
         console.message("starting PostgreSQL in \(folder.url.path)")
-        let cluster = try startCluster(folder)
+        let cluster = try LocalCluster.start(in: folder.url.appending(path: "postgres"))
         defer { cluster.stop() }
         try await migrate(cluster, folder)
         let run = try await DevRun(self, folder: folder, cluster: cluster, context)
         console.message(introduction(cluster, run))
         let (isComplete, elapsed) = try await run.run(total: count)
         try await report(run, cluster, isComplete: isComplete, elapsed, console)
-    }
-
-    private func startCluster(_ folder: DevFolder) throws -> LocalCluster {
-        do {
-            return try LocalCluster.start(in: folder.url.appending(path: "postgres"))
-        } catch {
-            throw CommandFailure(.unavailable, error.description)
-        }
     }
 
     private func migrate(_ cluster: LocalCluster, _ folder: DevFolder) async throws {

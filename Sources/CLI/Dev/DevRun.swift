@@ -93,11 +93,7 @@ struct DevRun {
         consoleAddress = pages.oneTimeAddress(port: consolePort, for: you)
     }
 
-    /// Runs until `total` messages were acked, or until a signal.
-    ///
-    /// - Parameter total: The expected number of messages; nil for no end.
-    /// - Returns: Whether all of them arrived and were acked, and how long it ran.
-    /// - Throws: What ended the worker.
+    /// Runs until `total` messages were acked, or until a signal; tells whether all of them were, and how long it ran.
     func run(total: Int?) async throws -> (isComplete: Bool, elapsed: Duration) {
         let start = ContinuousClock.now
         let isComplete = try await Shutdown.onSignal(grace: grace, logger: logger) {

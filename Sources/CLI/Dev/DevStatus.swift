@@ -1,32 +1,27 @@
+import Synchronization
 import Telemetry
 import Vocabulary
 
 /// A snapshot of a `dev` run.
-struct DevStatus: Equatable {
+struct DevStatus {
     /// Copies read from the wire.
-    var received = 0
-    /// New messages in the database.
-    var stored = 0
-    /// Copies of known messages.
-    var duplicates = 0
-    /// Known ids with other content.
-    var conflicts = 0
-    /// Copies in quarantine.
-    var quarantined = 0
-    /// Acks written.
-    var acked = 0
-    /// Messages handled by the sample handler.
-    var handled = 0
+    let received: Int
+    let stored: Int
+    let duplicates: Int
+    let conflicts: Int
+    let quarantined: Int
+    let acked: Int
+    /// Messages that the sample handler has handled.
+    let handled: Int
     /// Copies between the wire and the database.
-    var inFlight = 0
+    let inFlight: Int
     /// Streams bound now.
-    var streams = 0
+    let streams: Int
     /// Copies acked a second, over the last interval.
-    var rate = 0.0
-    /// The median ack latency's histogram bound, in seconds.
-    var median: Double?
-    /// The same for the 99th percentile.
-    var slowest: Double?
+    private(set) var rate = 0.0
+    /// The histogram's bound of the ack latency's median, in seconds, and of its 99th percentile.
+    let median: Double?
+    let slowest: Double?
 
     /// Reads the worker's metrics; the rate is the change since `before`.
     init(_ metrics: Metrics, before: DevStatus?, seconds: Double) {
@@ -48,8 +43,6 @@ struct DevStatus: Equatable {
         slowest = latency.bound(below: 0.99, in: metrics.ackLatency.bounds)
         if let before, seconds > 0 { rate = Double(acked - before.acked) / seconds }
     }
-
-    init() {}
 
     /// The screen's lines, without line ends.
     ///
@@ -90,5 +83,29 @@ struct DevStatus: Equatable {
         guard let seconds else { return "-" }
         guard seconds.isFinite else { return ">30 s" }
         return "≤" + Amount.time(seconds)
+    }
+}
+
+/// The live status of `dev`, until the run stops.
+final class DevScreen: Sendable {
+    private let console: Terminal
+    private let block: Mutex<LiveBlock?>
+
+    init(_ console: Terminal) {
+        self.console = console
+        block = Mutex(LiveBlock(console, on: console.errors))
+    }
+
+    /// Replaces the displayed lines; does nothing once the run stops.
+    func show(_ lines: [String]) {
+        block.withLock { $0?.show(lines) }
+    }
+
+    /// Prints that the run stops, below the last status.
+    func stop(_ message: String) {
+        block.withLock { block in
+            block = nil
+            console.message(message)
+        }
     }
 }

@@ -32,41 +32,22 @@ struct DoctorCommand: ProgramCommand {
     var timeout = DurationArgument(seconds: 10)
     @OptionGroup var format: ObjectFormatOptions
 
-    private struct Document: Encodable {
-        struct Item: Encodable {
-            var name: String
-            var severity: String
-            var text: String
-            var fix: String
-        }
-        struct Unseen: Encodable {
-            var subject: String
-            var reason: String
-        }
-        var healthy: Bool
-        var findings: [Item]
-        var unseen: [Unseen]
-        var facts: [String: String]
-
-        init(_ diagnosis: Diagnosis) {
-            healthy = diagnosis.isHealthy
-            findings = diagnosis.findings.map {
-                Item(name: $0.name.rawValue, severity: $0.severity.rawValue, text: $0.text, fix: $0.fix)
-            }
-            unseen = diagnosis.unseen.map { Unseen(subject: $0.subject, reason: $0.reason) }
-            facts = Dictionary(diagnosis.facts.map { ($0.name, $0.value) }, uniquingKeysWith: { $1 })
-        }
-    }
-
     func run(in context: CommandContext) async throws {
         let limit = Int(max(1, timeout.microseconds / 1_000))
-        let diagnosis = try await options.withDatabase(context, statementTimeout: limit) { connection, _ in
+        let diagnosis = try await options.withConnection(context, statementTimeout: limit) { connection in
             try await connection.run { connection throws(PostgresError) in try connection.becomeReadOnly() }
             return try await Doctor(connection).examine()
         }
         let console = context.console
         if format.json {
-            try console.json(Document(diagnosis))
+            let findings = diagnosis.findings.map { finding -> JSONMembers in
+                let name = (finding.name.rawValue, finding.severity.rawValue)
+                return ["name": name.0, "severity": name.1, "text": finding.text, "fix": finding.fix]
+            }
+            try console.json(object: [
+                "healthy": diagnosis.isHealthy, "findings": findings, "unseen": diagnosis.unseen,
+                "facts": Dictionary(diagnosis.facts.map { ($0.name, $0.value) }) { $1 },
+            ])
         } else {
             show(diagnosis, console)
         }
@@ -91,19 +72,13 @@ struct DoctorCommand: ProgramCommand {
             for unseen in diagnosis.unseen { lines.add("not looked at", "\(unseen.subject): \(unseen.reason)") }
             console.facts(lines)
         }
-        console.data("")
-        console.data(Self.summary(diagnosis, isColoured: console.isColoured))
-    }
-
-    private static func summary(_ diagnosis: Diagnosis, isColoured: Bool) -> String {
         let counts = Finding.Severity.allCases.compactMap { severity -> String? in
             let count = diagnosis.findings.count { $0.severity == severity }
             guard count > 0 else { return nil }
             let noun = severity == .critical ? "critical" : severity.rawValue + (count == 1 ? "" : "s")
-            let text = "\(count) \(noun)"
-            return isColoured ? Tone(state: text)?.painted(text) ?? text : text
+            return console.painted("\(count) \(noun)", Tone(state: "\(count) \(noun)"))
         }
-        guard counts.isEmpty else { return counts.joined(separator: ", ") }
-        return isColoured ? Tone.good.painted("nothing is wrong") : "nothing is wrong"
+        console.data("")
+        console.data(counts.isEmpty ? console.painted("nothing is wrong", .good) : counts.joined(separator: ", "))
     }
 }

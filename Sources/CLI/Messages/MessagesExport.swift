@@ -70,7 +70,7 @@ struct MessagesExport: ProgramCommand {
         let total = console.errors.isTerminal ? try await ScanEstimate.rows(filter, after: start, connection) : nil
         let began = ContinuousClock.now
         let done = try await export.run(to: file ?? console.outputFile, after: start, connection) { progress in
-            let seconds = Self.seconds(since: began)
+            let seconds = began.duration(to: .now).inSeconds
             let rate = Double(progress.rows) / max(seconds, 0.001)
             var note = "\(Amount.count(progress.rows)) of about \(Amount.count(max(total ?? 0, progress.rows)))"
             note += "  \(Amount.count(Int64(rate)))/s"
@@ -80,16 +80,11 @@ struct MessagesExport: ProgramCommand {
             bar.show(progress.rows, of: total.map { max($0, progress.rows) }, note)
         }
         bar.clear()
-        let seconds = Self.seconds(since: began)
+        let seconds = began.duration(to: .now).inSeconds
         let rate = Amount.count(Int64(Double(done.rows) / max(seconds, 0.001)))
         console.message(
             "exported \(Amount.count(done.rows)) messages, \(Amount.bytes(done.bytes)) in \(Amount.time(seconds)) (\(rate)/s)"
         )
-    }
-
-    private static func seconds(since start: ContinuousClock.Instant) -> Double {
-        let time = start.duration(to: .now).components
-        return Double(time.seconds) + Double(time.attoseconds) / 1e18
     }
 }
 

@@ -4,6 +4,25 @@ import Querying
 import Resources
 import Vocabulary
 
+struct MessagesCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "messages",
+        abstract: "Looks up, follows and exports stored messages.",
+        discussion: """
+            Examples:
+              upstream-worker messages list --category com.example.orders --since 2h
+              upstream-worker messages list --since 1d --where 'data.order.total>100' \\
+                --where 'data.coupon exists'
+              upstream-worker messages list --from-token-file token.txt --json
+              upstream-worker messages show 7d1c0a52-0000-4000-8000-000000000001
+              upstream-worker messages tail -f --category com.example.orders
+              upstream-worker messages export --since 2026-01-01 --until 2026-02-01 \\
+                --output january.ndjson
+            """,
+        subcommands: [MessagesList.self, MessagesShow.self, MessagesTail.self, MessagesExport.self]
+    )
+}
+
 struct MessagesList: ProgramCommand {
     static let configuration = CommandConfiguration(
         commandName: "list",
@@ -33,7 +52,8 @@ struct MessagesList: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         guard (1...100_000).contains(limit) else { throw CommandFailure(.usage, "--limit is 1 to 100000") }
-        guard !isHeld || limit <= 10_000 else {
+        // All rows are needed before the first is printed.
+        guard limit <= 10_000 || !output.reverse && output.columns == nil else {
             throw CommandFailure(
                 .usage,
                 "--limit is 1 to 10000 with --reverse or --columns; `messages export` gives more"
@@ -58,23 +78,21 @@ struct MessagesList: ProgramCommand {
             var pager = MessagePager(filter, .newestFirst, limit: 0, after: cursor)
             pager.byteLimit = 4 << 20
             let end =
-                isHeld || format == .table
-                ? try await held(&pager, connection, console) : try await rows(&pager, format, connection, console)
+                output.columns != nil || format == .table
+                ? try await table(&pager, format, connection, console)
+                : try await rows(&pager, format, connection, console)
             if let end { console.message("more: --after \(end)") }
         }
     }
 
-    /// Whether all rows are needed before the first is printed.
-    private var isHeld: Bool { output.reverse || output.columns != nil }
-
-    /// Prints rows as they come, up to the limit; returns the position after which there may be more.
+    /// Prints rows up to the limit, as they come; returns the position after which there may be more.
     private func rows(
         _ pager: inout MessagePager,
         _ format: OutputFormat,
         _ connection: PostgresConnection,
         _ console: Terminal
     ) async throws -> MessageCursor? {
-        var rows = RowOutput(format, tokens: tokens.reveal, to: console)
+        var rows = RowOutput(format, tokens: tokens.reveal, isReversed: output.reverse, to: console)
         var count = 0
         let end = try await each(&pager, connection) { page, row in
             count += 1
@@ -85,47 +103,21 @@ struct MessagesList: ProgramCommand {
         return end
     }
 
-    /// A row of a table, or one to be printed in another order.
-    private struct Held {
-        var cells: [String] = []
-        var texts: [String?] = []
-        var json: [UInt8] = []
-    }
-
     private var list: RowList<StoredMessage> { RowList(none: "no messages match", tokens: tokens.reveal) }
 
-    /// Reads up to the limit, then prints; returns the position after which there may be more.
-    private func held(
+    /// Reads up to the limit, then prints the chosen columns; returns the position after which there may be more.
+    private func table(
         _ pager: inout MessagePager,
+        _ format: OutputFormat,
         _ connection: PostgresConnection,
         _ console: Terminal
     ) async throws -> MessageCursor? {
-        let format = try output.chosen(console)
-        // Without chosen columns the records of an export.
-        let isExport = format == .csv && output.columns == nil
-        var rows: [Held] = []
-        let form = isExport ? MessageLines.Format.csv : .ndjson
-        var lines = MessageLines(form, tokens: tokens.reveal, isForTerminal: console.output.isTerminal)
-        lines.appendHead()
-        let head = lines.take()
+        // Not the messages, which may be large.
+        var rows: [(cells: [String], texts: [String?])] = []
         let (list, sight) = (list, tokens.sight)
         let end = try await each(&pager, connection) { page, row in
-            switch format {
-            case .table: rows.append(Held(cells: try list.cells(page.message(row).shown(to: sight))))
-            case .csv where isExport:
-                lines.append(page, row)
-                rows.append(Held(json: lines.take()))
-            case .csv: rows.append(Held(texts: try list.texts(page.message(row).shown(to: sight))))
-            case .json, .ndjson:
-                lines.appendObject(of: page, row)
-                rows.append(Held(json: lines.take()))
-            }
-        }
-        guard !isExport else {
-            try console.outputFile.write(head)
-            for row in rows.reversed() { try console.outputFile.write(row.json) }
-            if rows.isEmpty { console.message(list.none) }
-            return end
+            let message = try page.message(row).shown(to: sight)
+            rows.append(format == .csv ? ([], try list.texts(message)) : (try list.cells(message), []))
         }
         var columns = list.columns
         if let place = columns.firstIndex(where: { $0.name == MessageColumn.messageKey.name }) {
@@ -135,7 +127,7 @@ struct MessagesList: ProgramCommand {
         try console.show(
             rows,
             output,
-            RowList(none: list.none, columns: columns, cells: \.cells, texts: \.texts, json: { row, _ in row.json })
+            RowList(none: list.none, columns: columns, cells: { $0.cells }, texts: { $0.texts }, json: { _, _ in [] })
         )
         return end
     }

@@ -1,6 +1,7 @@
 import ArgumentParser
 import Querying
 import Resources
+import UpstreamKit
 import Vocabulary
 
 struct MessagesShow: ProgramCommand {
@@ -34,7 +35,7 @@ struct MessagesShow: ProgramCommand {
         }
         let console = context.console
         let sight = tokens.sight
-        if format.json { return try console.show(Array(found)) { $0.content(to: sight).json(isForTerminal: $1) } }
+        if format.json { return try console.show(json: found.map { $0.content(to: sight) }) }
         for (index, detail) in found.enumerated() {
             if index > 0 { console.data("") }
             MessageText(detail.content(to: sight), console).show()
@@ -44,6 +45,107 @@ struct MessagesShow: ProgramCommand {
             console.message(
                 "\(found.count) messages have this id, from several senders or devices, or a key that begins so"
             )
+        }
+    }
+}
+
+/// The text of a message with everything known about it.
+struct MessageText {
+    private let detail: MessageDetail
+    private let console: Terminal
+
+    init(_ detail: MessageDetail, _ console: Terminal) {
+        (self.detail, self.console) = (detail, console)
+    }
+
+    func show() {
+        var facts = FactList([("message_key", detail.messageKey.description)], nameWidth: Self.nameWidth)
+        let stored = detail.stored
+        if let stored {
+            Self.add(stored, to: &facts)
+        } else {
+            facts.add("body", "gone: its day is past retention.messages")
+            if let ledger = detail.ledger { facts.add("received_at", ledger.receivedAt.shown) }
+        }
+        if let other = detail.conflictsWith {
+            facts.add("released", "a conflict with \(other)")
+        } else {
+            facts.add("fingerprint", detail.ledger?.fingerprint?.description ?? "no longer in the ledger")
+        }
+        console.facts(facts)
+        if let stored { Self.showBody(stored, console) }
+        section("deliveries", detail.deliveries, none: "none waiting") { row in
+            let lease = row.leaseUntil.map { "leased by \(row.leaseOwner ?? "?") until \($0.shown)" }
+            let state = lease ?? "next attempt at \(row.nextAttemptAt.shown)"
+            return [row.handler, "\(row.attempts) failed", state, row.lastError ?? ""]
+        }
+        section("dead letters", detail.deadLetters, none: "none") { row in
+            let died = row.diedAt.map { "died \($0.shown)" } ?? ""
+            return [row.handler, "\(row.attempts) attempts", died, row.lastError ?? ""]
+        }
+        section("attempts", detail.attempts, none: "none kept (retention.attempts)") { row in
+            let took = row.duration.map { "\(Amount.time($0.inSeconds)) " } ?? ""
+            return [
+                row.handler, "\(row.attempt). \(row.outcome)",
+                "\(row.startedAt.shown) \(took)on \(row.worker)",
+                row.errorGroup ?? "",
+            ]
+        }
+        section(detail.hasMoreConflicts ? "conflicts (the latest)" : "conflicts", detail.conflicts, none: "none") {
+            row in
+            let release = row.releasedAt.map { "released \($0.shown)" } ?? "not released"
+            return [
+                row.fingerprint.description, "\(row.timesSeen) seen", "last \(row.lastSeenAt.shown)",
+                release,
+            ]
+        }
+        Self.show(
+            "duplicates",
+            "not recorded for each message; upstream_messages_total{outcome=\"duplicate\"} counts them",
+            console
+        )
+    }
+
+    /// The width by which the values of all lists about messages align.
+    static let nameWidth = 14
+
+    static func show(_ name: String, _ value: String, _ console: Terminal) {
+        console.facts(FactList([(name, value)], nameWidth: nameWidth))
+    }
+
+    /// Adds the columns of a stored message, but for its key and payload.
+    static func add(_ stored: StoredMessage, to facts: inout FactList) {
+        for column in MessageColumn.allCases where column != .messageKey && column.traits.secrecy != .payload {
+            if column == .registrationToken {
+                facts.add("token", stored.text(column) ?? "(masked; --reveal shows it)")
+            } else {
+                facts.add(column.name, stored.cell(column))
+            }
+        }
+    }
+
+    /// Prints `data` and `extra`, indented.
+    static func showBody(_ stored: StoredMessage, _ console: Terminal) {
+        if let data = stored.shownData {
+            let note = stored.isDataRaw ? ", in data_raw: jsonb would refuse it" : ""
+            show("data", Amount.bytes(Int64(data.count)) + note, console)
+            for line in JSONIndent.lines(data) { console.data("  " + line) }
+        } else {
+            show("data", "-", console)
+        }
+        if let extra = stored.bytes(.extra) {
+            show("extra", Amount.bytes(Int64(extra.count)), console)
+            for line in JSONIndent.lines(extra) { console.data("  " + line) }
+        }
+    }
+
+    private func section<Row>(_ title: String, _ rows: [Row], none: String, _ cells: (Row) -> [String]) {
+        guard !rows.isEmpty else { return Self.show(title, none, console) }
+        Self.show(title, String(rows.count), console)
+        let table = TextTable(["", .init("").ofStates, "", .init("", minimum: 10)], rows.map(cells))
+        let width = console.width.map { $0 - 2 }
+        for line in table.lines(width: width, hasHeader: false, isColoured: console.isColoured) {
+            console.data("  " + line)
         }
     }
 }

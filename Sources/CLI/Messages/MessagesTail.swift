@@ -33,17 +33,19 @@ struct MessagesTail: ProgramCommand {
     var limit = 10
     @Option(help: "How long after it was received a message may commit and still be shown.")
     var overlap = DurationArgument(seconds: 60)
-    @OptionGroup var output: OutputOptions
+    @Flag(exclusivity: .exclusive)
+    var format: OutputFormat?
+    @OptionGroup var tokens: RevealOptions
     @OptionGroup var reading: ReadOptions
 
     func run(in context: CommandContext) async throws {
         guard (0...1_000).contains(limit) else { throw CommandFailure(.usage, "--limit is 0 to 1000") }
-        guard output.chosen(context.console) != .json else {
+        guard format != .json else {
             throw CommandFailure(.usage, "tail has no end, and so cannot print a JSON array: use --ndjson")
         }
         let asked = try filter.asked(context.console)
         let filter = try await withReader(context) { try await asked.judged($0) }
-        let screen = { TailScreen(output.chosen(context.console), tokens: output.reveal, context.console) }
+        let screen = { TailScreen(format, tokens: tokens.reveal, context.console) }
         guard follow else { return try await withReader(context) { try await begin(filter, screen(), $0) } }
         if let until = filter.until, until <= (try await withReader(context) { try await $0.databaseTime() }) {
             try await withReader(context) { try await begin(filter, screen(), $0) }
@@ -78,7 +80,7 @@ struct MessagesTail: ProgramCommand {
     /// Follows across database outages: messages committed meanwhile are shown afterwards.
     private func followForever(_ filter: MessageFilter, _ context: CommandContext) async throws {
         let console = context.console
-        let screen = TailScreen(output.chosen(console), tokens: output.reveal, console)
+        let screen = TailScreen(format, tokens: tokens.reveal, console)
         var tail: MessageTail?
         var isDown = false
         while !Task.isCancelled {
@@ -143,7 +145,7 @@ struct MessagesTail: ProgramCommand {
     }
 
     private static func text(_ span: Range<Timestamp>) -> String {
-        "from \(ShownTime.short(span.lowerBound)) to \(ShownTime.short(span.upperBound))"
+        "from \(span.lowerBound.shown) to \(span.upperBound.shown)"
     }
 }
 
@@ -158,8 +160,8 @@ final class TailScreen {
     /// Whether the omitted columns were named.
     private var hasTold = false
 
-    init(_ format: OutputFormat, tokens: Bool, _ console: Terminal) {
-        (self.format, self.console) = (format, console)
+    init(_ chosen: OutputFormat?, tokens: Bool, _ console: Terminal) {
+        (format, self.console) = (chosen ?? (console.output.isTerminal ? .table : .ndjson), console)
         sight = Sight(tokens: tokens, payloads: true)
         rows = RowOutput(format, tokens: tokens, to: console)
         fields = StoredMessage.tabled(tokens: tokens)

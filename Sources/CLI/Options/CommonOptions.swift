@@ -1,4 +1,7 @@
 import ArgumentParser
+import MessageStore
+import Postgres
+import Querying
 import UpstreamConfiguration
 import Vocabulary
 
@@ -20,14 +23,7 @@ struct CommonOptions: ParsableArguments {
     )
     var overrides: [String] = []
 
-    /// Reads the configuration, and prints its warnings.
-    ///
-    /// - Parameters:
-    ///   - context: The command's context.
-    ///   - needsSenders: Whether a configuration without senders is an error.
-    ///   - parts: What the command needs; files named by other parts are not read.
-    /// - Throws: Everything that is wrong with it.
-    /// - Returns: The configuration.
+    /// Reads the configuration, and prints its warnings; files that other parts than these name are not read.
     func load(
         _ context: CommandContext,
         needsSenders: Bool = true,
@@ -39,8 +35,6 @@ struct CommonOptions: ParsableArguments {
     }
 
     /// The configuration's loader, with the flags that override keys.
-    ///
-    /// - Throws: ``CommandFailure`` if a flag is not of the form `key=value`.
     func loader(_ context: CommandContext) throws -> ConfigurationLoader {
         ConfigurationLoader(
             environment: context.environment,
@@ -58,5 +52,127 @@ struct CommonOptions: ParsableArguments {
                 )
             }
         )
+    }
+}
+
+extension CommonOptions {
+    /// Reads the configuration for a command that needs only the database.
+    ///
+    /// Secrets of senders, files of handlers and tokens of the console may not be readable to this user, such as
+    /// systemd's credentials in a shell.
+    func loadDatabase(_ context: CommandContext) throws -> WorkerConfiguration {
+        try load(context, needsSenders: false, parts: []).configuration
+    }
+
+    /// Connects to the configured database and lends the connection.
+    func withConnection<T>(
+        _ context: CommandContext,
+        statementTimeout: Int? = nil,
+        _ body: (PostgresConnection) async throws -> T
+    ) async throws -> T {
+        try await withDatabase(context, statementTimeout: statementTimeout) { connection, _ in
+            try await body(connection)
+        }
+    }
+
+    /// Connects to the configured database and lends the connection and the configuration.
+    ///
+    /// `statementTimeout` is in milliseconds; nil for the default.
+    func withDatabase<T>(
+        _ context: CommandContext,
+        statementTimeout: Int? = nil,
+        _ body: (PostgresConnection, WorkerConfiguration) async throws -> T
+    ) async throws -> T {
+        let configuration = try loadDatabase(context)
+        var settings = try PostgresSettings(url: configuration.database.url)
+        if let statementTimeout { settings.statementTimeout = statementTimeout }
+        let connection = try await PostgresConnection.open(settings)
+        let result = try await body(connection, configuration)
+        await connection.close()
+        return result
+    }
+}
+
+struct ReadOptions: ParsableArguments {
+    @Option(help: ArgumentHelp("How long one statement may take, for example 2m.", valueName: "duration"))
+    var timeout = DurationArgument(seconds: 30)
+}
+
+extension CommonOptions {
+    /// Lends a read-only connection, with a limit for each statement in microseconds; nil for a day.
+    func withReader<T>(
+        _ context: CommandContext,
+        timeout: Int64?,
+        _ body: (PostgresConnection) async throws -> T
+    ) async throws -> T {
+        do {
+            let limit = Int(max(1, (timeout ?? 86_400_000_000) / 1_000))
+            return try await withDatabase(context, statementTimeout: limit) { connection, _ in
+                try await connection.run { connection throws(PostgresError) in try connection.becomeReadOnly() }
+                return try await body(connection)
+            }
+        } catch let error as PostgresError where error.sqlState == "57014" || error.failureClass == .deadline {
+            throw CommandFailure(
+                .temporaryFailure,
+                "the database did not answer within --timeout: narrow the query (--category, --device, --since), or allow more"
+            )
+        } catch let error as PostgresError where error.failureClass == .lock {
+            throw CommandFailure(
+                .temporaryFailure,
+                "database: \(error): another session has locked the table: try again later"
+            )
+        } catch let error as PostgresError where error.sqlState == "2201B" {
+            throw CommandFailure(.usage, "--where: \(error.message)")
+        }
+    }
+
+    /// Warns before a query that may read very many messages one by one.
+    func warn(of filter: MessageFilter, _ connection: PostgresConnection, _ console: Terminal) async throws {
+        guard let rows = try await ScanEstimate.rowsToRead(filter, connection) else { return }
+        let ways = [
+            filter.categories.isEmpty ? "--category" : nil, filter.deviceKey == nil ? "--device" : nil,
+            filter.since == nil ? "--since" : "a later --since", "--message-id",
+        ].compactMap(\.self)
+        console.message(
+            "note: this may read about \(Amount.count(rows)) messages one by one; narrow it with "
+                + ways.dropLast().joined(separator: ", ") + " or " + (ways.last ?? "")
+        )
+    }
+}
+
+/// The reason of a command that is recorded in the audit trail.
+struct ReasonOption: ParsableArguments {
+    @Option(help: "The reason, for the audit trail.")
+    var reason: String?
+
+    /// The author of the command's audit entry.
+    var author: AuditAuthor { .command(reason) }
+}
+
+extension AuditAuthor {
+    /// The author of a command: the operating system's user and host; the database adds the role.
+    static func command(_ reason: String?) -> AuditAuthor {
+        AuditAuthor(ReplayCommand.who, via: .command, reason: reason)
+    }
+}
+
+/// A duration as the configuration writes it: `250ms`, `30s`, `15m`, `12h`, `30d`.
+struct DurationArgument: ExpressibleByArgument {
+    /// At least 1.
+    let microseconds: Int64
+
+    var duration: Duration { .microseconds(microseconds) }
+
+    /// A default in seconds.
+    init(seconds: Int64) { microseconds = seconds * 1_000_000 }
+
+    var defaultValueDescription: String { "\(microseconds / 1_000_000)s" }
+
+    init?(argument: String) {
+        // More than a hundred years is a mistake.
+        guard let text = DurationText(argument), text.count > 0, text.unit != .weeks, let duration = text.duration,
+            duration <= .seconds(36_525 * 86_400)
+        else { return nil }
+        microseconds = duration.microseconds
     }
 }

@@ -1,4 +1,6 @@
 import ArgumentParser
+import ConfigurationKeys
+import Foundation
 import MessageStore
 import Querying
 import Resources
@@ -8,6 +10,9 @@ import Vocabulary
 /// The options of a filter: one for each of its fields, named as it is with hyphens.
 protocol FilterGroup: ParsableArguments {
     associatedtype Filter: Filtered
+
+    /// The filter as it is written; `console` is where a token may be read.
+    func asked(_ console: Terminal) throws(CommandFailure) -> Asked<Filter>
 }
 
 extension FilterGroup {
@@ -30,19 +35,22 @@ extension FilterGroup {
         return given
     }
 
-    /// Whether nothing narrows.
-    var isEmpty: Bool { given.allSatisfy(\.value.isEmpty) }
+    /// Throws a usage error if nothing narrows, without `--all`.
+    func requireSome(all: Bool) throws(CommandFailure) {
+        guard all || given.contains(where: { !$0.value.isEmpty }) else {
+            throw CommandFailure(.usage, "give a filter (--handler, --group, --category, …), or --all")
+        }
+    }
 
-    /// The filter as it is written, so that mistakes are told without a database.
+    func asked(_ console: Terminal) throws(CommandFailure) -> Asked<Filter> { try asked() }
+
+    /// The filter as it is written, so that mistakes are told without a database, whose clock judges its times.
     ///
-    /// - Parameter others: What else selects, by its options' names; its number is bounded as well.
-    /// - Throws: ``CommandFailure``: what is written can't be read, or is too much.
-    /// - Returns: What is asked for; the database's clock judges its times.
+    /// `others` is what else selects, by its options' names: its number is bounded as well.
     func asked(beside others: [String: [String]] = [:]) throws(CommandFailure) -> Asked<Filter> {
         let given = given
-        let options = given.merging(others) { first, _ in first }
-            .map { ("--" + $0.key.replacing("_", with: "-"), $0.value) }
-        if let excess = FilterBounds.excess(in: Dictionary(options) { first, _ in first }) {
+        let options = given.merging(others) { $1 }.map { ("--" + $0.key.replacing("_", with: "-"), $0.value) }
+        if let excess = FilterBounds.excess(in: Dictionary(options) { $1 }) {
             throw CommandFailure(.usage, excess)
         }
         do throws(FilterMistake) {
@@ -110,14 +118,12 @@ struct FilterOptions: FilterGroup {
     @Option(help: .filter("where", of: Filter.self))
     var `where`: [String] = []
 
+    func asked(_ console: Terminal) throws(CommandFailure) -> Asked<Filter> { try asked(console, handlers: []) }
+
     /// The filter as it is written, with the device whose token a file holds.
     ///
-    /// - Parameters:
-    ///   - console: Where a token is read.
-    ///   - handlers: What else is selected by, of the option `--handler`.
-    /// - Throws: ``CommandFailure``: what is written can't be read, or is too much.
-    /// - Returns: What is asked for.
-    func asked(_ console: Terminal, handlers: [String] = []) throws(CommandFailure) -> Asked<Filter> {
+    /// `handlers` is what else selects: the option `--handler`.
+    func asked(_ console: Terminal, handlers: [String]) throws(CommandFailure) -> Asked<Filter> {
         guard let file = token.file else { return try asked(beside: ["handler": handlers]) }
         guard device == nil else {
             throw CommandFailure(.usage, "--device and --from-token-file both name a device: give one of them")
@@ -161,10 +167,8 @@ struct QuarantineFilter: FilterGroup {
     var until: String?
 }
 
-/// Which dead letters: the options that the commands share.
-struct DeadFilter: FilterGroup {
-    typealias Filter = DeadLetterFilter
-
+/// Which dead letters or waiting deliveries: the options that the commands share.
+struct HandlingOptions<Filter: Filtered>: FilterGroup {
     @Option(help: .filter("handler", of: Filter.self))
     var handler: String?
     @Option(help: .filter("group", of: Filter.self))
@@ -181,24 +185,56 @@ struct DeadFilter: FilterGroup {
     var formerMessageKey: String?
     @Option(name: .customLong("before"), help: ArgumentHelp("--until", visibility: .hidden))
     var formerUntil: String?
-}
-
-/// Which waiting deliveries: the options that the commands share.
-struct DeliveriesFilter: FilterGroup {
-    typealias Filter = WaitingFilter
-
-    @Option(help: .filter("handler", of: Filter.self))
-    var handler: String?
-    @Option(help: .filter("category", of: Filter.self))
-    var category: String?
-    @Option(help: .filter("message_key", of: Filter.self))
-    var messageKey: String?
-    @Option(help: .filter("group", of: Filter.self))
-    var group: String?
     @Option(name: .customLong("error-group"), help: ArgumentHelp("--group", visibility: .hidden))
     var formerGroup: String?
-    @Option(help: .filter("since", of: Filter.self))
-    var since: String?
-    @Option(help: .filter("until", of: Filter.self))
-    var until: String?
+}
+
+typealias DeadFilter = HandlingOptions<DeadLetterFilter>
+typealias DeliveriesFilter = HandlingOptions<WaitingFilter>
+
+/// A file with one registration token.
+enum TokenFile {
+    /// Reads the token; `-` is `stdin`.
+    static func read(_ path: String, stdin: Int32) throws(CommandFailure) -> RegistrationToken {
+        let lines = path == "-" ? try lines(of: stdin) : try lines(of: path)
+        guard let bytes = lines.first, lines.count == 1 else {
+            let what = lines.isEmpty ? "is empty" : "has more than one line"
+            throw CommandFailure(.badData, "'\(path)' \(what): it must contain one registration token")
+        }
+        guard bytes.count <= 4_096, let token = String(validating: bytes, as: UTF8.self) else {
+            throw CommandFailure(
+                .badData,
+                "'\(path)' is not a registration token: that is UTF-8 text of 4,096 bytes at most"
+            )
+        }
+        return RegistrationToken(token)
+    }
+
+    private static func lines(of path: String) throws(CommandFailure) -> [[UInt8]] {
+        do {
+            return try SecretFile(path: path).lines(isGuarded: false)
+        } catch {
+            throw CommandFailure(error.isMissing ? .noInput : .badData, error.message)
+        }
+    }
+
+    /// The lines of an open file, which may be a socket, as under ssh: it has no path to open.
+    private static func lines(of stdin: Int32) throws(CommandFailure) -> [[UInt8]] {
+        do {
+            let bytes = try FileHandle(fileDescriptor: stdin, closeOnDealloc: false).read(upToCount: 1 << 16)
+            return bytes?.split { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }.map(Array.init) ?? []
+        } catch {
+            throw CommandFailure(.noInput, "can't read the token from stdin: \(error)")
+        }
+    }
+}
+
+extension MessageKey {
+    /// Parses a key; `name` is its option or argument, for the error.
+    init(_ text: String, for name: String) throws(CommandFailure) {
+        guard let key = MessageKey(text) else {
+            throw CommandFailure(.usage, "\(name) takes a message_key: 8-4-4-4-12 hex digits")
+        }
+        self = key
+    }
 }

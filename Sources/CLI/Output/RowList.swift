@@ -1,6 +1,181 @@
+import ArgumentParser
+import Foundation
+import Postgres
 import Querying
 import Resources
 import Vocabulary
+
+enum OutputFormat: String, EnumerableFlag {
+    case table
+    case json
+    case ndjson
+    case csv
+
+    static func help(for value: OutputFormat) -> ArgumentHelp? {
+        switch value {
+        case .table: "A table that fits the terminal; the default on a terminal."
+        case .json: "One JSON array."
+        case .ndjson: "One JSON object per line; the default where stdout is not a terminal."
+        case .csv: "CSV (RFC 4180) with a header row."
+        }
+    }
+}
+
+/// A row that a command lists in pages.
+protocol ListedRow: ShownResource {
+    associatedtype Options: FilterGroup
+    associatedtype Reveal: SightOptions = NoReveal
+    associatedtype Cursor: LosslessStringConvertible & Sendable
+
+    /// The command's name and help.
+    static var listing: CommandConfiguration { get }
+    /// The most rows of a page.
+    static var most: Int { get }
+    /// The text for an empty list.
+    static var none: String { get }
+
+    var cursor: Cursor { get }
+
+    static func page(
+        _ filter: Options.Filter,
+        after cursor: Cursor?,
+        limit: Int,
+        to sight: Sight,
+        _ connection: PostgresConnection
+    ) async throws -> [Self]
+}
+
+/// A command that lists rows in pages: `list` of most groups.
+struct ListCommand<Row: ListedRow>: ProgramCommand {
+    static var configuration: CommandConfiguration { Row.listing }
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var filter: Row.Options
+    @Option(help: ArgumentHelp("The most rows to show\(Row.most < .max ? ", up to \(Row.most)" : "")."))
+    var limit = 50
+    @Option(help: ArgumentHelp("Continue after this place, which the previous page has printed.", valueName: "cursor"))
+    var after: String?
+    @OptionGroup var output: ListOptions
+    @OptionGroup var reveal: Row.Reveal
+    @OptionGroup var reading: ReadOptions
+
+    func run(in context: CommandContext) async throws {
+        guard limit > 0, limit <= Row.most else {
+            let range = Row.most < .max ? "is 1 to \(Row.most)" : "must be above zero"
+            throw CommandFailure(.usage, "--limit \(range)")
+        }
+        let cursor = try after.map { text in
+            guard let cursor = Row.Cursor(text) else {
+                throw CommandFailure(.usage, "--after takes what the previous page has printed")
+            }
+            return cursor
+        }
+        let list = RowList<Row>(none: Row.none)
+        try output.check(list, context.console)
+        let asked = try filter.asked(context.console)
+        let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
+            let filter = try await asked.judged(connection)
+            return try await Row.page(filter, after: cursor, limit: limit, to: reveal.sight, connection)
+        }
+        try context.console.show(rows, output, list)
+        if rows.count == limit, let last = rows.last?.cursor.description {
+            // Quoted, since a handler's name may hold anything.
+            context.console.message("more: --after '\(last)'")
+        }
+    }
+}
+
+/// The option of commands that show figures in a table or as one object.
+struct ObjectFormatOptions: ParsableArguments {
+    @Flag(help: "One JSON object instead of a table.")
+    var json = false
+}
+
+/// The option of commands that show single rows as text or as an array.
+struct TextFormatOptions: ParsableArguments {
+    @Flag(help: "One JSON array instead of text.")
+    var json = false
+}
+
+/// The options that decide what is shown of rows.
+protocol SightOptions: ParsableArguments {
+    var sight: Sight { get }
+}
+
+/// No options, for rows that hold no tokens.
+struct NoReveal: SightOptions {
+    var sight: Sight { Sight(tokens: true, payloads: true) }
+}
+
+/// The option to show registration tokens, which are masked otherwise.
+struct RevealOptions: SightOptions {
+    @Flag(name: .customLong("reveal"), help: "Show registration tokens. They are credentials.")
+    private var isRevealed = false
+    @Flag(name: .customLong("with-tokens"), help: ArgumentHelp("What `export` calls it.", visibility: .hidden))
+    private var isWithTokens = false
+
+    var reveal: Bool { isRevealed || isWithTokens }
+
+    /// What is shown of messages.
+    var sight: Sight { Sight(tokens: reveal, payloads: true) }
+}
+
+/// The options of commands that list rows.
+struct ListOptions: ParsableArguments {
+    @Flag(exclusivity: .exclusive)
+    var format: OutputFormat?
+    @Option(
+        help: ArgumentHelp(
+            "Only these columns of the table or CSV, in this order, separated by commas.",
+            valueName: "names"
+        )
+    )
+    var columns: String?
+    @Flag(help: "Print the rows in reverse order: the latest last.")
+    var reverse = false
+
+    /// Throws for options that do not fit a list, before anything is read.
+    func check<Row>(_ list: RowList<Row>, _ console: Terminal) throws(CommandFailure) {
+        _ = (try chosen(console), try chosen(list.columns))
+    }
+
+    /// Whether the options fit a command that shows one thing.
+    var isForOne: Bool { format != .csv && columns == nil && !reverse }
+
+    /// The chosen format, or the default, which is `piped` if stdout is not a terminal.
+    func chosen(_ console: Terminal, piped: OutputFormat = .ndjson) throws(CommandFailure) -> OutputFormat {
+        if columns != nil, format == .json || format == .ndjson {
+            throw CommandFailure(.usage, "--columns is for tables and --csv; JSON always has every member")
+        }
+        return format ?? (console.output.isTerminal || columns != nil ? .table : piped)
+    }
+
+    /// The indices of the chosen ones of all columns, in the order of the command line.
+    func chosen(_ known: [TextTable.Column]) throws(CommandFailure) -> [Int] {
+        guard let columns else { return known.indices.filter { !known[$0].isExtra } }
+        var places: [Int] = []
+        for name in columns.split(separator: ",", omittingEmptySubsequences: false) {
+            let wanted = name.trimmingCharacters(in: .whitespaces).lowercased().replacing(" ", with: "_")
+            guard let place = known.firstIndex(where: { $0.answers(to: wanted) }) else {
+                let names = known.map(\.name)
+                let hint = Suggestion.nearest(to: wanted, among: names).map { "; did you mean '\($0)'?" } ?? ""
+                throw CommandFailure(
+                    .usage,
+                    "--columns: unknown column '\(name)'\(hint)\ncolumns: \(names.joined(separator: ","))"
+                )
+            }
+            places.append(place)
+        }
+        return places
+    }
+}
+
+extension TextTable.Column {
+    /// Whether it is the column's name or header.
+    fileprivate func answers(to wanted: String) -> Bool {
+        name == wanted || title.lowercased().replacing(" ", with: "_") == wanted
+    }
+}
 
 struct RowList<Row> {
     /// The text for an empty list: `no messages match`.
@@ -28,14 +203,7 @@ extension RowList where Row: ShownResource {
 }
 
 extension Terminal {
-    /// Shows a list in the chosen format.
-    ///
-    /// - Parameters:
-    ///   - rows: The rows, the latest first.
-    ///   - options: The format, the columns and the order.
-    ///   - list: How the rows are shown.
-    ///   - piped: The default format if stdout is not a terminal.
-    /// - Throws: ``CommandFailure`` for unknown columns; `ExportError` if stdout can't be written.
+    /// Shows a list, the latest first, in the chosen format, which is `piped` by default if stdout is no terminal.
     func show<Row>(
         _ rows: [Row],
         _ options: ListOptions,
@@ -91,5 +259,79 @@ extension Terminal {
             }
             try file.write(Array((fields.joined(separator: ",") + "\r\n").utf8))
         }
+    }
+}
+
+/// Writes rows to stdout in a machine-readable format.
+struct RowOutput {
+    private let format: OutputFormat
+    private let file: ExportFile
+    /// Whether characters that a terminal acts on are escaped.
+    let isForTerminal: Bool
+    private var lines: MessageLines
+    private var hasRows = false
+    /// Whether messages are written in reverse, at the end.
+    private let isReversed: Bool
+    private var held: [[UInt8]] = []
+
+    init(_ format: OutputFormat, tokens: Bool, isReversed: Bool = false, to console: Terminal) {
+        (self.format, self.isReversed) = (format, isReversed)
+        file = console.outputFile
+        isForTerminal = console.output.isTerminal
+        lines = MessageLines(format == .csv ? .csv : .ndjson, tokens: tokens, isForTerminal: isForTerminal)
+        lines.appendHead()
+    }
+
+    mutating func append(_ page: MessagePage, _ row: Int) throws {
+        // The head.
+        if isReversed, held.isEmpty { try flush() }
+        lines.append(page, row)
+        if isReversed {
+            held.append(lines.take())
+        } else if format == .json || lines.count > 1 << 16 {
+            try flush()
+        }
+    }
+
+    /// Adds another JSON object.
+    mutating func append(object: [UInt8]) throws {
+        if format == .json {
+            try begin()
+            try file.write(object)
+        } else {
+            try file.write(object + [0x0A])
+        }
+    }
+
+    /// Writes the buffered rows.
+    mutating func flush() throws { try write(lines.take()) }
+
+    /// Writes what is left of the rows, and the array's end.
+    mutating func finish() throws {
+        try flush()
+        for row in held.reversed() { try write(row) }
+        guard format == .json else { return }
+        try file.write(Array((hasRows ? "\n]\n" : "[]\n").utf8))
+    }
+
+    private mutating func begin() throws {
+        try file.write(Array((hasRows ? ",\n" : "[\n").utf8))
+        hasRows = true
+    }
+
+    private mutating func write(_ lines: [UInt8]) throws {
+        guard !lines.isEmpty else { return }
+        if format == .json { try begin() }
+        // An array's rows have commas between them.
+        try file.write(format == .json ? lines.dropLast() : lines)
+    }
+}
+
+extension Terminal {
+    /// Writes one JSON array of rows.
+    func show(json rows: [some ShownResource]) throws {
+        var output = RowOutput(.json, tokens: false, to: self)
+        for row in rows { try output.append(object: row.json(isForTerminal: output.isForTerminal)) }
+        try output.finish()
     }
 }

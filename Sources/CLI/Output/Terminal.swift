@@ -76,25 +76,18 @@ package struct Terminal: Sendable {
 
     /// Writes a value as one line of JSON, with sorted keys in snake case.
     package func json(_ value: some Encodable) throws {
-        data(json: try Self.encoded(value))
-    }
-
-    /// A value as a one-line JSON object, with sorted keys in snake case.
-    ///
-    /// `isForTerminal` escapes characters that a terminal acts on.
-    ///
-    /// - Throws: `EncodingError`
-    static func object(_ value: some Encodable, isForTerminal: Bool) throws -> [UInt8] {
-        let json = try encoded(value)
-        return isForTerminal
-            ? Array(TerminalText.escape(json: String(decoding: json, as: UTF8.self)).utf8) : [UInt8](json)
-    }
-
-    private static func encoded(_ value: some Encodable) throws -> Data {
         let encoder = JSONEncoder()
         encoder.keyEncodingStrategy = .convertToSnakeCase
         encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        return try encoder.encode(value)
+        data(json: try encoder.encode(value))
+    }
+
+    /// Writes one line with a JSON object.
+    func json(object: JSONMembers) throws { try json(object) }
+
+    /// The text in a tone's colour, where data is coloured.
+    func painted(_ text: some StringProtocol, _ tone: Tone?) -> String {
+        isColoured && !text.isEmpty ? tone?.painted(text) ?? String(text) : String(text)
     }
 
     package func table(_ table: TextTable) {
@@ -129,5 +122,81 @@ package struct Terminal: Sendable {
                 }
             }
         }
+    }
+}
+
+/// The members of a JSON object; absent values are left out.
+struct JSONMembers: Encodable, ExpressibleByDictionaryLiteral {
+    private struct Name: CodingKey {
+        let stringValue: String
+        var intValue: Int? { nil }
+
+        init(stringValue: String) { self.stringValue = stringValue }
+        init?(intValue: Int) { nil }
+    }
+
+    private var members: [(name: String, value: any Encodable)]
+
+    init(dictionaryLiteral members: (String, (any Encodable)?)...) {
+        self.members = members.compactMap { name, value in value.map { (name, $0) } }
+    }
+
+    mutating func add(_ name: String, _ value: some Encodable) { members.append((name, value)) }
+
+    func encode(to encoder: any Encoder) throws {
+        var object = encoder.container(keyedBy: Name.self)
+        for (name, value) in members { try object.encode(value, forKey: Name(stringValue: name)) }
+    }
+}
+
+/// Indents JSON for people; names, strings and numbers stay verbatim.
+package enum JSONIndent {
+    /// The lines, two spaces per level, safe for a terminal.
+    ///
+    /// `json` must be valid.
+    package static func lines(_ json: [UInt8]) -> [String] { JSONLayout.lines(json).map { TerminalText.escape($0) } }
+}
+
+extension Terminal {
+    /// Asks before something irreversible, unless `--yes` was given; `reason` is for the error without a terminal.
+    func confirm(_ question: String, yes isConfirmed: Bool, because reason: String) throws(CommandFailure) {
+        guard !isConfirmed else { return }
+        guard input.isTerminal, errors.isTerminal else {
+            throw CommandFailure(.usage, "\(reason): add --yes where there is no terminal to ask on")
+        }
+        write(TerminalText.escape(question) + " [y/N] ", to: errors)
+        guard ["y", "yes"].contains(readAnswer(atMost: 100)?.lowercased()) else {
+            throw CommandFailure(.negative, "nothing was changed")
+        }
+    }
+
+    /// Asks for a value on a terminal; nil at the end of input.
+    ///
+    /// `standard` is the default for an empty answer.
+    func ask(_ question: String, standard: String?) -> String? {
+        write(TerminalText.escape(question) + (standard.map { " [\($0)]" } ?? "") + ": ", to: errors)
+        return readAnswer(atMost: 4_096)?.trimmingCharacters(in: CharacterSet(charactersIn: " \t\r"))
+    }
+
+    /// Reads one line byte by byte, leaving later input to the next reader; nil at the end of input.
+    private func readAnswer(atMost limit: Int) -> String? {
+        var line: [UInt8] = []
+        var byte: UInt8 = 0
+        while line.count < limit {
+            let count = read(input.descriptor, &byte, 1)
+            if count < 0, errno == EINTR { continue }
+            guard count == 1 else { return line.isEmpty ? nil : String(decoding: line, as: UTF8.self) }
+            guard byte != UInt8(ascii: "\n") else { break }
+            line.append(byte)
+        }
+        return String(decoding: line, as: UTF8.self)
+    }
+}
+
+extension Terminal {
+    /// Asks before something that affects more than 100 rows.
+    func confirmMany(_ count: Int, _ question: String, yes isConfirmed: Bool) throws(CommandFailure) {
+        guard count > 100 else { return }
+        try confirm(question, yes: isConfirmed, because: "this concerns \(Amount.count(count)), more than 100")
     }
 }

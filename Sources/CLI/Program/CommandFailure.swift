@@ -1,9 +1,11 @@
 import Console
+import Diagnosis
 import Foundation
 import LocalDatabase
 import MessageStore
 import Postgres
 import Querying
+import Replaying
 import Resources
 import UpstreamConfiguration
 import Vocabulary
@@ -35,11 +37,13 @@ struct CommandFailure: Error, CustomStringConvertible {
                 ExitStatus(error),
                 "database: \(error)" + (DatabaseAdvice.hint(error).map { "\n" + $0 } ?? "")
             )
+        case let error as LocalCluster.StartError: self.init(.unavailable, error.description)
         case let error as MigrationError: self.init(ExitStatus(error), "\(error)")
-        case let error as WorkerError: self.init(.configuration, "\(error)")
-        case let error as ConsoleError: self.init(.configuration, "\(error)")
+        case is WorkerError, is ConsoleError: self.init(.configuration, "\(error)")
+        case let error as AckedFile.Failure: self.init(error.isMissing ? .noInput : .badData, error.description)
         case let error as FilterError: self.init(.usage, "\(error)")
         case let error as FilterMistake: self.init(error)
+        case let error as ReplayError: self.init(error)
         case let error as ExportError:
             // Whoever closed the reader knows.
             self.init(ExitStatus(error), error.kind == .readerGone ? "" : error.description)
@@ -51,5 +55,15 @@ struct CommandFailure: Error, CustomStringConvertible {
             self.init(.internalError, FileTrouble.reason(error))
         default: return nil
         }
+    }
+}
+
+extension CommandFailure {
+    /// What only the tables' owner may do was tried as another role.
+    init(notOwner error: PostgresError, may what: String) {
+        self.init(
+            .refused,
+            "database: \(error): only the tables' owner may \(what): connect as that role with --set database.url=…"
+        )
     }
 }

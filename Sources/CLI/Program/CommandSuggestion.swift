@@ -1,3 +1,5 @@
+import ArgumentParser
+import Foundation
 import Vocabulary
 
 /// A suggestion for a mistyped command line.
@@ -115,4 +117,89 @@ struct CommandSuggestion {
         guard isFile, command.optionNames().contains("--config") else { return "" }
         return ". Did you mean '--config \(argument)'?"
     }
+}
+
+/// The program's commands and options, decoded from the parser's description.
+package struct CommandTree: Decodable, Sendable {
+    package struct Argument: Decodable, Sendable {
+        package struct Name: Decodable, Sendable {
+            /// `long`, `short` or `longWithSingleDash`.
+            package var kind: String
+            /// The name without dashes.
+            package var name: String
+            /// The name with its dashes.
+            package var text: String { (kind == "long" ? "--" : "-") + name }
+        }
+
+        /// `positional`, `option` or `flag`.
+        package var kind: String
+        package var shouldDisplay: Bool
+        /// Its names; nil for an argument.
+        package var names: [Name]?
+        package var abstract: String?
+    }
+
+    package var commandName: String
+    package var shouldDisplay: Bool?
+    /// Its long help text, examples first.
+    package var discussion: String?
+    package var subcommands: [CommandTree]?
+    package var arguments: [Argument]?
+
+    package static func program() throws -> CommandTree { try described.get() }
+
+    private static let described = Result {
+        struct Tool: Decodable { var command: CommandTree }
+        return try JSONDecoder().decode(Tool.self, from: Data(RootCommand._dumpHelp().utf8)).command
+    }
+
+    /// The subcommands, without the parser's own `help`.
+    package var children: [CommandTree] { (subcommands ?? []).filter { $0.commandName != "help" } }
+
+    /// The names of its options and flags, with their dashes.
+    package func optionNames(hidden: Bool = false) -> [String] {
+        (arguments ?? []).filter { hidden || $0.shouldDisplay }.flatMap { $0.names ?? [] }.map(\.text)
+    }
+}
+
+/// Moves leading options behind the command: `upstream-worker --config FILE run`.
+///
+/// The parser accepts a command's options only after its name; other programs accept common ones before it, too.
+enum CommandLineOrder {
+    /// The options that may come first; each takes a value.
+    private static let movable = ["--config", "-c", "--set"]
+
+    /// The command line with these options moved behind the command's name.
+    static func normalized(_ arguments: [String]) -> [String] {
+        var moved: [String] = []
+        var path: [String] = []
+        var command: any ParsableCommand.Type = RootCommand.self
+        var index = 0
+        while index < arguments.count, !command.configuration.subcommands.isEmpty {
+            let count = length(of: arguments[index...])
+            if count > 0 {
+                moved += arguments[index..<(index + count)]
+                index += count
+            } else if let next = command.configuration.subcommands.first(where: { $0.name == arguments[index] }) {
+                path.append(arguments[index])
+                command = next
+                index += 1
+            } else {
+                break
+            }
+        }
+        let isComplete = command.configuration.subcommands.isEmpty
+        return isComplete && !moved.isEmpty ? path + moved + arguments[index...] : arguments
+    }
+
+    /// The number of words of the movable option at the start, 0 if there is none.
+    static func length(of words: ArraySlice<String>) -> Int {
+        guard let first = words.first else { return 0 }
+        if movable.contains(first) { return min(2, words.count) }
+        return movable.contains { first.hasPrefix($0 + "=") } ? 1 : 0
+    }
+}
+
+extension ParsableCommand {
+    static var name: String { configuration.commandName ?? "" }
 }

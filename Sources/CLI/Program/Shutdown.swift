@@ -2,6 +2,7 @@ import Glibc
 import Logging
 import Telemetry
 import UnixSignals
+import UpstreamConfiguration
 import Vocabulary
 
 /// Shuts down in order at the first signal, within the grace period, and exits at once at the second.
@@ -42,7 +43,7 @@ enum Shutdown {
                     let name: LogValue = .string("\(signal)")
                     guard isFirst else {
                         logger.event(.warning, .secondSignal, "a second signal: ending at once", [.signal: name])
-                        endAtOnce(128 + signal.number)
+                        endAtOnce(128 + (signal == .sigterm ? SIGTERM : SIGINT))
                     }
                     isFirst = false
                     logger.event(.notice, .draining, "shutting down", [.signal: name])
@@ -68,6 +69,11 @@ enum Shutdown {
         }
     }
 
+    /// Returns with the next SIGINT or SIGTERM, or when the task is cancelled: for commands that only have to stop.
+    static func signalled() async {
+        for await _ in await UnixSignalsSequence(trapping: .sigterm, .sigint) { return }
+    }
+
     /// Exits without `exit`'s handlers, which could wait for locks of other threads.
     static func endAtOnce(_ status: Int32) -> Never {
         DescriptorLogOutput.flushStandardError()
@@ -87,8 +93,18 @@ enum Shutdown {
     }
 }
 
-extension UnixSignal {
-    fileprivate var number: Int32 {
-        self == .sigterm ? SIGTERM : SIGINT
+/// The process's logger.
+enum ProgramLog {
+    /// Directs all logging to stderr; returns the program's logger, and the adjustable level of all loggers.
+    static func start(_ configuration: WorkerConfiguration) -> (logger: Logger, threshold: LogThreshold) {
+        let format: LogFormat =
+            switch configuration.logStyle {
+            case .auto: .automatic
+            case .json: .json
+            case .text: .terminalText
+            }
+        let threshold = LogThreshold(configuration.logLevel)
+        LoggingSystem.bootstrap { LineLogHandler(label: $0, threshold: threshold, format: format) }
+        return (Logger(label: "upstream-worker"), threshold)
     }
 }

@@ -1,4 +1,8 @@
 import ArgumentParser
+import Postgres
+import Querying
+import Resources
+import Vocabulary
 
 struct QuarantineCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
@@ -11,6 +15,130 @@ struct QuarantineCommand: AsyncParsableCommand {
               upstream-worker quarantine show 17 --raw | xxd | less
               upstream-worker quarantine export --since 7d > odd.ndjson
             """,
-        subcommands: [QuarantineList.self, QuarantineShow.self, QuarantineExport.self]
+        subcommands: [ListCommand<QuarantineRow>.self, QuarantineShow.self, QuarantineExport.self]
     )
+}
+
+extension QuarantineRow: ListedRow {
+    typealias Options = QuarantineFilter
+
+    static let most = 10_000
+    static let none = "no quarantined stanzas match"
+    static let listing = CommandConfiguration(
+        commandName: "list",
+        abstract: "Shows quarantined stanzas without their bytes, the latest first.",
+        discussion: """
+            Examples:
+              upstream-worker quarantine list --since 1d
+              upstream-worker quarantine list --reason category_unusable --json
+              upstream-worker quarantine list --columns id,reason,message_id
+            """
+    )
+
+    var cursor: Int64 { id }
+
+    static func page(
+        _ filter: QuarantineQuery,
+        after cursor: Int64?,
+        limit: Int,
+        to sight: Sight,
+        _ connection: PostgresConnection
+    ) async throws -> [QuarantineRow] {
+        var query = filter
+        (query.cursor, query.limit) = (cursor, limit)
+        return try await query.rows(connection)
+    }
+}
+
+struct QuarantineShow: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "show",
+        abstract: "Shows one quarantined stanza as text with unprintable bytes escaped; exit code 1 if there is none.",
+        discussion: """
+            Examples:
+              upstream-worker quarantine show 17
+              upstream-worker quarantine show 17 --raw | xxd | less
+
+            Everything that looks like a registration token is masked unless --reveal is given. The stanza is malformed,
+            so a token may be in an unexpected place: treat the output as a secret all the same.
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @Argument(help: "Its id, as `quarantine list` shows it.")
+    var id: Int64
+    @Flag(help: "Print only the stanza's bytes, unchanged.")
+    var raw = false
+    @Flag(help: "One JSON array instead of text; with --reveal the stanza is in base64.")
+    var json = false
+    @Flag(help: "Do not mask registration tokens.")
+    var reveal = false
+    @OptionGroup var reading: ReadOptions
+
+    func run(in context: CommandContext) async throws {
+        let console = context.console
+        guard !raw || !json else { throw CommandFailure(.usage, "give only one of --raw and --json") }
+        let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
+            var query = QuarantineQuery()
+            (query.id, query.hasStanzas, query.limit) = (id, true, 1)
+            return try await query.rows(connection)
+        }
+        guard let row = rows.first else {
+            throw CommandFailure(.negative, "no quarantined stanza has this id: `quarantine list` shows them")
+        }
+        if raw {
+            guard !console.output.isTerminal else {
+                throw CommandFailure(.usage, "--raw prints untrusted bytes: redirect them to a file or a program")
+            }
+            return try console.outputFile.write(row.stanza)
+        }
+        if json {
+            let sight = Sight(tokens: reveal, payloads: true)
+            return try console.show(json: rows.map { $0.shown(to: sight) })
+        }
+        console.facts(FactList(row.facts.filter { !$0.name.hasPrefix("stanza_") }, nameWidth: MessageText.nameWidth))
+        console.data("  " + TerminalText.escape(bytes: reveal ? row.stanza : StanzaMask.mask(row.stanza)))
+    }
+}
+
+struct QuarantineExport: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "export",
+        abstract: "Writes quarantined stanzas as NDJSON to stdout, the oldest first.",
+        discussion: """
+            Examples:
+              upstream-worker quarantine export --since 7d > odd.ndjson
+              upstream-worker quarantine export --with-tokens |
+                jq -r .stanza_base64 | head -1 | base64 -d
+
+            Without --with-tokens `stanza_masked` is the stanza as text, with everything that looks like a token masked; with
+            it `stanza_base64` is the stanza's bytes, unchanged. --after continues after an id.
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @OptionGroup var filter: QuarantineFilter
+    @Flag(help: "Write the stanzas unchanged, with registration tokens.")
+    var withTokens = false
+    @Option(help: ArgumentHelp("Continue after this id.", valueName: "id"))
+    var after: Int64?
+
+    func run(in context: CommandContext) async throws {
+        let asked = try filter.asked()
+        try await options.withReader(context, timeout: nil) { connection in
+            var query = try await asked.judged(connection)
+            // A stanza has 256 KiB at most unless limits.stanza says more.
+            (query.order, query.hasStanzas, query.limit, query.cursor) = (.oldestFirst, true, 100, after)
+            let sight = Sight(tokens: withTokens, payloads: true)
+            var output = RowOutput(.ndjson, tokens: withTokens, to: context.console)
+            while true {
+                let rows = try await query.rows(connection)
+                for row in rows {
+                    try output.append(object: row.shown(to: sight).json(isForTerminal: output.isForTerminal))
+                }
+                guard let last = rows.last, rows.count == query.limit else { return }
+                query.cursor = last.id
+            }
+        }
+    }
 }

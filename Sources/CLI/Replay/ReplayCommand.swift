@@ -1,7 +1,9 @@
 import ArgumentParser
 import Foundation
+import MessageStore
 import Postgres
 import Replaying
+import Resources
 import Vocabulary
 
 struct ReplayCommand: AsyncParsableCommand {
@@ -36,13 +38,6 @@ struct ReplayCommand: AsyncParsableCommand {
         return "\(user)@\(ProcessInfo.processInfo.hostName)"
     }
 
-    /// Checks a replay's name, which is used in commands.
-    static func check(name: String) throws {
-        guard ReplayRequest.isName(name) else {
-            throw CommandFailure(.usage, "a replay's name is 1-100 letters, digits, '-', '_', '.' or ':'")
-        }
-    }
-
     static func find(_ name: String, _ connection: PostgresConnection) async throws -> Replay {
         let found = try await connection.run { connection throws(PostgresError) in
             try ReplayTable.find(connection, name)
@@ -68,24 +63,204 @@ struct ReplayCommand: AsyncParsableCommand {
     }
 }
 
-extension Result where Failure == ReplayError {
-    /// The value, or a failure of the command.
-    func orFail() throws -> Success {
-        do { return try get() } catch { throw CommandFailure(error) }
-    }
-}
-
 extension CommandFailure {
     /// The exit code of a replay's error.
     init(_ error: ReplayError) {
         let status: ExitStatus =
             switch error.kind {
-            case .unknown: .negative
-            case .refused: .negative
+            case .unknown, .refused: .negative
             case .unavailable: .unavailable
             case .denied: .refused
             case .invalid: .badData
             }
         self.init(status, error.message)
+    }
+}
+
+struct ReplayStatus: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "status",
+        abstract: "Lists replays, or shows one with its history.",
+        discussion: """
+            Examples:
+              upstream-worker replay status
+              upstream-worker replay status friday
+              upstream-worker replay status friday --json
+            """
+    )
+
+    @OptionGroup var options: CommonOptions
+    @Argument(help: "The replay's name or id; all replays by default.")
+    var name: String?
+    @Option(help: "The most replays to list.")
+    var limit = 20
+    @OptionGroup var output: ListOptions
+
+    func run(in context: CommandContext) async throws {
+        guard limit > 0 else { throw CommandFailure(.usage, "--limit must be above zero") }
+        let list = RowList<Replay>(none: "no replays")
+        try output.check(list, context.console)
+        guard name == nil || output.isForOne else {
+            throw CommandFailure(
+                .usage,
+                "--csv, --columns and --reverse are for the list; one replay is text, or --json"
+            )
+        }
+        try await options.withConnection(context) { connection in
+            if let name { return try await show(name, connection, context.console) }
+            let replays = try await connection.run { [limit] connection throws(PostgresError) in
+                try ReplayTable.list(connection, limit: limit)
+            }
+            try context.console.show(replays, output, list)
+        }
+    }
+
+    private func show(_ name: String, _ connection: PostgresConnection, _ console: Terminal) async throws {
+        let replay = try await ReplayCommand.find(name, connection)
+        let detail = try await connection.run { connection throws(PostgresError) in
+            try ReplayDetail.read(connection, replay)
+        }
+        if output.format == .json || output.format == .ndjson {
+            return console.data(json: Data(detail.json()))
+        }
+        ReplayReport.show(detail, console)
+    }
+}
+
+enum ReplayReport {
+    static func show(_ detail: ReplayDetail, _ console: Terminal) {
+        let replay = detail.replay
+        var facts = FactList([("replay", "\(replay.name)  (\(replay.id))")])
+        facts.add("state", replay.stateInWords, Tone(state: replay.stateInWords))
+        facts.add("to", replay.target.description)
+        facts.add("selection", replay.selection)
+        let skipped = replay.skipped > 0 ? ", \(Amount.count(replay.skipped)) of them skipped" : ""
+        facts.add(
+            "done",
+            "\(Amount.count(replay.done)) of \(Amount.count(replay.planned)) (\(replay.share))\(skipped)"
+        )
+        if case .handlers = replay.target {
+            let waiting = Amount.count(detail.waiting)
+            facts.add("at handlers", "\(waiting) waiting, \(Amount.count(detail.dead)) dead letters")
+        }
+        add(replay.pace, to: &facts)
+        if let reason = replay.reason { facts.add("reason", reason) }
+        if let owner = replay.owner { facts.add("run by", owner) }
+        if let rest = rest(replay) { facts.add("left", rest) }
+        if let error = replay.lastError { facts.add("error", error) }
+        console.facts(facts)
+        console.data("")
+        let table = TextTable(ReplayTable.HistoryEntry.columns, detail.history.map(\.cells))
+        console.show(table, way: "--json has all")
+    }
+
+    static func add(_ pace: ReplayPace, to facts: inout FactList) {
+        if let rate = pace.rate { facts.add("rate", "\(Amount.decimal(rate))/s at most") }
+        if let speed = pace.speed { facts.add("pacing", "original, \(Amount.decimal(speed))x") }
+    }
+
+    /// The estimated remaining time, from this run so far.
+    private static func rest(_ replay: Replay) -> String? {
+        guard replay.state == .running, replay.done > 0, let length = replay.elapsed, length > .zero else { return nil }
+        let elapsed = length / .seconds(1)
+        return "about " + Amount.time(elapsed / Double(replay.done) * Double(replay.planned - replay.done))
+    }
+}
+
+struct ReplayPause: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "pause",
+        abstract: "Stops sending until it is resumed; deliveries that handlers already have are not affected.",
+        discussion: """
+            Examples:
+              upstream-worker replay pause friday
+              upstream-worker replay pause friday --reason "too much load"
+            """
+    )
+
+    @OptionGroup var control: ReplayControlOptions
+
+    func run(in context: CommandContext) async throws {
+        try await control.apply(.pause, in: context)
+    }
+}
+
+struct ReplayResume: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "resume",
+        abstract: "Resumes a paused or failed replay.",
+        discussion: """
+            Examples:
+              upstream-worker replay resume friday
+              upstream-worker replay resume friday --rate 50/s
+            """
+    )
+
+    @OptionGroup var control: ReplayControlOptions
+    @OptionGroup(title: "How fast") var pace: ReplayPaceOptions
+
+    func run(in context: CommandContext) async throws {
+        try await control.apply(.resume, in: context, pace)
+    }
+}
+
+struct ReplayCancel: ProgramCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "cancel",
+        abstract: "Cancels a replay for good; what was sent stays sent.",
+        discussion: """
+            Examples:
+              upstream-worker replay cancel friday
+            """
+    )
+
+    @OptionGroup var control: ReplayControlOptions
+
+    func run(in context: CommandContext) async throws {
+        try await control.apply(.cancel, in: context)
+    }
+}
+
+/// The options of the commands that change a replay's state.
+struct ReplayControlOptions: ParsableArguments {
+    @OptionGroup var options: CommonOptions
+    @Argument(help: "The replay's name or id.")
+    var name: String
+    @Option(help: "The reason, for its history.")
+    var reason: String?
+    @Flag(help: "Only print what would be done.")
+    var dryRun = false
+
+    /// Applies an event to the replay, or prints what it would do.
+    func apply(_ event: ReplayEvent, in context: CommandContext, _ pace: ReplayPaceOptions? = nil) async throws {
+        let console = context.console
+        try await options.withConnection(context) { connection in
+            let known = try await ReplayCommand.find(name, connection)
+            if dryRun { return try ReplayCommand.tell(known, event, console) }
+            let (replay, transition) = try await ReplayCommand.apply(event, to: known, reason, pace, connection)
+            let place = "\(Amount.count(replay.done)) of \(Amount.count(replay.planned))"
+            let change = transition == .stay ? "is already \(replay.state.rawValue)" : "is \(replay.state.rawValue)"
+            console.message("'\(replay.name)' \(change), at \(place)")
+            guard event == .resume, replay.state == .running else { return }
+            if case .handlers = replay.target { return }
+            console.message("run it in a process of its own: \(context.suggestion("replay start \(replay.name)"))")
+        }
+    }
+}
+
+extension ReplayCommand {
+    /// Applies an event to a replay, with a new pace if one is given.
+    static func apply(
+        _ event: ReplayEvent,
+        to replay: Replay,
+        _ reason: String?,
+        _ pace: ReplayPaceOptions?,
+        _ connection: PostgresConnection
+    ) async throws -> (Replay, ReplayTransition) {
+        let (id, author) = (replay.id.description, AuditAuthor.command(reason))
+        let pace = pace.flatMap { $0.isEmpty ? nil : $0.make(over: replay.pace) }
+        return try await connection.inTransaction { connection throws(PostgresError) in
+            try ReplayTable.apply(connection, event, to: id, by: author, pace: pace)
+        }.get()
     }
 }

@@ -38,15 +38,6 @@ struct ReplayImport: ProgramCommand {
     @Flag(help: "One JSON object instead of text.")
     var json = false
 
-    private struct Report: Encodable {
-        var lines: Int
-        var stored: Int
-        var duplicates: Int
-        var conflicts: Int
-        var refused: Int
-        var bytes: Int64
-    }
-
     func run(in context: CommandContext) async throws {
         let console = context.console
         let configuration = try options.loadDatabase(context)
@@ -61,6 +52,7 @@ struct ReplayImport: ProgramCommand {
         let importer = ReplayImporter(settings, isDelivered: deliver, isStrict: strict, isDryRun: dryRun)
         let report: ReplayImporter.Report
         do {
+            defer { bar.clear() }
             try await record(settings)
             report = try await importer.run(from: descriptor) { problem in
                 shown += 1
@@ -71,18 +63,13 @@ struct ReplayImport: ProgramCommand {
             }
             try await record(settings, stored: report.stored)
         } catch let problem as ImportProblem {
-            bar.clear()
             throw CommandFailure(.badData, "line \(problem.line): \(problem.message)")
         } catch let error as StoreError {
-            bar.clear()
             throw CommandFailure(
                 error.kind == .unavailable ? .unavailable : .internalError,
                 "database: \(error.message)\nrun the same command again: nothing is stored twice"
             )
-        } catch let error as ReplayError {
-            throw CommandFailure(error)
         }
-        bar.clear()
         try show(report, console)
         guard report.refused == 0 else { throw CommandFailure(.badData) }
     }
@@ -104,22 +91,17 @@ struct ReplayImport: ProgramCommand {
     }
 
     private func show(_ report: ReplayImporter.Report, _ console: Terminal) throws {
-        let numbers = Report(
-            lines: report.lines,
-            stored: report.stored,
-            duplicates: report.duplicates,
-            conflicts: report.conflicts,
-            refused: report.refused,
-            bytes: report.bytes
-        )
-        if json { return try console.json(numbers) }
+        if json {
+            return try console.json(object: [
+                "lines": report.lines, "stored": report.stored, "duplicates": report.duplicates,
+                "conflicts": report.conflicts, "refused": report.refused, "bytes": report.bytes,
+            ])
+        }
         let rows = [
             ("lines", report.lines), (dryRun ? "new" : "stored", report.stored),
             ("duplicates", report.duplicates), ("conflicts", report.conflicts), ("bad lines", report.refused),
         ]
-        var facts = FactList()
-        for (name, count) in rows { facts.add(name, Amount.count(Int64(count))) }
-        console.facts(facts)
+        console.facts(FactList(rows.map { ($0, Amount.count($1)) }))
     }
 
     /// The file's size; nil for a pipe.

@@ -1,9 +1,9 @@
 import ArgumentParser
 import Foundation
 import Postgres
+import Querying
 import Replaying
 import Resources
-import UpstreamConfiguration
 import Vocabulary
 
 struct ReplayPlanCommand: ProgramCommand {
@@ -46,8 +46,11 @@ struct ReplayPlanCommand: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         let console = context.console
-        let name = name ?? Self.generatedName()
-        try ReplayCommand.check(name: name)
+        let now = Timestamp.now.rfc3339.prefix(19).filter(\.isNumber)
+        let name = name ?? "replay-\(now.prefix(8))-\(now.suffix(6))"
+        guard ReplayRequest.isName(name) else {
+            throw CommandFailure(.usage, "a replay's name is 1-100 letters, digits, '-', '_', '.' or ':'")
+        }
         let asked = try filter.asked(context.console, handlers: target.handlers)
         var request = ReplayRequest(
             name: name,
@@ -58,18 +61,14 @@ struct ReplayPlanCommand: ProgramCommand {
         request.pace = pace.make()
         request.includesReplayed = target.includeReplayed
         let typed = request
-        let configuration = try options.loadDatabase(context)
-        var settings = try PostgresSettings(url: configuration.database.url)
         // A plan over tens of millions of rows takes minutes.
-        settings.statementTimeout = 3_600_000
-        let connection = try await PostgresConnection.open(settings)
-        var judged = typed
-        judged.filter = try await asked.judged(connection)
-        let (wanted, isDryRun) = (judged, dryRun)
-        let plan = try await connection.inTransaction { connection throws(PostgresError) in
-            try ReplayPlanner.plan(connection, wanted, isDryRun: isDryRun)
-        }.orFail()
-        await connection.close()
+        let plan = try await options.withConnection(context, statementTimeout: 3_600_000) { connection in
+            var judged = typed
+            judged.filter = try await asked.judged(connection)
+            return try await connection.inTransaction { [judged, dryRun] connection throws(PostgresError) in
+                try ReplayPlanner.plan(connection, judged, isDryRun: dryRun)
+            }.get()
+        }
         if json {
             console.data(json: Data(plan.json()))
         } else {
@@ -85,10 +84,171 @@ struct ReplayPlanCommand: ProgramCommand {
         if dryRun { return console.message("a dry run: nothing was planned") }
         console.message("planned '\(plan.name)'; send it with: \(context.suggestion("replay start \(plan.name)"))")
     }
+}
 
-    private static func generatedName() -> String {
-        let digits = ShownTime.full(Int64(Date().timeIntervalSince1970 * 1e6))
-            .prefix(19).filter { $0.isNumber }
-        return "replay-\(digits.prefix(8))-\(digits.suffix(6))"
+struct ReplayTargetOptions: ParsableArguments {
+    @Flag(help: "To the handlers that are subscribed to each message's category.")
+    var toHandlers = false
+    @Option(name: .customLong("handler"), help: "To this handler, whatever its subscriptions; may be repeated.")
+    var handlers: [String] = []
+    @Flag(help: "Only dead letters.")
+    var onlyFailed = false
+    @Flag(help: "Also messages that the handlers have already handled.")
+    var includeSucceeded = false
+    @Flag(help: "Also what an earlier replay has sent to the same handler or server.")
+    var includeReplayed = false
+    @Option(help: ArgumentHelp("To an XMPP server with a worker behind it.", valueName: "host:port"))
+    var to: String?
+    @Option(help: ArgumentHelp("The account there: the worker's own.", valueName: "name@domain"))
+    var account: String?
+    @Option(help: ArgumentHelp("To a file; - for stdout.", valueName: "file"), completion: .file())
+    var output: String?
+    @Option(help: "Format of the output: ndjson or stanzas.")
+    var format = ReplayFormat.ndjson
+
+    func make() throws -> ReplayRequest.Target {
+        let isToHandlers = toHandlers || !handlers.isEmpty
+        guard [isToHandlers, to != nil, output != nil].filter({ $0 }).count == 1 else {
+            throw CommandFailure(
+                .usage,
+                "give exactly one target: --to-handlers, --handler NAME, --to HOST:PORT, or --output FILE"
+            )
+        }
+        guard isToHandlers || !(onlyFailed || includeSucceeded) else {
+            throw CommandFailure(.usage, "--only-failed and --include-succeeded only apply to handlers")
+        }
+        guard !(onlyFailed && includeSucceeded) else {
+            throw CommandFailure(.usage, "--only-failed and --include-succeeded contradict each other")
+        }
+        guard output == nil || !includeReplayed else {
+            throw CommandFailure(
+                .usage,
+                "--include-replayed is for handlers and servers; a file always gets everything"
+            )
+        }
+        if isToHandlers {
+            return .handlers(handlers, onlyFailed ? .onlyFailed : includeSucceeded ? .all : .notHandled)
+        }
+        if let output {
+            let path =
+                output == "-"
+                ? nil
+                : URL(filePath: output, relativeTo: .currentDirectory()).standardizedFileURL.path
+            return .other(.output(path: path, format: format))
+        }
+        return try endpoint()
+    }
+
+    private func endpoint() throws -> ReplayRequest.Target {
+        let endpoint = to ?? ""
+        guard let colon = endpoint.lastIndex(of: ":"), let port = Int(endpoint[endpoint.index(after: colon)...]),
+            (1...65_535).contains(port), colon != endpoint.startIndex
+        else { throw CommandFailure(.usage, "--to takes HOST:PORT") }
+        let host = endpoint[..<colon].trimmingCharacters(in: ["[", "]"])
+        guard let account, account.split(separator: "@", omittingEmptySubsequences: false).count == 2,
+            !account.hasPrefix("@"), !account.hasSuffix("@"), !account.contains("/")
+        else {
+            throw CommandFailure(.usage, "--to needs --account NAME@DOMAIN: the account of the worker there")
+        }
+        return .other(.endpoint(host: host, port: port, account: account))
+    }
+}
+
+extension ReplayFormat: ExpressibleByArgument {}
+
+struct ReplayPaceOptions: ParsableArguments {
+    @Option(
+        help: ArgumentHelp("At most this many messages per second, for example 100/s.", valueName: "n/s"),
+        transform: { try ReplayPace.rate($0, "/s") }
+    )
+    var rate: Double?
+    @Option(
+        help: ArgumentHelp(
+            "Original pacing, that many times as fast as received, for example 1x or 10x.",
+            valueName: "nx"
+        ),
+        transform: { try ReplayPace.rate($0, "x") }
+    )
+    var speed: Double?
+    @Option(
+        help: "The most in flight: deliveries that wait for handlers (default 1000), or unacked messages (default 100)."
+    )
+    var concurrency: Int?
+
+    func validate() throws {
+        if let concurrency, !ReplayPace.concurrencies.contains(concurrency) {
+            throw ValidationError("--concurrency takes 1 to 100000")
+        }
+    }
+
+    /// Whether anything is set.
+    var isEmpty: Bool { rate == nil && speed == nil && concurrency == nil }
+
+    /// The pace; options that are not given keep their values.
+    func make(over pace: ReplayPace = ReplayPace()) -> ReplayPace {
+        ReplayPace(
+            rate: rate ?? pace.rate,
+            speed: speed ?? pace.speed,
+            concurrency: concurrency ?? pace.concurrency
+        )
+    }
+}
+
+extension ReplayPace {
+    /// A number, with its unit or without.
+    fileprivate static func rate(_ text: String, _ unit: String) throws -> Double {
+        let number = Double(text.hasSuffix(unit) ? String(text.dropLast(unit.count)) : text)
+        guard let number, rates.contains(number) else {
+            throw ValidationError("a number, for example 10\(unit) or 0.5\(unit)")
+        }
+        return number
+    }
+}
+
+/// A plan as people read it.
+enum ReplayPlanReport {
+    /// Prints a plan for people.
+    static func show(_ plan: ReplayPlan, _ console: Terminal) {
+        console.facts(facts(plan))
+        table(plan.handlers, console)
+        table(plan.categories, console)
+        table(plan.sample.map { SampledMessage($0.message) }, console)
+    }
+
+    private static func table<Row: ShownResource>(_ rows: [Row], _ console: Terminal) {
+        guard !rows.isEmpty else { return }
+        console.data("")
+        console.show(TextTable(Row.columns, rows.map(\.cells)), way: "--json has all")
+    }
+
+    private static func facts(_ plan: ReplayPlan) -> FactList {
+        let isToHandlers = if case .handlers = plan.target { true } else { false }
+        var facts = FactList([
+            ("replay", plan.name), ("to", plan.target.description),
+            ("selected", "\(Amount.count(plan.selected)) messages"),
+            ("to send", "\(Amount.count(plan.planned)) \(isToHandlers ? "deliveries" : "messages")"),
+        ])
+        if plan.replayed > 0 {
+            let names = plan.earlier.prefix(3).map { "\($0.name) (\(Amount.count($0.count)))" }
+            let more = plan.earlier.count > 3 ? ", …" : ""
+            let fate = plan.includesReplayed ? "sent again" : "left out; --include-replayed sends them again"
+            facts.add(
+                "replayed",
+                "\(Amount.count(plan.replayed)) before, by \(names.joined(separator: ", "))\(more): \(fate)"
+            )
+        }
+        if let span = plan.span {
+            let length = Amount.time((span.upperBound - span.lowerBound) / .seconds(1))
+            facts.add(
+                "received",
+                "\(span.lowerBound.shown) to \(span.upperBound.shown) (\(length))"
+            )
+        }
+        ReplayReport.add(plan.pace, to: &facts)
+        facts.add(
+            "takes",
+            "about \(Amount.time(plan.estimate))\(plan.isMeasured ? ", by earlier replays" : ", a guess")"
+        )
+        return facts
     }
 }

@@ -1,10 +1,15 @@
 import ArgumentParser
+import ConfigurationKeys
 import Foundation
+import Glibc
+import Logging
+import MessageStore
 import Postgres
 import Replaying
 import Resources
 import UpstreamConfiguration
 import Vocabulary
+import Worker
 import XMPPEndpoint
 
 struct ReplayStart: ProgramCommand {
@@ -83,7 +88,7 @@ struct ReplayStart: ProgramCommand {
         try Self.conclude(ending, last, context)
     }
 
-    private static func when(_ time: Timestamp?) -> String { time.map { "at \(ShownTime.short($0))" } ?? "before" }
+    private static func when(_ time: Timestamp?) -> String { time.map { "at \($0.shown)" } ?? "before" }
 
     private static func conclude(_ ending: ReplayRunner.Ending, _ replay: Replay, _ context: CommandContext) throws {
         let resume = context.suggestion("replay start \(replay.name)")
@@ -103,5 +108,155 @@ struct ReplayStart: ProgramCommand {
             failure.message += "\nstopped at \(progress); continue with: \(resume)"
             throw failure
         }
+    }
+}
+
+/// The options for an XMPP endpoint that is not in the configuration.
+struct ReplayEndpointOptions: ParsableArguments {
+    @Option(help: "File with the account's secret; by default that of the configured sender with this account.")
+    var secretFile: String?
+    @Option(help: "Certificates to trust, PEM; by default the system's.")
+    var caFile: String?
+    @Option(help: "How TLS starts: direct or starttls.")
+    var tls: String?
+    @Option(help: "The name that the certificate must have; by default the host.")
+    var serverName: String?
+    @Option(help: "The user name for SASL: jid or localpart.")
+    var username: String?
+    @Option(help: "How many connections in a row may fail before the replay fails.")
+    var attempts: Int?
+
+    /// The settings for an account: the configured sender's, overridden by the flags.
+    func make(
+        host: String,
+        port: Int,
+        account: String,
+        _ configuration: WorkerConfiguration
+    ) throws -> EndpointSettings {
+        let parts = account.split(separator: "@").map(String.init)
+        let known = configuration.senders.first { $0.senderID == parts[0] && $0.domain == parts[1] }
+        // A sender with a client certificate may have no secret.
+        let knownSecret = known.flatMap { $0.secretFile.path.isEmpty ? nil : $0.secretFile.path }
+        guard let secret = secretFile ?? knownSecret else {
+            throw CommandFailure(
+                .usage,
+                "\(account) is not a configured sender with a secret: give its secret with --secret-file FILE"
+            )
+        }
+        for (flag, value, allowed) in [
+            ("tls", tls, ["direct", "starttls"]), ("username", username, ["jid", "localpart"]),
+        ] {
+            guard value.map(allowed.contains) ?? true else {
+                throw CommandFailure(.usage, "--\(flag) takes \(allowed.joined(separator: " or "))")
+            }
+        }
+        let isLocalpart = username.map { $0 == "localpart" } ?? (known?.username == .localpart)
+        var settings = try EndpointSettings(
+            host: host,
+            port: port,
+            account: parts[0],
+            domain: parts[1],
+            secret: SecretFile(path: secret),
+            caFile: caFile ?? known?.caFile,
+            serverName: serverName ?? (known?.host == host ? known?.serverName : nil) ?? host,
+            isStartTLS: tls.map { $0 == "starttls" } ?? (known?.tlsMode == .starttls),
+            isLocalpart: isLocalpart,
+            // CCS users sign in with the whole address, and CCS supports only PLAIN.
+            allowsPlain: known?.allowPlain ?? !isLocalpart,
+            configuration
+        )
+        if let attempts { settings.attempts = max(1, attempts) }
+        return settings
+    }
+}
+
+/// A replay run by this process: shows its progress, and pauses it at a signal.
+struct ReplayForeground {
+    let replay: Replay
+    let settings: PostgresSettings
+    /// In microseconds; nil for the default.
+    let lease: Int64?
+    let way: EndpointSettings?
+    let context: CommandContext
+
+    /// Runs it until it ends; a signal's pause is written over `connection`.
+    func run(controlling connection: PostgresConnection) async throws -> ReplayRunner.Ending {
+        let progress = ReplayProgress()
+        var options = ReplayRunner.Settings(owner: "\(ReplayCommand.who) process \(getpid())")
+        if let lease { options.lease = .microseconds(lease) }
+        let runner = ReplayRunner(
+            PostgresClient(settings),
+            settings: options,
+            logger: Logger(label: "replay") { _ in SwiftLogNoOpLogHandler() }
+        )
+        let deadline = ContinuousClock.now + options.lease + .seconds(5)
+        return try await withThrowingTaskGroup(of: ReplayRunner.Ending?.self) { group in
+            group.addTask {
+                while true {
+                    let ending = try await runner.run(replay, endpoint: way, progress: progress)
+                    // The last owner may have died: then its lease expires.
+                    guard case .held(let owner, _) = ending, ContinuousClock.now < deadline else { return ending }
+                    progress.note("waiting for the lease of \(owner) to expire")
+                    try await Task.sleep(for: .milliseconds(200))
+                }
+            }
+            group.addTask {
+                await show(progress)
+                return nil
+            }
+            group.addTask {
+                await context.interruption()
+                guard !Task.isCancelled else { return nil }
+                let author = AuditAuthor.command("a signal to the process that ran it")
+                _ = try await connection.inTransaction { connection throws(PostgresError) in
+                    try ReplayTable.apply(connection, .pause, to: replay.id.description, by: author)
+                }.get()
+                return nil
+            }
+            defer { group.cancelAll() }
+            while let ending = try await group.next() {
+                if let ending { return ending }
+            }
+            throw CancellationError()
+        }
+    }
+
+    /// Shows a bar on a terminal, a line every ten seconds elsewhere.
+    private func show(_ progress: ReplayProgress) async {
+        let bar = ProgressBar(replay.name, on: context.console)
+        let isTerminal = context.console.errors.isTerminal
+        var meter = RateMeter()
+        var lines = 0
+        let start = ContinuousClock.now
+        while !Task.isCancelled {
+            let view = progress.view
+            let rate = meter.add(view.done, at: .now)
+            var note = "\(Amount.count(view.done)) of \(Amount.count(view.planned))  \(Amount.decimal(rate))/s"
+            if rate > 0, view.done < view.planned {
+                note += "  \(Amount.time(Double(view.planned - view.done) / rate)) left"
+            }
+            if let waiting = view.waiting { note += "  \(waiting)" }
+            if isTerminal {
+                bar.show(view.done, of: view.planned, note)
+            } else if Int((ContinuousClock.now - start) / .seconds(10)) > lines {
+                lines += 1
+                context.console.message("\(replay.name)  \(note)")
+            }
+            try? await Task.sleep(for: .milliseconds(200))
+        }
+        bar.clear()
+    }
+}
+
+/// The rate over the last ten seconds.
+struct RateMeter {
+    private var points: [(time: ContinuousClock.Instant, count: Int64)] = []
+
+    /// Adds a count and returns the rate per second.
+    mutating func add(_ count: Int64, at time: ContinuousClock.Instant) -> Double {
+        points.append((time, count))
+        while let first = points.first, points.count > 2, time - first.time > .seconds(10) { points.removeFirst() }
+        guard let first = points.first, time > first.time else { return 0 }
+        return Double(count - first.count) / ((time - first.time) / .seconds(1))
     }
 }

@@ -16,7 +16,6 @@ struct ExecConversation {
         case closed
         /// It wrote more than one answer, or an unexpected one.
         case unasked
-        /// The answer exceeded the limit.
         case tooLong
         case timedOut
         case stopped
@@ -37,20 +36,13 @@ struct ExecConversation {
         self.shape = shape
     }
 
-    /// A conversation with lines of at most this many bytes.
-    init(limit: Int) {
-        self.init(.line(limit: limit))
-    }
-
     enum SendAction: Hashable {
         case write
         /// Refuse the message: the conversation has ended, and the process has not seen it.
         case refuse(End)
     }
 
-    /// Begins a request.
-    ///
-    /// - Precondition: None is pending.
+    /// Begins a request; none may be pending.
     mutating func send() -> SendAction {
         switch state {
         case .idle:
@@ -62,7 +54,6 @@ struct ExecConversation {
     }
 
     enum ReceiveAction: Hashable {
-        /// Do nothing until more arrives.
         case wait
         /// Pass this answer, without its delimiter, to the waiter.
         case answer([UInt8])
@@ -117,9 +108,7 @@ struct ExecConversation {
         return part.count == length + 4 ? .answer(Array(part.dropFirst(4))) : .end(.unasked)
     }
 
-    /// Ends the conversation for an outside reason.
-    ///
-    /// - Returns: False if it had already ended.
+    /// Ends the conversation for an outside reason; false if it had already ended.
     mutating func end(_ end: End) -> Bool {
         if case .ended = state { return false }
         state = .ended(end)

@@ -12,16 +12,13 @@ import UpstreamKit
 /// holds only the allowed names.
 final class ExecHandler: ContainedHandler {
     enum Mode: String, CaseIterable, Sendable {
-        /// One process for many messages, a line each.
         case stream
-        /// One process per message.
         case once
     }
 
     /// The environment variables passed on if they are set.
     static let passedEnvironment = ["PATH", "LANG", "LC_ALL", "TZ"]
 
-    /// The most bytes of an answer's line.
     static let answerLimit = 64 * 1024
 
     private let program: ChildProgram
@@ -30,15 +27,9 @@ final class ExecHandler: ContainedHandler {
     private let group: MultiThreadedEventLoopGroup
     private let pool: ExecSessionPool
 
-    /// A handler that starts the program for the first message.
+    /// A handler that starts the program for the first message and logs its standard error.
     ///
-    /// - Parameters:
-    ///   - name: The handler's name, for its log lines.
-    ///   - command: The program's absolute path, then its arguments.
-    ///   - mode: How it is run.
-    ///   - environment: The names to pass on from our environment.
-    ///   - logger: Receives the program's standard error.
-    ///   - group: Runs the pipes.
+    /// `command` begins with an absolute path; `environment` are the names to pass on from our environment.
     init(
         name: String,
         command: [String],
@@ -49,16 +40,11 @@ final class ExecHandler: ContainedHandler {
     ) {
         // A write to an ended process must fail, not kill us with SIGPIPE.
         signal(SIGPIPE, SIG_IGN)
-        self.program = ChildProgram(command: command, environment: Self.environment(environment))
+        self.program = ChildProgram(passingFew: command, environment)
         self.mode = mode
         self.output = ExecOutputLog(handler: name, logger: logger)
         self.group = group
         pool = ExecSessionPool(subject: "exec program", output: output)
-    }
-
-    /// Those of these variables that are set, as `NAME=value`.
-    static func environment(_ names: [String]) -> [String] {
-        names.compactMap { name in getenv(name).map { "\(name)=\(String(cString: $0))" } }
     }
 
     /// Gives the message to a process and reads its answer.
@@ -119,16 +105,10 @@ final class ExecHandler: ContainedHandler {
                 // It breaks the protocol, so its next line can't be trusted either.
                 session.stop()
                 pool.noteEnd(of: session, reason: "answer out of shape", isFailure: true)
-                throw HandlerVerdictError(
-                    .retry(
-                        after: nil,
-                        HandlerFailure(
-                            group: "exec answer out of shape",
-                            detail:
-                                "the program's answer is not {\"outcome\": \"done\"|\"retry\"|\"reject\"}: "
-                                + String(decoding: answer.prefix(200), as: UTF8.self)
-                        )
-                    )
+                let start = String(decoding: answer.prefix(200), as: UTF8.self)
+                throw HandlerVerdictError.retry(
+                    "exec answer out of shape",
+                    "the program's answer is not {\"outcome\": \"done\"|\"retry\"|\"reject\"}: \(start)"
                 )
             }
             await pool.checkIn(session)
@@ -152,15 +132,10 @@ final class ExecHandler: ContainedHandler {
     private func unavailable(_ error: any Error) -> HandlerVerdictError {
         let wait = pool.startFailed()
         let reason = (error as? SpawnError)?.reason ?? "\(error)"
-        return HandlerVerdictError(
-            .unavailable(
-                after: wait,
-                HandlerFailure(
-                    group: "exec program can not be started",
-                    detail:
-                        "cannot start \(program.command.first ?? ""): \(reason); check that it exists and is executable"
-                )
-            )
+        return .unavailable(
+            after: wait,
+            "exec program can not be started",
+            "cannot start \(program.command.first ?? ""): \(reason); check that it exists and is executable"
         )
     }
 
@@ -176,5 +151,13 @@ final class ExecHandler: ContainedHandler {
         let failure = HandlerFailure(group: text, detail: text)
         // A hang may be the program's fault; every other end is this message's.
         return HandlerVerdictError(end == .timedOut ? .down(after: nil, failure) : .retry(after: nil, failure))
+    }
+}
+
+extension ChildProgram {
+    /// A program with those of these environment variables that are set.
+    init(passingFew command: [String], _ names: [String] = ExecHandler.passedEnvironment) {
+        let environment = names.compactMap { name in getenv(name).map { "\(name)=\(String(cString: $0))" } }
+        self.init(command: command, environment: environment)
     }
 }

@@ -29,7 +29,6 @@ struct ExecOutputLog: Sendable {
         )
     }
 
-    /// Logs that lines were left out.
     func skipped(_ count: Int) {
         logger.event(
             .warning,
@@ -87,7 +86,6 @@ struct LineSampler {
         return sample
     }
 
-    /// Takes the end of the output.
     mutating func finish() -> Sample {
         var sample = Sample()
         close(into: &sample)
@@ -107,26 +105,50 @@ struct LineSampler {
     }
 }
 
-enum ExecPipes {
-    /// Logs a standard error until its end or, if other processes hold it open, until shortly after the process's end.
-    static func logErrors(
-        _ descriptor: CInt,
-        to log: ExecOutputLog,
-        on eventLoop: any EventLoop,
-        until exit: EventLoopFuture<ChildProcess.Exit>
-    ) async throws {
-        let channel = try await NIOPipeBootstrap(group: eventLoop)
-            .takingOwnershipOfDescriptor(input: descriptor) { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    try channel.pipeline.syncOperations.addHandler(ErrorOutputHandler(log))
-                    return channel
-                }
-            }
-        exit.whenComplete { _ in
-            guard channel.isActive else { return }
-            // Time to read the pipe's content.
-            eventLoop.scheduleTask(in: .seconds(1)) { channel.close(promise: nil) }
+/// A started process whose standard error is logged.
+struct ExecChild {
+    let process: ChildProcess
+    /// The write end of its standard input.
+    let input: CInt
+    /// The read end of its standard output, if that is read.
+    let output: CInt?
+    let exit: EventLoopFuture<ChildProcess.Exit>
+
+    /// Starts a program and logs its standard error until the end or, if other processes hold that open, until shortly
+    /// after the process's end.
+    static func start(
+        _ program: ChildProgram,
+        readsOutput: Bool,
+        _ log: ExecOutputLog,
+        on eventLoop: any EventLoop
+    ) async throws -> ExecChild {
+        let exit = eventLoop.makePromise(of: ChildProcess.Exit.self)
+        let process: ChildProcess
+        let pipes: ChildProcess.Pipes
+        do throws(SpawnError) {
+            (process, pipes) = try await ChildProcess.start(program, readsOutput: readsOutput) { exit.succeed($0) }
+        } catch {
+            exit.fail(error)
+            throw error
         }
+        do {
+            let channel = try await NIOPipeBootstrap(group: eventLoop)
+                .takingOwnershipOfDescriptor(input: pipes.error) { channel in
+                    channel.eventLoop.makeCompletedFuture {
+                        try channel.pipeline.syncOperations.addHandler(ErrorOutputHandler(log))
+                        return channel
+                    }
+                }
+            exit.futureResult.whenComplete { _ in
+                guard channel.isActive else { return }
+                // Time to read the pipe's content.
+                eventLoop.scheduleTask(in: .seconds(1)) { channel.close(promise: nil) }
+            }
+        } catch {
+            process.kill()
+            throw error
+        }
+        return ExecChild(process: process, input: pipes.input, output: pipes.output, exit: exit.futureResult)
     }
 
     private final class ErrorOutputHandler: ChannelInboundHandler {

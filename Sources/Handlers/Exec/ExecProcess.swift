@@ -17,35 +17,26 @@ enum ExecProcess {
         output: ExecOutputLog,
         on eventLoop: any EventLoop
     ) async throws -> ChildProcess.Exit {
-        let exit = eventLoop.makePromise(of: ChildProcess.Exit.self)
-        let child: ChildProcess
-        let pipes: ChildProcess.Pipes
-        do {
-            (child, pipes) = try await ChildProcess.start(program, readsOutput: false) { exit.succeed($0) }
-        } catch {
-            exit.fail(error)
-            throw error
-        }
+        let child = try await ExecChild.start(program, readsOutput: false, output, on: eventLoop)
         return try await withTaskCancellationHandler {
             let wait = TimeAmount(max(.zero, ContinuousClock.now.duration(to: deadline)))
-            let timeout = eventLoop.scheduleTask(in: wait) { child.kill() }
+            let timeout = eventLoop.scheduleTask(in: wait) { child.process.kill() }
             defer { timeout.cancel() }
             do {
-                try await ExecPipes.logErrors(pipes.error, to: output, on: eventLoop, until: exit.futureResult)
                 let channel = try await NIOPipeBootstrap(group: eventLoop)
-                    .takingOwnershipOfDescriptor(output: pipes.input) { $0.eventLoop.makeSucceededFuture($0) }
+                    .takingOwnershipOfDescriptor(output: child.input) { $0.eventLoop.makeSucceededFuture($0) }
                 // A process need not read its input: the write then fails, and the exit status still counts.
                 channel.writeAndFlush(ByteBuffer(bytes: input)).whenComplete { _ in channel.close(promise: nil) }
                 // Nor need a grandchild that holds the other end.
-                exit.futureResult.whenComplete { _ in channel.close(promise: nil) }
+                child.exit.whenComplete { _ in channel.close(promise: nil) }
             } catch {
-                child.kill()
-                _ = try? await exit.futureResult.get()
+                child.process.kill()
+                _ = try? await child.exit.get()
                 throw error
             }
-            return try await exit.futureResult.get()
+            return try await child.exit.get()
         } onCancel: {
-            child.kill()
+            child.process.kill()
         }
     }
 

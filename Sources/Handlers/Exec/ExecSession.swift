@@ -28,7 +28,6 @@ final class ExecSession: Sendable {
     /// How long a process may take to end once its standard input is closed.
     static let grace = Duration.seconds(2)
 
-    /// Completed once the process has been reaped.
     let terminated: EventLoopFuture<ChildProcess.Exit>
 
     private let child: ChildProcess
@@ -53,20 +52,11 @@ final class ExecSession: Sendable {
         output: ExecOutputLog,
         on eventLoop: any EventLoop
     ) async throws -> ExecSession {
-        let exit = eventLoop.makePromise(of: ChildProcess.Exit.self)
-        let child: ChildProcess
-        let pipes: ChildProcess.Pipes
+        let started = try await ExecChild.start(program, readsOutput: true, output, on: eventLoop)
+        let (child, answers) = (started.process, started.output ?? -1)
         do {
-            (child, pipes) = try await ChildProcess.start(program, readsOutput: true) { exit.succeed($0) }
-        } catch {
-            exit.fail(error)
-            throw error
-        }
-        do {
-            try await ExecPipes.logErrors(pipes.error, to: output, on: eventLoop, until: exit.futureResult)
-            let answers = pipes.output ?? -1
             let bound = try await NIOPipeBootstrap(group: eventLoop)
-                .takingOwnershipOfDescriptors(input: answers, output: pipes.input) { channel in
+                .takingOwnershipOfDescriptors(input: answers, output: started.input) { channel in
                     channel.eventLoop.makeCompletedFuture {
                         let handler = ExecAnswerHandler(shape) {
                             guard stop == .terminate else { return child.kill() }
@@ -77,8 +67,8 @@ final class ExecSession: Sendable {
                         return (channel, NIOLoopBound(handler, eventLoop: channel.eventLoop))
                     }
                 }
-            exit.futureResult.whenComplete { _ in bound.1.value.processEnded(answers) }
-            return ExecSession(child: child, terminated: exit.futureResult, channel: bound.0, handler: bound.1)
+            started.exit.whenComplete { _ in bound.1.value.processEnded(answers) }
+            return ExecSession(child: child, terminated: started.exit, channel: bound.0, handler: bound.1)
         } catch {
             // Whether or not NIO has taken the descriptors, a process without pipes is useless.
             child.kill()
@@ -86,14 +76,12 @@ final class ExecSession: Sendable {
         }
     }
 
-    /// Whether it can take another message.
     var isAlive: Bool { channel.isActive }
 
     var hasAnswered: Bool { answers.load(ordering: .relaxed) > 0 }
 
-    /// Writes a request, a line with its newline or a frame, and returns the answer without its delimiter.
-    ///
-    /// Cancelling the task, or the deadline, kills the process.
+    /// Exchanges a request, a line or frame, for an answer without its delimiter; cancelling, or the deadline, kills
+    /// the process.
     func exchange(_ request: [UInt8], deadline: ContinuousClock.Instant) async throws(Failure) -> [UInt8] {
         let wait = TimeAmount(max(.zero, ContinuousClock.now.duration(to: deadline)))
         let handler = self.handler
@@ -114,7 +102,6 @@ final class ExecSession: Sendable {
         }
     }
 
-    /// Kills the process group.
     func stop() {
         channel.eventLoop.execute { [handler] in handler.value.stop() }
     }

@@ -1,5 +1,6 @@
 import Dispatcher
 import Synchronization
+import Vocabulary
 
 /// A handler's idle long-lived processes, and the back-off for starting others.
 final class ExecSessionPool: Sendable {
@@ -20,9 +21,7 @@ final class ExecSessionPool: Sendable {
         (self.subject, self.output, self.mostIdle) = (subject, output, mostIdle)
     }
 
-    /// An idle process, or one that `start` starts.
-    ///
-    /// - Throws: ``Pipeline/HandlerVerdictError`` during the back-off, and what `start` throws.
+    /// An idle process, or one that `start` starts; throws ``HandlerVerdictError`` during the back-off.
     func checkOut(start: () async throws -> ExecSession) async throws -> ExecSession {
         let idle: ExecSession? = state.withLock { state in
             while let session = state.idle.popLast() {
@@ -73,12 +72,8 @@ final class ExecSessionPool: Sendable {
         let (wait, isPacing) = state.withLock { ($0.backoff.wait(now: .now), $0.backoff.isPacing) }
         guard let wait else { return }
         guard !isPacing else { return try await Task.sleep(for: wait) }
-        throw HandlerVerdictError(
-            .unavailable(
-                after: wait,
-                HandlerFailure(group: "\(subject) ended repeatedly", detail: "the \(subject) will be restarted later")
-            )
-        )
+        let detail = "the \(subject) will be restarted later"
+        throw HandlerVerdictError.unavailable(after: wait, "\(subject) ended repeatedly", detail)
     }
 
     /// Closes the processes' standard inputs, waits a moment, and kills the rest.
@@ -91,5 +86,52 @@ final class ExecSessionPool: Sendable {
         await withDiscardingTaskGroup { tasks in
             for session in sessions { tasks.addTask { await session.close() } }
         }
+    }
+}
+
+/// When a program that can't be started, or ends without an answer, may be started again.
+///
+/// Once one of its processes has answered, the program works: a process that dies then is its message's fault, and must
+/// not delay other messages. Starts are then only rate-limited.
+struct RestartBackoff {
+    /// The wait between starts of a working program, after the second consecutive end without an answer.
+    static let pace = Duration.milliseconds(250)
+
+    /// The waits from the second consecutive failure on; without jitter, since nobody else retries at the same time.
+    static let waits = Backoff(initial: .milliseconds(500), maximum: .seconds(30))
+
+    private var failures = 0
+    private var deaths = 0
+    private var works = false
+    private var notBefore: ContinuousClock.Instant?
+
+    /// Records an answer: the next start need not wait.
+    mutating func succeeded() {
+        self = RestartBackoff()
+        works = true
+    }
+
+    /// Whether the wait is only the short rate limit.
+    var isPacing: Bool { works && failures == 0 }
+
+    /// Records that a process died with a message, or gave an invalid answer.
+    mutating func died(now: ContinuousClock.Instant) {
+        guard works else { return failed(now: now) }
+        deaths = min(deaths + 1, 2)
+        if deaths > 1, notBefore ?? now <= now { notBefore = now + Self.pace }
+    }
+
+    /// Records a failed start, or an end before any answer; the first causes no wait: one bad message must not delay
+    /// the next.
+    mutating func failed(now: ContinuousClock.Instant) {
+        failures = min(failures + 1, 16)
+        guard failures > 1 else { return }
+        notBefore = now + Self.waits.ceiling(attempt: failures - 1)
+    }
+
+    /// The wait until the next start; nil if there is none.
+    func wait(now: ContinuousClock.Instant) -> Duration? {
+        guard let notBefore, notBefore > now else { return nil }
+        return now.duration(to: notBefore)
     }
 }

@@ -57,7 +57,6 @@ package struct AnyHandlerKind: Sendable, Equatable {
 /// What handlers of all kinds have.
 package struct HandlerCommon: Sendable {
     package var name: String
-    /// How many messages it handles at once.
     package var concurrency: Int
     package var logger: Logger
     /// The logger of handlers that log every message.
@@ -84,9 +83,8 @@ package struct HandlerProblem: Error, Sendable {
 
 /// The session of `check --connect`, for steps about handlers.
 package protocol HandlerProbeSession: Sendable {
-    /// Lends the session and names its role; skipped without a session or with another schema.
-    ///
-    /// What `body` throws is reported as the database's error.
+    /// Lends the session and names its role; skipped without one or with another schema; reports `body`'s database
+    /// error.
     func forHandler(
         _ body: @Sendable (PostgresConnection, _ role: String) async throws(PostgresError) -> Probe.Result
     ) async -> Probe.Result

@@ -6,9 +6,10 @@ package enum HandlerKinds {
         SQLKind.self, WebhookKind.self, ExecKind.self, PluginKind.self, LogKind.self,
     ]
 
+    package static let names = all.map { $0.key }
+
     /// Reads the single kind of a handler.
     package static func read(_ scope: ConfigurationScope) -> any HandlerKind {
-        let names = all.map { $0.key }
         scope.exactlyOne(of: names)
         let present = all.filter { scope.has($0.key) }
         let read = present.map { $0.init(scope.section($0.key)) }

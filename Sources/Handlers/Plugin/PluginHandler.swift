@@ -15,11 +15,8 @@ import Vocabulary
 /// (``PluginVerdict``). The timeout applies to each call, not to a message's wait for it.
 final class PluginHandler: ContainedHandler {
     struct Options: Sendable {
-        /// The program that loads the library.
         var host: String
-        /// The library's absolute path.
         var library: String
-        /// The text for `upstream_plugin_open`.
         var configuration = ""
         /// The most processes for messages that never failed; there are up to four more for those that did.
         var processes = 1
@@ -34,20 +31,13 @@ final class PluginHandler: ContainedHandler {
     /// The dispatcher's limit for an attempt: calls have their own limits, and a message may wait for many of them.
     static let attemptTimeout = Duration.seconds(86_400)
 
-    /// The result of ``ask(_:_:)``.
-    private enum Answer: Sendable {
-        case verdict(PluginVerdict)
-        case cancelled
-    }
-
     private struct Waiter {
-        var answer: Promise<Answer>
-        /// The call that has it, if any.
+        /// Nil once the message is cancelled.
+        var answer: Promise<PluginVerdict?>
         var call: Int?
     }
 
     private struct Call {
-        /// The messages that are still waited for.
         var waiting: Int
         var session: ExecSession?
     }
@@ -80,25 +70,14 @@ final class PluginHandler: ContainedHandler {
         self.options = options
         self.output = ExecOutputLog(handler: name, logger: logger)
         self.group = group
-        program = ChildProgram(
-            command: [options.host, options.library],
-            environment: ExecHandler.environment(ExecHandler.passedEnvironment)
-        )
+        program = ChildProgram(passingFew: [options.host, options.library])
         let alone = min(4, max(1, options.messages))
         // As many as there can be calls: a process closed here would have to be replaced by one that loads the library
         // anew.
         pool = ExecSessionPool(subject: "plugin host", output: output, mostIdle: options.processes + alone)
         let batch = min(max(1, options.messages / options.processes), PluginFrame.messageLimit)
-        state = Mutex(
-            State(
-                queue: PluginQueue(
-                    batch: batch,
-                    bytes: PluginFrame.byteLimit,
-                    together: options.processes,
-                    alone: alone
-                )
-            )
-        )
+        let (bytes, together) = (PluginFrame.byteLimit, options.processes)
+        state = Mutex(State(queue: PluginQueue(batch: batch, bytes: bytes, together: together, alone: alone)))
     }
 
     /// Gives the message to the plugin: alone if it failed before, or after a call with it went wrong.
@@ -107,17 +86,15 @@ final class PluginHandler: ContainedHandler {
         var track: PluginQueue.Track = context.attempt > 1 ? .alone : .together
         while true {
             switch await ask(bytes, track) {
-            case .verdict(.settled(.done)): return .done
-            case .verdict(.settled(let verdict)): throw HandlerVerdictError(verdict)
-            case .verdict(.again): track = .alone
-            case .cancelled: throw CancellationError()
+            case .settled(.done): return .done
+            case .settled(let verdict): throw HandlerVerdictError(verdict)
+            case .again: track = .alone
+            case nil: throw CancellationError()
             }
         }
     }
 
-    /// Ends the hosts, which give the plugin time to close.
-    ///
-    /// Call it once no message is wanted any more: it cuts off a call under way and a library that is still opening.
+    /// Ends the hosts, which give the plugin time to close, once no message is wanted: it cuts off calls and openings.
     func shutdown() async {
         let callers = state.withLock { Array($0.callers.values) }
         for caller in callers { caller.cancel() }
@@ -125,11 +102,10 @@ final class PluginHandler: ContainedHandler {
         for caller in callers { await caller.value }
     }
 
-    /// The number of messages waiting for a call.
     var waiting: Int { state.withLock { $0.queue.count } }
 
-    private func ask(_ bytes: [UInt8], _ track: PluginQueue.Track) async -> Answer {
-        let answer = Promise<Answer>()
+    private func ask(_ bytes: [UInt8], _ track: PluginQueue.Track) async -> PluginVerdict? {
+        let answer = Promise<PluginVerdict?>()
         let id = state.withLock { state -> PluginQueue.ID? in
             guard !Task.isCancelled else { return nil }
             state.last += 1
@@ -137,7 +113,7 @@ final class PluginHandler: ContainedHandler {
             if state.queue.append(.init(id: state.last, bytes: bytes), to: track) { begin(track, &state) }
             return state.last
         }
-        guard let id else { return .cancelled }
+        guard let id else { return nil }
         return await withTaskCancellationHandler {
             await answer.value
         } onCancel: {
@@ -145,9 +121,7 @@ final class PluginHandler: ContainedHandler {
         }
     }
 
-    /// Starts another caller.
-    ///
-    /// Not a child task: it serves several messages, and cancelling one must not cut the others off.
+    /// Starts another caller; no child task, as it serves several messages: cancelling one must not cut the others off.
     private func begin(_ track: PluginQueue.Track, _ state: inout State) {
         state.lastCaller += 1
         let caller = state.lastCaller
@@ -156,7 +130,7 @@ final class PluginHandler: ContainedHandler {
 
     /// Cancels a message; ends its call if no other message of it is wanted.
     private func cancelled(_ id: PluginQueue.ID) {
-        let answer = state.withLock { state -> Promise<Answer>? in
+        let answer = state.withLock { state -> Promise<PluginVerdict?>? in
             guard let waiter = state.waiters.removeValue(forKey: id) else { return nil }
             guard let call = waiter.call else {
                 state.queue.remove(id)
@@ -167,7 +141,7 @@ final class PluginHandler: ContainedHandler {
             if state.calls[call]?.waiting == 0 { state.calls[call]?.session?.stop() }
             return waiter.answer
         }
-        answer?.fulfil(.cancelled)
+        answer?.fulfil(nil)
     }
 
     /// Makes calls as long as messages wait.
@@ -191,7 +165,7 @@ final class PluginHandler: ContainedHandler {
                     state.waiters.removeValue(forKey: entry.id).map { ($0.answer, verdict) }
                 }
             }
-            for (answer, verdict) in answers { answer.fulfil(.verdict(verdict)) }
+            for (answer, verdict) in answers { answer.fulfil(verdict) }
         }
     }
 
@@ -238,9 +212,7 @@ final class PluginHandler: ContainedHandler {
         }
     }
 
-    /// Starts a host that loads the library.
-    ///
-    /// - Throws: ``Pipeline/HandlerVerdictError`` if that fails.
+    /// Starts a host that loads the library; throws ``HandlerVerdictError`` if that fails.
     private func start() async throws -> ExecSession {
         let session: ExecSession
         do {
@@ -274,12 +246,7 @@ final class PluginHandler: ContainedHandler {
     }
 
     private func unavailable(_ detail: String) -> HandlerVerdictError {
-        HandlerVerdictError(
-            .unavailable(
-                after: pool.startFailed(),
-                HandlerFailure(group: "plugin can not be loaded", detail: detail)
-            )
-        )
+        .unavailable(after: pool.startFailed(), "plugin can not be loaded", detail)
     }
 
     private static let ended = HandlerFailure(

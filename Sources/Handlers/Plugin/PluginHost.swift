@@ -41,10 +41,7 @@ enum PluginHost {
     ///
     /// This runs the library's initialisers, in the host's child.
     static func problem(with library: String, host: String) async -> String? {
-        let program = ChildProgram(
-            command: [host, "--probe", library],
-            environment: ExecHandler.environment(ExecHandler.passedEnvironment)
-        )
+        let program = ChildProgram(passingFew: [host, "--probe", library])
         let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         let exit = eventLoop.makePromise(of: ChildProcess.Exit.self)
         let text: String

@@ -2,44 +2,27 @@ import ConfigurationKeys
 import Glibc
 import UpstreamKit
 
-/// A shared library that handles messages, in its own processes.
 struct PluginKind: HandlerKind {
     static let key = "plugin"
 
     var path: String
-    /// The text it is opened with.
     var configuration: String
-    /// The number of processes that run it.
     var processes: Int
-    /// The address space that each process may use, in bytes; nil for no limit.
     var memory: Int?
-    /// The program that loads it; nil to find it next to the worker.
     var host: String?
-    /// The longest time for one call.
     private var timeout = Duration.zero
 
     init(_ scope: ConfigurationScope) {
-        path = scope.required("path", .absolutePath, "Shared library with the functions of `upstream_plugin.h`.")
+        path = scope.required("path", .absolutePath).means("Shared library with the functions of `upstream_plugin.h`.")
         configuration =
-            scope.optional("configuration", .text, "none", "Text that the library is opened with; no secrets.") ?? ""
-        processes = scope.value(
-            "processes",
-            .number(1...64),
-            default: "1",
-            "Processes that run it side by side; `concurrency` is shared among them."
-        )
-        memory = scope.optional(
-            "memory",
-            .size(128 << 20...1 << 40),
-            "no limit",
-            "Address space that each of its processes may take."
-        )
-        host = scope.optional(
-            "host",
-            .absolutePath,
-            "beside the worker, or in `../libexec/upstream-worker` from there",
-            "The program `upstream-plugin-host`."
-        )
+            scope.optional("configuration", .text, "none")
+            .means("Text that the library is opened with; no secrets.") ?? ""
+        processes = scope.value("processes", .number(1...64), default: "1")
+            .means("Processes that run it side by side; `concurrency` is shared among them.")
+        memory = scope.optional("memory", .size(128 << 20...1 << 40), "no limit")
+            .means("Address space that each of its processes may take.")
+        host = scope.optional("host", .absolutePath, "beside the worker, or in `../libexec/upstream-worker` from there")
+            .means("The program `upstream-plugin-host`.")
     }
 
     mutating func adapt(timeout: inout Duration) {

@@ -8,15 +8,12 @@ struct PluginQueue: Sendable {
     typealias ID = UInt64
 
     enum Track: Int, CaseIterable, Sendable {
-        /// Many in one call.
         case together
-        /// Each in its own call.
         case alone
     }
 
     struct Entry: Sendable, Hashable {
         var id: ID
-        /// Its part of the request.
         var bytes: [UInt8]
     }
 
@@ -41,7 +38,6 @@ struct PluginQueue: Sendable {
         }
     }
 
-    /// The most messages in one call.
     let batch: Int
     /// The most bytes in one call of more than one message.
     let bytes: Int
@@ -55,9 +51,7 @@ struct PluginQueue: Sendable {
 
     var count: Int { waiting.reduce(0) { $0 + $1.entries.count - $1.first } }
 
-    /// Adds a message.
-    ///
-    /// - Returns: Whether to start another caller on the track.
+    /// Adds a message; returns whether to start another caller on the track.
     mutating func append(_ entry: Entry, to track: Track) -> Bool {
         waiting[track.rawValue].entries.append(entry)
         guard waiting[track.rawValue].callers < callers[track.rawValue] else { return false }

@@ -51,3 +51,153 @@ package final class FunctionCaller: Sendable {
         for client in idle.withLock({ $0 }) { await client.close() }
     }
 }
+
+/// One attempt: its parameters, and the meaning of its errors.
+struct FunctionCall: Sendable {
+    let function: SQLFunction
+    let handler: String
+    let message: FunctionStatements.Message
+    let token: Int64
+    /// The time limit of the attempt's statements.
+    let milliseconds: Int64
+    let recording: AttemptRecording
+    private let started = ContinuousClock.now
+
+    init(
+        _ function: SQLFunction,
+        _ handler: String,
+        _ message: UpstreamMessage,
+        _ token: Int64,
+        _ deadline: ContinuousClock.Instant,
+        _ recording: AttemptRecording
+    ) {
+        (self.function, self.handler, self.token, self.recording) = (function, handler, token, recording)
+        self.message = FunctionStatements.Message(
+            key: message.messageKey.digest,
+            receivedAt: Timestamp(microseconds: message.receivedAtMicroseconds)
+        )
+        milliseconds = max(1, ContinuousClock.now.duration(to: deadline).milliseconds)
+    }
+
+    var delivery: FunctionStatements.Delivery {
+        FunctionStatements.Delivery(
+            key: message.key,
+            handler: handler,
+            token: token,
+            worker: recording.worker,
+            age: started.duration(to: .now)
+        )
+    }
+
+    var sql: SQL { FunctionStatements.call(function, message) }
+
+    static func failure(of error: PostgresError) -> HandlerFailure {
+        HandlerFailure(group: "sql \(error.sqlState ?? "no SQLSTATE")", detail: error.description)
+    }
+
+    /// The verdict on an error inside the call, whatever its SQLSTATE: functions raise what they like, and a table
+    /// missing for one message may be there for the next.
+    static func verdict(of error: PostgresError) -> HandlerVerdict {
+        let failure = failure(of: error)
+        // PL/pgSQL's own class: RAISE EXCEPTION is P0001 unless the function says otherwise.
+        let prefix = "reject:"
+        guard error.sqlState?.hasPrefix("P0") == true, error.message.hasPrefix(prefix) else {
+            return .retry(after: nil, failure)
+        }
+        return .reject(HandlerFailure(String(error.message.dropFirst(prefix.count).drop { $0 == " " })))
+    }
+}
+
+extension PostgresConnection {
+    /// Calls the function, deletes the delivery, commits.
+    func attempt(_ call: FunctionCall) throws(PostgresError) -> AttemptEnd {
+        var end = AttemptEnd.settled
+        var hasBegun = false
+        do throws(PostgresError) {
+            // The function's session settings must not reach the next message, or a pooler's other clients.
+            try transaction(thenResetting: true) { connection throws(PostgresError) in
+                try connection.limitStatements(milliseconds: Int(call.milliseconds), "SAVEPOINT handler")
+                hasBegun = true
+                let isRecorded = call.recording.isOn
+                if let verdict = try connection.callInSavepoint(call, isRecorded: isRecorded) {
+                    end = .verdict(verdict)
+                    return
+                }
+                guard try connection.complete(call, isRecorded: isRecorded) else {
+                    end = .lost
+                    throw PostgresError(.other, "the lease has passed on")
+                }
+            }
+        } catch {
+            if case .lost = end { return .lost }
+            if error.failureClass == .cancelled, isOpen, !Task.isCancelled { return .verdict(.cancelled) }
+            // On a server that takes no writes, no call could succeed.
+            guard hasBegun, !Task.isCancelled, error.failureClass != .readOnly else { throw error }
+            // The completion or the commit failed because of what the function did to the session or left to the
+            // commit; or the session is gone. If the commit went through but its reply was lost, the delivery's row is
+            // gone, and this verdict changes nothing.
+            let failure = FunctionCall.failure(of: error)
+            return .verdict(isOpen ? .retry(after: nil, failure) : .interrupted(failure))
+        }
+        return end
+    }
+
+    /// Deletes the delivery, with its history if that can be written; false if the lease was lost.
+    private func complete(_ call: FunctionCall, isRecorded: Bool) throws(PostgresError) -> Bool {
+        try call.recording.write(isWanted: isRecorded) { () throws(PostgresError) in
+            try run(FunctionStatements.completeRecorded, call.delivery).affectedRows == 1
+        } otherwise: { () throws(PostgresError) in
+            try run(FunctionStatements.complete, call.delivery).affectedRows == 1
+        } refusal: { error throws(PostgresError) in
+            guard error.mayBeOfHistory, isOpen else { return nil }
+            try script("ROLLBACK TO SAVEPOINT history")
+            return StoreError(
+                kind: .unavailable,
+                sqlState: error.sqlState,
+                message: error.message,
+                failureClass: error.failureClass
+            )
+        }
+    }
+
+    /// Calls the function so that its failure leaves the transaction usable; nil for success, deferred constraints
+    /// included.
+    private func callInSavepoint(_ call: FunctionCall, isRecorded: Bool) throws(PostgresError) -> HandlerVerdict? {
+        do throws(PostgresError) {
+            let rows = try run(call.sql).count
+            // A function that returns a set may return an empty one.
+            if rows == 0, try !run(FunctionStatements.exists, call.message).value(Bool.self) {
+                return .reject(.missing)
+            }
+            // Waits at most a second for a locked history.
+            let further = isRecorded ? "; SAVEPOINT history; SET LOCAL lock_timeout = 1000" : ""
+            try script("SET CONSTRAINTS ALL IMMEDIATE; RELEASE SAVEPOINT handler" + further)
+            return nil
+        } catch {
+            guard isOpen else { throw error }
+            try script("ROLLBACK TO SAVEPOINT handler")
+            if error.failureClass == .readOnly, try run(FunctionStatements.isReadOnly, ()).value(Bool.self) {
+                throw error
+            }
+            if let obstacle = try obstacle(to: call) {
+                return .unavailable(after: .seconds(30), FunctionCall.failure(of: obstacle))
+            }
+            return FunctionCall.verdict(of: error)
+        }
+    }
+
+    /// Why the call can't even begin: the function is missing, or the right to call it or to look the message up.
+    ///
+    /// EXPLAIN resolves the function and checks rights as the call does, and calls nothing.
+    private func obstacle(to call: FunctionCall) throws(PostgresError) -> PostgresError? {
+        do throws(PostgresError) {
+            try run(FunctionStatements.exists, call.message)
+            try run(call.sql.explained)
+            return nil
+        } catch {
+            guard isOpen else { throw error }
+            try script("ROLLBACK TO SAVEPOINT handler")
+            return error
+        }
+    }
+}

@@ -1,20 +1,14 @@
-package import Postgres
+import Postgres
 import Vocabulary
 
-/// The statement catalogs of this module.
-package enum HandlersCatalogs {
-    package static var all: [any StatementCatalog.Type] { [FunctionStatements.self] }
-}
-
 /// The statements of the handler kind `sql`.
-enum FunctionStatements: StatementCatalog {
+enum FunctionStatements {
     /// The key of a message's row.
     struct Message: Sendable {
         var key: Digest128
         var receivedAt: Timestamp
     }
 
-    /// A delivery under its lease.
     struct Delivery: Sendable {
         var key: Digest128
         var handler: String
@@ -63,16 +57,6 @@ enum FunctionStatements: StatementCatalog {
         """
 
     static let isReadOnly: PreparedStatement<Void> = "SELECT current_setting('transaction_read_only') = 'on'"
-
-    package static var samples: [StatementSample] {
-        let message = Message(key: Digest128(high: 0, low: 0), receivedAt: Timestamp(microseconds: 0))
-        let function = SQLFunction("pg_catalog.row_to_json")
-        return [
-            StatementSample("exists", exists), StatementSample("complete", complete),
-            StatementSample("completeRecorded", completeRecorded),
-            StatementSample("isReadOnly", isReadOnly),
-        ] + [function].compactMap(\.self).map { StatementSample("call", call($0, message)) }
-    }
 }
 
 extension SQL {

@@ -12,7 +12,7 @@ struct SQLKind: HandlerKind {
     var function: String
 
     init(_ scope: ConfigurationScope) {
-        function = scope.required("function", .sqlFunction, "Function to call, with its schema.")
+        function = scope.required("function", .sqlFunction).means("Function to call, with its schema.")
     }
 
     func body(_ common: HandlerCommon) throws(HandlerProblem) -> HandlerRegistration.Body {

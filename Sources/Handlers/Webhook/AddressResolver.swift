@@ -3,9 +3,7 @@ import NIOPosix
 import Vocabulary
 
 struct AddressResolver: Sendable {
-    /// Returns all addresses of a name, IPv4 and IPv6, in the order to try them.
-    ///
-    /// Throws ``ResolveError`` if there are none.
+    /// Returns all addresses of a name, in the order to try them; throws ``ResolveError`` if there are none.
     let resolve: @Sendable (String) async throws -> [NetworkAddress]
 
     /// `getaddrinfo`, which blocks and therefore runs on NIO's thread pool.

@@ -6,21 +6,15 @@ struct CloudEvent: Sendable {
     var headers: [(String, String)]
     var body: [UInt8]
 
-    /// The most bytes of a header's value; longer attributes are left out.
     private static let headerLimit = 2048
 
-    /// The event in structured content mode: the body is the whole event (JSON format 1.0.2).
-    ///
-    /// `data` is the message's, verbatim.
+    /// The event in structured content mode: the body is the whole event (JSON format 1.0.2), with `data` verbatim.
     static func structured(_ message: UpstreamMessage, _ context: HandlerContext) -> CloudEvent {
         var event = JSONWriter(capacity: 640 + (message.data?.count ?? 0))
         event.beginObject()
-        for (name, value) in attributes(message, context) {
-            switch value {
-            case .text(let text): event.member(name, text)
-            case .number(let number): event.member(name, number)
-            }
-        }
+        for (name, text) in attributes(message) { event.member(name, text) }
+        event.member("attempt", context.attempt)
+        if let replayID = context.replayID { event.member("replayid", replayID) }
         if let data = message.data {
             event.member("datacontenttype", "application/json")
             event.member("data", json: data)
@@ -33,49 +27,33 @@ struct CloudEvent: Sendable {
     /// attribute.
     static func binary(_ message: UpstreamMessage, _ context: HandlerContext) -> CloudEvent {
         var headers: [(String, String)] = []
-        for (name, value) in attributes(message, context) {
-            switch value {
-            case .text(let text):
-                let encoded = headerValue(text)
-                if encoded.utf8.count <= headerLimit { headers.append(("ce-\(name)", encoded)) }
-            case .number(let number): headers.append(("ce-\(name)", String(number)))
-            }
+        for (name, text) in attributes(message) {
+            let value = headerValue(text)
+            // Longer attributes are left out.
+            if value.utf8.count <= headerLimit { headers.append(("ce-\(name)", value)) }
         }
+        headers.append(("ce-attempt", String(context.attempt)))
+        if let replayID = context.replayID { headers.append(("ce-replayid", headerValue(replayID))) }
         if message.data != nil { headers.append(("content-type", "application/json")) }
         return CloudEvent(headers: headers, body: message.data ?? [])
     }
 
-    private enum Value {
-        case text(String)
-        case number(Int)
-    }
-
-    /// The attributes and extensions, in order.
+    /// The attributes and extensions about the message, in order.
     ///
     /// `messageid` and `category` are left out if they hold characters that a CloudEvents string may not (§3.1
     /// "String"); `id` still names the message.
-    private static func attributes(
-        _ message: UpstreamMessage,
-        _ context: HandlerContext
-    ) -> [(name: StaticString, value: Value)] {
-        var attributes: [(name: StaticString, value: Value)] = [
-            ("specversion", .text("1.0")),
-            ("id", .text(message.messageKey.description)),
-            ("source", .text(source(message))),
-            ("type", .text("upstream.message.v1")),
-            ("subject", .text(message.deviceKey.description)),
-            ("time", .text(Timestamp(microseconds: message.receivedAtMicroseconds).rfc3339)),
+    private static func attributes(_ message: UpstreamMessage) -> [(name: StaticString, text: String)] {
+        var attributes: [(name: StaticString, text: String)] = [
+            ("specversion", "1.0"),
+            ("id", message.messageKey.description),
+            ("source", "/senders/\(uriSegment(message.senderID))/apps/\(uriSegment(message.category))"),
+            ("type", "upstream.message.v1"),
+            ("subject", message.deviceKey.description),
+            ("time", Timestamp(microseconds: message.receivedAtMicroseconds).rfc3339),
         ]
-        if isAllowed(message.messageID) { attributes.append(("messageid", .text(message.messageID))) }
-        if isAllowed(message.category) { attributes.append(("category", .text(message.category))) }
-        attributes.append(("attempt", .number(context.attempt)))
-        if let replayID = context.replayID { attributes.append(("replayid", .text(replayID))) }
+        if isAllowed(message.messageID) { attributes.append(("messageid", message.messageID)) }
+        if isAllowed(message.category) { attributes.append(("category", message.category)) }
         return attributes
-    }
-
-    /// The event's `source`: a URI reference (RFC 3986), percent-encoded except for unreserved characters.
-    private static func source(_ message: UpstreamMessage) -> String {
-        "/senders/\(uriSegment(message.senderID))/apps/\(uriSegment(message.category))"
     }
 
     /// A text as a path segment of a URI (RFC 3986 §3.3), percent-encoded except for unreserved characters.

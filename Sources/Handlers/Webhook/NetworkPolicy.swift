@@ -2,7 +2,6 @@ import Vocabulary
 
 /// The addresses that a webhook may be sent to: public ones over TLS, and what the operator allows.
 struct NetworkPolicy: Sendable {
-    /// The networks in which private addresses and plain http are allowed.
     let allowed: [Network]
 
     enum Decision: Hashable {
@@ -13,7 +12,6 @@ struct NetworkPolicy: Sendable {
         case refusePlain
     }
 
-    /// Judges an address before connecting to it.
     func decide(_ address: NetworkAddress, isPlain: Bool) -> Decision {
         if allowed.contains(where: { $0.contains(address) }) { return .allow }
         // `10.0.0.0/8` also covers `::ffff:10.1.2.3`, which is the same host.
@@ -37,4 +35,53 @@ struct NetworkPolicy: Sendable {
         "::/128", "::1/128", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32", "3fff::/20", "5f00::/16",
         "fc00::/7", "fe80::/10", "fec0::/10", "ff00::/8",
     ].compactMap(Network.init)
+}
+
+struct WebhookRefusal: Error {
+    var group: String
+    var cause: String
+    var fix: String
+    var status = ExitStatus.configuration
+}
+
+extension NetworkPolicy {
+    /// The addresses of an endpoint, before each request and in `check --connect`; sends nothing.
+    ///
+    /// One forbidden address forbids all: a name that resolves to public and private addresses is not trusted.
+    func addresses(
+        of endpoint: WebhookEndpoint,
+        by resolver: AddressResolver = .system
+    ) async throws(WebhookRefusal) -> [NetworkAddress] {
+        let host = endpoint.host
+        let addresses: [NetworkAddress]
+        do {
+            addresses = if let own = endpoint.address { [own] } else { try await resolver.resolve(host) }
+        } catch {
+            let reason = (error as? ResolveError)?.reason ?? "the look-up was given up"
+            throw WebhookRefusal(
+                group: "webhook name not resolved",
+                cause: "\(host) does not resolve: \(reason)",
+                fix: "correct webhook.url, or the name server of this machine (/etc/resolv.conf)",
+                status: .unavailable
+            )
+        }
+        for address in addresses {
+            switch decide(address, isPlain: endpoint.isPlain) {
+            case .allow: continue
+            case .refuse:
+                throw WebhookRefusal(
+                    group: "webhook address refused",
+                    cause: "\(host) is at \(address), which is not a public address",
+                    fix: "if that is intended, add its network to webhook.allow_networks"
+                )
+            case .refusePlain:
+                throw WebhookRefusal(
+                    group: "webhook plain http refused",
+                    cause: "\(host) is at \(address), outside webhook.allow_networks, where only https is allowed",
+                    fix: "use https, or add its network to webhook.allow_networks"
+                )
+            }
+        }
+        return addresses
+    }
 }

@@ -22,7 +22,6 @@ final class PinnedClients: Sendable {
         var loan: Loan
         /// Connects anew for each request; for those that had to be sent again.
         var unpooled: HTTPClient?
-        /// The generation of the TLS files it was made with.
         var generation: Int
         /// Whether a request may go out on a used connection.
         var reusesConnections = false
@@ -36,6 +35,8 @@ final class PinnedClients: Sendable {
         var entries: [Entry] = []
         var lastFailed: NetworkAddress?
         var isShutDown = false
+
+        func index(of loan: Loan) -> Int? { entries.firstIndex { $0.loan.client === loan.client } }
     }
 
     private let host: String
@@ -75,11 +76,9 @@ final class PinnedClients: Sendable {
             }
             for index in state.entries.indices { state.entries[index].isRetired = true }
             let address = wanted.first ?? first
-            let client = makeClient(address, trust)
-            let loan = Loan(address: address, client: client, trustProblem: trust.problem)
-            let entry = Entry(loan: loan, generation: trust.generation, users: 1)
-            state.entries.append(entry)
-            return entry.loan
+            let loan = Loan(address: address, client: makeClient(address, trust), trustProblem: trust.problem)
+            state.entries.append(Entry(loan: loan, generation: trust.generation, users: 1))
+            return loan
         }
     }
 
@@ -87,9 +86,8 @@ final class PinnedClients: Sendable {
     func unpooled(_ loan: Loan) -> HTTPClient {
         let trust = trust.current()
         return state.withLock { state in
-            let index = state.entries.firstIndex { $0.loan.client === loan.client }
             // A borrowed client is kept until it is given back.
-            guard let index else { return loan.client }
+            guard let index = state.index(of: loan) else { return loan.client }
             if let client = state.entries[index].unpooled { return client }
             let client = makeClient(loan.address, trust)
             state.entries[index].unpooled = client
@@ -101,14 +99,13 @@ final class PinnedClients: Sendable {
     /// connection.
     func answered(_ loan: Loan) {
         state.withLock { state in
-            guard let index = state.entries.firstIndex(where: { $0.loan.client === loan.client }) else { return }
-            state.entries[index].reusesConnections = true
+            if let index = state.index(of: loan) { state.entries[index].reusesConnections = true }
         }
     }
 
     /// Whether a request by this client may have gone out on a used connection.
     func reusesConnections(_ loan: Loan) -> Bool {
-        state.withLock { $0.entries.contains { $0.loan.client === loan.client && $0.reusesConnections } }
+        state.withLock { state in state.index(of: loan).map { state.entries[$0].reusesConnections } ?? false }
     }
 
     /// Takes a client back; `isReachable` says whether it could connect to its address.
@@ -119,7 +116,7 @@ final class PinnedClients: Sendable {
             } else {
                 state.lastFailed = loan.address
             }
-            for index in state.entries.indices where state.entries[index].loan.client === loan.client {
+            if let index = state.index(of: loan) {
                 state.entries[index].users -= 1
                 if !isReachable { state.entries[index].isRetired = true }
             }

@@ -3,39 +3,24 @@ import Vocabulary
 
 /// The signing side of the Standard Webhooks specification (symmetric, `v1`).
 struct WebhookSigner: Sendable {
-    /// Why a secret can't be used.
-    enum SecretError: Error, Sendable, Hashable, CustomStringConvertible {
-        case missing
-        /// More than ``WebhookSigner/secretLimit``.
-        case tooMany
-        /// A character that no secret has, such as a space or NUL.
-        case character
-        /// Not `whsec_` and base64.
-        case form
-        /// Not 24 to 64 bytes, the range of the specification.
-        case length
+    /// Why a secret can't be used: the cause and the fix; never the secret.
+    enum SecretError: String, Error, Sendable, CustomStringConvertible {
+        case missing = "the secret file is empty; write a line of whsec_ followed by base64"
+        case tooMany = "the secret file holds more than 2 lines; remove retired secrets"
+        case character = "a line of the secret file holds a space, a control character or a byte that is not ASCII"
+        case form = "a line of the secret file is not whsec_ followed by base64, with its padding"
+        /// The range of the specification.
+        case length = "a secret must be 24 to 64 bytes long; make one with: openssl rand -base64 32"
 
-        /// The cause and the fix; never the secret.
-        var description: String {
-            switch self {
-            case .missing: "the secret file is empty; write a line of whsec_ followed by base64"
-            case .tooMany: "the secret file holds more than \(WebhookSigner.secretLimit) lines; remove retired secrets"
-            case .character: "a line of the secret file holds a space, a control character or a byte that is not ASCII"
-            case .form: "a line of the secret file is not whsec_ followed by base64, with its padding"
-            case .length: "a secret must be 24 to 64 bytes long; make one with: openssl rand -base64 32"
-            }
-        }
+        var description: String { rawValue }
     }
-
-    /// The most secrets that sign at the same time.
-    static let secretLimit = 2
 
     private let keys: [[UInt8]]
 
     /// A signer with a file's secrets, one a line; all of them sign, as a rotation requires.
     init(secrets lines: [[UInt8]]) throws(SecretError) {
         guard !lines.isEmpty else { throw .missing }
-        guard lines.count <= Self.secretLimit else { throw .tooMany }
+        guard lines.count <= 2 else { throw .tooMany }
         var keys: [[UInt8]] = []
         for line in lines {
             guard line.allSatisfy({ (0x21...0x7E).contains($0) }) else { throw .character }

@@ -1,4 +1,5 @@
 import AsyncHTTPClient
+import ConfigurationKeys
 import Dispatcher
 import Glibc
 import NIOCore
@@ -17,17 +18,13 @@ import Vocabulary
 final class WebhookHandler: ContainedHandler {
     /// The content modes of the CloudEvents HTTP binding.
     enum Mode: String, CaseIterable, Sendable {
-        /// The body is the whole event in its JSON format.
         case structured
-        /// The body is the message's data, and headers hold the event's attributes.
         case binary
     }
 
     struct Options: Sendable {
         var endpoint: WebhookEndpoint
-        /// The time limit of one request, including its response.
         var timeout: Duration
-        /// The addresses that may be connected to.
         var policy: NetworkPolicy
         /// The most concurrent connections: the handler's concurrency.
         var connections: Int
@@ -51,18 +48,15 @@ final class WebhookHandler: ContainedHandler {
     /// A handler that posts to an endpoint.
     ///
     /// `resolver`, `headers` and `secrets` (the secret file's lines) are called for each request, so that a change
-    /// needs no restart. Throws ``WebhookTrustError`` if the options' files can't be used.
+    /// needs no restart. Throws ``FileError`` if the options' files can't be used.
     init(
         options: Options,
         resolver: AddressResolver = .system,
         group: MultiThreadedEventLoopGroup = .singleton,
         headers: @escaping @Sendable () throws -> WebhookHeaders = { WebhookHeaders() },
         secrets: @escaping @Sendable () throws -> [[UInt8]]
-    ) throws(WebhookTrustError) {
-        self.options = options
-        self.secrets = secrets
-        self.headers = headers
-        self.resolver = resolver
+    ) throws(FileError) {
+        (self.options, self.secrets, self.headers, self.resolver) = (options, secrets, headers, resolver)
         self.clients = PinnedClients(
             host: options.endpoint.host,
             connections: options.connections,
@@ -118,7 +112,6 @@ final class WebhookHandler: ContainedHandler {
         }
     }
 
-    /// Whether a connection ended before the response.
     private static func hasClosed(_ error: any Error) -> Bool {
         switch error {
         case let error as HTTPClientError: error == .remoteConnectionClosed
@@ -130,23 +123,13 @@ final class WebhookHandler: ContainedHandler {
     }
 
     private func makeRequest(_ message: UpstreamMessage, _ context: HandlerContext) throws -> HTTPClientRequest {
-        let signer: WebhookSigner
-        do {
-            signer = try WebhookSigner(secrets: secrets())
-        } catch {
-            throw Self.unusable("webhook secret can not be used", error)
-        }
-        let added: WebhookHeaders
-        do {
-            added = try headers()
-        } catch {
-            throw Self.unusable("webhook headers can not be used", error)
-        }
-        let event: CloudEvent
-        switch options.mode {
-        case .structured: event = .structured(message, context)
-        case .binary: event = .binary(message, context)
-        }
+        let signer = try Self.usable("secret") { try WebhookSigner(secrets: secrets()) }
+        let added = try Self.usable("headers", headers)
+        let event: CloudEvent =
+            switch options.mode {
+            case .structured: .structured(message, context)
+            case .binary: .binary(message, context)
+            }
         let id = message.messageKey.description
         let timestamp = Timestamp.now.microseconds / 1_000_000
         var request = HTTPClientRequest(url: options.endpoint.url)
@@ -159,7 +142,7 @@ final class WebhookHandler: ContainedHandler {
             "webhook-signature": signer.signature(id: id, timestamp: timestamp, body: event.body),
         ]
         request.headers.add(contentsOf: event.headers)
-        for (name, value) in added.fields { request.headers.add(name: name, value: value) }
+        for field in added.fields { request.headers.add(name: field.name, value: field.value) }
         if let traceparent = context.traceparent {
             request.headers.replaceOrAdd(name: "traceparent", value: traceparent)
         }
@@ -170,21 +153,11 @@ final class WebhookHandler: ContainedHandler {
 
     /// The endpoint's addresses, each of them checked.
     private func checkedAddresses() async throws -> [NetworkAddress] {
-        switch await WebhookProbe.run(options.endpoint, policy: options.policy, resolver: resolver) {
-        case .allowed(let addresses): return addresses
-        case .unresolved(let host, let reason):
+        do throws(WebhookRefusal) {
+            return try await options.policy.addresses(of: options.endpoint, by: resolver)
+        } catch {
             try Task.checkCancellation()
-            throw Self.down("webhook name not resolved", "\(host) does not resolve: \(reason)")
-        case .refused(let host, let address):
-            throw Self.down(
-                "webhook address refused",
-                "\(host) is at \(address), which is not public; if that is intended, add its network to allow_networks"
-            )
-        case .refusedPlain(let host, let address):
-            throw Self.down(
-                "webhook plain http refused",
-                "\(host) is at \(address), outside allow_networks, where only https is allowed"
-            )
+            throw Self.down(error.group, "\(error.cause); \(error.fix)")
         }
     }
 
@@ -263,8 +236,12 @@ final class WebhookHandler: ContainedHandler {
         HandlerVerdictError(.down(after: nil, HandlerFailure(group: group, detail: detail)))
     }
 
-    /// The configuration of requests is wrong, not a message.
-    private static func unusable(_ group: String, _ error: any Error) -> HandlerVerdictError {
-        HandlerVerdictError(.unavailable(after: .seconds(30), HandlerFailure(group: group, detail: "\(error)")))
+    /// Reads a part of the configuration; if that fails, no message is at fault.
+    private static func usable<Part>(_ name: String, _ read: () throws -> Part) throws(HandlerVerdictError) -> Part {
+        do {
+            return try read()
+        } catch {
+            throw .unavailable(after: .seconds(30), "webhook \(name) can not be used", "\(error)")
+        }
     }
 }

@@ -1,16 +1,24 @@
+import ConfigurationKeys
+
 /// The configured headers of every request of a webhook.
 struct WebhookHeaders: Sendable, Equatable {
     /// Why a line is not a permitted header; never holds the value, which may be a secret.
     struct Refused: Error, Sendable, Equatable, CustomStringConvertible {
         let description: String
+
+        init(_ description: String) { self.description = description }
     }
 
     static let limit = 32
 
-    /// The longest value, in bytes.
     static let valueLimit = 4_096
 
-    private(set) var fields: [(name: String, value: String)] = []
+    struct Field: Sendable, Equatable {
+        let name: String
+        let value: String
+    }
+
+    private(set) var fields: [Field] = []
 
     init() {}
 
@@ -29,62 +37,47 @@ struct WebhookHeaders: Sendable, Equatable {
             do throws(Refused) {
                 try headers.append(line, holdsSecrets: holdsSecrets)
             } catch {
-                throw Refused(description: "line \(index + 1) \(error.description)")
+                throw Refused("line \(index + 1) \(error.description)")
             }
         }
         return headers
     }
 
-    static func == (one: WebhookHeaders, other: WebhookHeaders) -> Bool {
-        one.fields.elementsEqual(other.fields) { $0.name == $1.name && $0.value == $1.value }
-    }
-
-    /// Adds a header.
-    ///
-    /// - Throws: ``Refused``: the rest of a sentence whose subject is the line.
+    /// Adds a header; throws the rest of a sentence whose subject is the line.
     private mutating func append(_ line: [UInt8], holdsSecrets: Bool) throws(Refused) {
-        guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else {
-            throw Refused(description: "must be 'Name: value'")
-        }
+        guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else { throw Refused("must be 'Name: value'") }
         let name = String(decoding: line[..<colon], as: UTF8.self)
-        guard colon > 0, line[..<colon].allSatisfy(Self.isTokenByte) else {
-            throw Refused(
-                description: "must begin with a header's name, of letters, digits and !#$%&'*+-.^_`|~, and a colon"
-            )
+        guard colon > 0, name.isAlphanumeric(or: Self.marks) else {
+            throw Refused("must begin with a header's name, of letters, digits and \(Self.marks), and a colon")
         }
         let lowercase = name.lowercased()
         if Self.isReserved(lowercase) {
-            throw Refused(description: "sets '\(name)', which is set by the request itself")
+            throw Refused("sets '\(name)', which is set by the request itself")
         }
         if !holdsSecrets, Self.isCredential(lowercase) {
             throw Refused(
-                description: "sets '\(name)', whose value is a secret by its name: "
+                "sets '\(name)', whose value is a secret by its name: "
                     + "write the line to a file, and name it in headers_file"
             )
         }
         if fields.contains(where: { $0.name.lowercased() == lowercase }) {
-            throw Refused(description: "sets '\(name)' a second time")
+            throw Refused("sets '\(name)' a second time")
         }
         let isSpace = { (byte: UInt8) in byte == 0x20 || byte == 0x09 }
         let value = line[(colon + 1)...].drop(while: isSpace).reversed().drop(while: isSpace).reversed()
         guard !value.isEmpty, value.count <= Self.valueLimit else {
-            throw Refused(description: "must have a value of 1 to \(Self.valueLimit) bytes after '\(name):'")
+            throw Refused("must have a value of 1 to \(Self.valueLimit) bytes after '\(name):'")
         }
         // obs-text (RFC 9110 section 5.5) is excluded, since receivers disagree about its meaning.
         guard value.allSatisfy({ (0x20...0x7E).contains($0) || $0 == 0x09 }) else {
-            throw Refused(description: "must have a value of printable ASCII characters after '\(name):'")
+            throw Refused("must have a value of printable ASCII characters after '\(name):'")
         }
-        guard fields.count < Self.limit else { throw Refused(description: "is one header more than \(Self.limit)") }
-        fields.append((name, String(decoding: value, as: UTF8.self)))
+        guard fields.count < Self.limit else { throw Refused("is one header more than \(Self.limit)") }
+        fields.append(Field(name: name, value: String(decoding: value, as: UTF8.self)))
     }
 
-    /// A `tchar` of RFC 9110 section 5.6.2.
-    private static func isTokenByte(_ byte: UInt8) -> Bool {
-        switch byte {
-        case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
-        default: "!#$%&'*+-.^_`|~".utf8.contains(byte)
-        }
-    }
+    /// What names hold besides letters and digits (`tchar` of RFC 9110 section 5.6.2).
+    private static let marks = "!#$%&'*+-.^_`|~"
 
     /// Names that frame or route the request (RFC 9110, RFC 9112), that hold the event or its signature, or that trace
     /// it (W3C Trace Context).

@@ -25,28 +25,11 @@ extension WebhookKind {
     }
 
     private func host(of endpoint: WebhookEndpoint) async -> Probe.Result {
-        switch await WebhookProbe.run(endpoint, policy: policy) {
-        case .allowed(let addresses):
-            let list = addresses.map(\.description).joined(separator: ", ")
+        do throws(WebhookRefusal) {
+            let list = try await policy.addresses(of: endpoint).map(\.description).joined(separator: ", ")
             return .passed(detail: "its host is at \(list), where requests may go; none was sent")
-        case .unresolved(let host, let reason):
-            return .failed(
-                cause: "\(host) does not resolve: \(reason)",
-                fix: "correct webhook.url, or the name server of this machine (/etc/resolv.conf)",
-                status: .unavailable
-            )
-        case .refused(let host, let address):
-            return .failed(
-                cause: "\(host) is at \(address), which is not a public address",
-                fix: "if that is intended, add its network to webhook.allow_networks",
-                status: .configuration
-            )
-        case .refusedPlain(let host, let address):
-            return .failed(
-                cause: "\(host) is at \(address), outside webhook.allow_networks, where only https is allowed",
-                fix: "use https, or add its network to webhook.allow_networks",
-                status: .configuration
-            )
+        } catch {
+            return .failed(cause: error.cause, fix: error.fix, status: error.status)
         }
     }
 
@@ -55,17 +38,16 @@ extension WebhookKind {
         guard let endpoint = WebhookEndpoint(url), let port = endpoint.tlsPort else {
             throw .unreachable("no https endpoint")
         }
-        guard case .allowed(let addresses) = await WebhookProbe.run(endpoint, policy: policy),
-            let address = addresses.first
-        else { throw .unreachable("its host has no address that requests may go to") }
+        guard let address = try? await policy.addresses(of: endpoint).first else {
+            throw .unreachable("its host has no address that requests may go to")
+        }
         var tls = TLSClientConfiguration(serverName: endpoint.host, caFile: caFile, handshakeTimeout: .seconds(5))
         if let certificateFile, let keyFile {
-            tls.identity = TLSClientIdentity(certificateChain: .file(certificateFile), privateKey: .file(keyFile.path))
+            tls.identity = TLSIdentity(certificateChain: .file(certificateFile), privateKey: .file(keyFile.path))
         }
         return try await CertificateProbe.remaining(at: address, port, tls)
     }
 
-    /// Reports on the certificate of the endpoint.
     private func serverCertificate() async -> Probe.Result {
         do throws(CertificateProbe.Failure) {
             let end = try await remaining()

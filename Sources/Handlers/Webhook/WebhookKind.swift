@@ -2,29 +2,20 @@ import ConfigurationKeys
 import UpstreamKit
 import Vocabulary
 
-/// An HTTP endpoint.
 struct WebhookKind: HandlerKind {
     static let key = "webhook"
 
     var url: String
-    /// The file of signing keys, one per line (`whsec_` and base64).
     var secretFile: SecretFile
     var mode: WebhookHandler.Mode
-    /// Certificates to trust instead of the system's, PEM.
     var caFile: String?
-    /// A client certificate for endpoints that ask for one, PEM.
     var certificateFile: String?
-    /// That certificate's key, PEM.
     var keyFile: SecretFile?
-    /// Headers to add to each request.
     var headers = WebhookHeaders()
-    /// A file of further headers, one per line.
     var headersFile: SecretFile?
-    /// The longest time for one request.
     var timeout: Duration
     /// Networks, as CIDR, in which private addresses, loopback and plain http are allowed.
     var allowedNetworks: [String]
-    /// The statuses that reject a message permanently.
     var rejectStatuses: [Int]
 
     init(_ scope: ConfigurationScope) {
@@ -32,48 +23,31 @@ struct WebhookKind: HandlerKind {
         let url = ConfigurationType.text("URL", rule, echoes: false) { text in
             ["https://", "http://"].contains { text.hasPrefix($0) && text.count > $0.count } && !text.contains(" ")
         }
-        self.url = scope.required("url", url, "Endpoint that messages are posted to.")
-        secretFile = scope.secretFile(
-            "secret_file",
-            "File with the signing key (`whsec_` and base64); two lines during a rotation."
-        )
-        mode = scope.value(
-            "mode",
-            .word(WebhookHandler.Mode.structured),
-            default: "structured",
-            "`binary`: the body is the message's `data`, headers hold the rest of the event."
-        )
-        caFile = scope.optional("ca_file", .file, "the system's trust store", "Certificates to trust, PEM.")
-        certificateFile = scope.optional(
-            "certificate_file",
-            .file,
-            "none",
-            "Our own certificate and its chain, PEM, for an endpoint that asks for one."
-        )
-        keyFile = scope.optionalSecretFile(
-            "key_file",
-            "required with `certificate_file`",
-            "The certificate's key, PEM."
-        )
+        self.url = scope.required("url", url).means("Endpoint that messages are posted to.")
+        secretFile = scope.secretFile("secret_file")
+            .means("File with the signing key (`whsec_` and base64); two lines during a rotation.")
+        mode = scope.value("mode", .word(WebhookHandler.Mode.structured), default: "structured")
+            .means("`binary`: the body is the message's `data`, headers hold the rest of the event.")
+        caFile = scope.optional("ca_file", .file, "the system's trust store").means("Certificates to trust, PEM.")
+        certificateFile = scope.optional("certificate_file", .file, "none")
+            .means("Our own certificate and its chain, PEM, for an endpoint that asks for one.")
+        keyFile = scope.optionalSecretFile("key_file", "required with `certificate_file`")
+            .means("The certificate's key, PEM.")
         let lines =
-            scope.list("headers", of: .header, "none", "Headers to add to each request, `Name: value`; no secrets.")
+            scope.list("headers", of: .header, "none")
+            .means("Headers to add to each request, `Name: value`; no secrets.")
             ?? []
-        headersFile = scope.optionalSecretFile(
-            "headers_file",
-            "none",
-            "File with more of them, one a line, read for each request: `Authorization: …`."
-        )
-        timeout = scope.value("timeout", .duration("100ms", "10m"), default: "15s", "Longest time for one request.")
+        headersFile = scope.optionalSecretFile("headers_file", "none")
+            .means("File with more of them, one a line, read for each request: `Authorization: …`.")
+        timeout = scope.value("timeout", .duration("100ms", "10m"), default: "15s")
+            .means("Longest time for one request.")
         allowedNetworks =
-            scope.list("allow_networks", of: .network, "none", "Where private addresses and plain http are allowed.")
+            scope.list("allow_networks", of: .network, "none")
+            .means("Where private addresses and plain http are allowed.")
             ?? []
         rejectStatuses =
-            scope.list(
-                "reject_statuses",
-                of: .number(400...499),
-                "none",
-                "Statuses that make a message a dead letter at once; not 408, 425 or 429."
-            ) ?? []
+            scope.list("reject_statuses", of: .number(400...499), "none")
+            .means("Statuses that make a message a dead letter at once; not 408, 425 or 429.") ?? []
         for status in rejectStatuses where [408, 425, 429].contains(status) {
             scope.problem("reject_statuses", "must not hold \(status), which asks for a retry")
         }
@@ -99,7 +73,6 @@ struct WebhookKind: HandlerKind {
         }
     }
 
-    /// Where its requests may go.
     var policy: NetworkPolicy { NetworkPolicy(allowed: allowedNetworks.compactMap(Network.init)) }
 
     mutating func adapt(timeout: inout Duration) {
@@ -122,10 +95,10 @@ struct WebhookKind: HandlerKind {
             rejectStatuses: Set(rejectStatuses)
         )
         let headers = try requestHeaders()
-        do throws(WebhookTrustError) {
+        do throws(FileError) {
             return .handler(try WebhookHandler(options: options, headers: headers) { try secretFile.lines() })
         } catch {
-            throw HandlerProblem("webhook", error.description)
+            throw HandlerProblem("webhook", error.message)
         }
     }
 

@@ -1,15 +1,12 @@
 import ConfigurationKeys
-import Glibc
 import NIOSSL
 import Synchronization
 
 /// The TLS files of a webhook: the authorities it trusts, and its own identity; a certificate and its key go together.
 struct WebhookTLSFiles: Sendable, Hashable {
-    /// The certificates to trust instead of the system's, PEM.
     var ca: String?
     /// Our certificate and the chain to its authority, PEM, for endpoints that ask for one.
     var certificate: String?
-    /// That certificate's private key, PEM, without a passphrase.
     var key: String?
 }
 
@@ -41,23 +38,22 @@ final class WebhookTrust: Sendable {
 
     /// Reads the files.
     ///
-    /// - Throws: ``WebhookTrustError`` if one can't be read, holds nothing of its kind, or the key is not the
+    /// - Throws: ``FileError`` if one can't be read, holds nothing of its kind, or the key is not the
     ///   certificate's.
-    init(_ files: WebhookTLSFiles) throws(WebhookTrustError) {
+    init(_ files: WebhookTLSFiles) throws(FileError) {
         self.files = files
         let contents = try Self.contents(of: files)
         let current = Current(configuration: try Self.configuration(files, contents))
         state = Mutex(State(current: current, contents: contents, read: .now))
     }
 
-    /// The settings for a new connection.
     func current(now: ContinuousClock.Instant = .now) -> Current {
         state.withLock { state in
             guard files != WebhookTLSFiles(), state.read.duration(to: now) >= Self.interval else {
                 return state.current
             }
             state.read = now
-            do throws(WebhookTrustError) {
+            do throws(FileError) {
                 let contents = try Self.contents(of: files)
                 state.current.problem = nil
                 guard contents != state.contents else { return state.current }
@@ -65,37 +61,26 @@ final class WebhookTrust: Sendable {
                 state.current.generation += 1
                 state.contents = contents
             } catch {
-                state.current.problem = error.description
+                state.current.problem = error.message
             }
             return state.current
         }
     }
 
     /// The contents of `ca`, `certificate` and `key`, as far as they are named.
-    private static func contents(of files: WebhookTLSFiles) throws(WebhookTrustError) -> [[UInt8]] {
+    private static func contents(of files: WebhookTLSFiles) throws(FileError) -> [[UInt8]] {
         var contents: [[UInt8]] = []
         for path in [files.ca, files.certificate, files.key] {
-            contents.append(try path.map { path throws(WebhookTrustError) in try bytes(of: path) } ?? [])
+            let bytes = if let path { try ConfigurationFiles.read(path, atMost: 1 << 20) } else { [UInt8]() }
+            contents.append(bytes)
         }
         return contents
-    }
-
-    private static func bytes(of path: String) throws(WebhookTrustError) -> [UInt8] {
-        do throws(FileError) {
-            return try ConfigurationFiles.read(path, atMost: 1 << 20)
-        } catch {
-            throw .init(
-                description: error.number == EFBIG
-                    ? "'\(path)' is larger than 1 MiB"
-                    : "'\(path)' can't be read: \(String(cString: strerror(error.number)))"
-            )
-        }
     }
 
     private static func configuration(
         _ files: WebhookTLSFiles,
         _ contents: [[UInt8]]
-    ) throws(WebhookTrustError) -> TLSConfiguration {
+    ) throws(FileError) -> TLSConfiguration {
         var configuration = TLSConfiguration.makeClientConfiguration()
         // The library's own default is 1.0.
         configuration.minimumTLSVersion = .tlsv12
@@ -107,32 +92,25 @@ final class WebhookTrust: Sendable {
         do {
             configuration.privateKey = .privateKey(try NIOSSLPrivateKey(bytes: contents[2], format: .pem))
         } catch {
-            throw WebhookTrustError(description: "'\(keyPath)' holds no private key in PEM form without a passphrase")
+            throw FileError(path: keyPath, fault: "holds no private key in PEM form without a passphrase")
         }
         do {
             // Compares the two, which would otherwise happen only with the first connection.
             _ = try NIOSSLContext(configuration: configuration)
         } catch {
-            throw WebhookTrustError(
-                description: "the key in '\(keyPath)' is not that of the first certificate in '\(path)'"
-            )
+            throw FileError(path: keyPath, fault: "is not that of the first certificate in '\(path)'")
         }
         return configuration
     }
 
-    private static func certificates(_ bytes: [UInt8], _ path: String) throws(WebhookTrustError) -> [NIOSSLCertificate]
-    {
+    private static func certificates(_ bytes: [UInt8], _ path: String) throws(FileError) -> [NIOSSLCertificate] {
         let certificates: [NIOSSLCertificate]
         do {
             certificates = try NIOSSLCertificate.fromPEMBytes(bytes)
         } catch {
-            throw WebhookTrustError(description: "'\(path)' holds no certificates in PEM form: \(error)")
+            throw FileError(path: path, fault: "holds no certificates in PEM form: \(error)")
         }
-        guard !certificates.isEmpty else { throw WebhookTrustError(description: "'\(path)' holds no certificate") }
+        guard !certificates.isEmpty else { throw FileError(path: path, fault: "holds no certificate") }
         return certificates
     }
-}
-
-struct WebhookTrustError: Error, Sendable, CustomStringConvertible {
-    let description: String
 }

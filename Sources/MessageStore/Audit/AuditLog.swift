@@ -5,18 +5,10 @@ package import Postgres
 /// An entry is recorded in the action's transaction, so that neither exists without the other. An action of several
 /// transactions records what it is about to do in, or before, the first, and what it did after the last.
 package enum AuditLog {
-    /// Records an action inside its transaction.
+    /// Records an action inside its transaction; after an error, which explains an older schema, the caller must not commit.
     ///
-    /// - Parameters:
-    ///   - connection: The session.
-    ///   - action: The action.
-    ///   - subject: What is acted on; never a registration token (its device_key instead) or a payload. At most 1,000
-    ///     characters are kept.
-    ///   - count: How many rows are affected; nil if unknown or meaningless.
-    ///   - author: Who acts, and why.
-    ///   - isEnd: Whether this ends an action that was recorded before.
-    /// - Throws: ``PostgresError``: the caller must not commit then. It says what to do if the schema is older than
-    ///   this.
+    /// The subject never holds a registration token (its device_key instead) or a payload; at most 1,000 characters are
+    /// kept. The count of affected rows is nil if unknown or meaningless. `isEnd` ends an action that was recorded before.
     package static func record(
         _ connection: isolated PostgresConnection,
         _ action: AuditAction,
@@ -55,19 +47,7 @@ package enum AuditLog {
         _ filter: AuditFilter,
         limit: Int
     ) throws(PostgresError) -> [AuditEntry] {
-        try connection.run(AuditStatements.page(filter, limit: limit)).map { row throws(PostgresError) in
-            AuditEntry(
-                id: try row.next(),
-                at: try row.next(),
-                who: try row.next(),
-                role: try row.next(),
-                via: try row.next(),
-                action: try row.next(),
-                subject: try row.next(),
-                count: try row.next(),
-                reason: try row.next()
-            )
-        }
+        try connection.run(AuditStatements.page(filter, limit: limit)).rows(AuditEntry.init)
     }
 
     /// Adds to the error what to do about a schema, or roles, of an earlier version.

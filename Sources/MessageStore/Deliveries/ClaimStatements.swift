@@ -1,24 +1,14 @@
+import Dispatcher
 import Postgres
 import Vocabulary
 
 /// The parameters of a claim; each statement takes those that it names.
 struct ClaimParameters: Sendable {
-    var handler: String
-    /// The greatest number of deliveries.
-    var limit: Int
-    /// About the most bytes of memory for the deliveries, not counting one more.
-    var bytes = Int.max
-    /// The worker, shown to people.
-    var owner: String
-    var lease: Duration
+    var request: ClaimRequest
     /// The place after which the claim begins, or up to which it goes.
     var place = ClaimPlace.start
     /// The range of message keys or devices to look at.
     var keys = Digest128(high: 0, low: 0)...Digest128(high: .max, low: .max)
-    /// The number of consecutive dead workers from which on a delivery is a suspect.
-    var suspectFrom = 2
-    /// The most such crashes of a suspect.
-    var mostCrashes = Int.max
     /// Whether only deliveries without a device are wanted.
     var isWithoutDevice = false
     /// The devices whose oldest deliveries are wanted.
@@ -32,18 +22,18 @@ struct ClaimParameters: Sendable {
 ///
 /// `(device_key IS NOT NULL) IS TRUE` keeps the planner from the index of devices where rows are wanted in the order in
 /// which they are due.
-enum ClaimStatements: StatementCatalog {
+enum ClaimStatements {
     typealias Statement = PreparedStatement<ClaimParameters>
 
     private static let isFree: Statement = "(lease_until IS NULL OR lease_until <= now())"
     // A lease that expired instead of being released counts as a crash of its holder.
-    private static let isNoSuspect: Statement = "crashes + (lease_owner IS NOT NULL)::int < \(\.suspectFrom)"
+    private static let isNoSuspect: Statement = "crashes + (lease_owner IS NOT NULL)::int < \(\.request.suspectFrom)"
     private static let isSuspect: Statement =
-        "crashes > 0 AND crashes + (lease_owner IS NOT NULL)::int BETWEEN \(\.suspectFrom) AND \(\.mostCrashes)"
+        "crashes > 0 AND crashes + (lease_owner IS NOT NULL)::int BETWEEN \(\.request.suspectFrom) AND \(\.request.mostCrashes)"
     private static let isUntried: Statement = "attempts = 0 AND \(isNoSuspect)"
     private static let isPaused: Statement = """
         SELECT FROM upstream.handlers
-        WHERE name = \(\.handler) AND paused AND (paused_until IS NULL OR paused_until > now())
+        WHERE name = \(\.request.handler) AND paused AND (paused_until IS NULL OR paused_until > now())
         """
     private static let place: Statement = "(next_attempt_at, received_at, message_key)"
     private static let givenPlace: Statement =
@@ -54,7 +44,7 @@ enum ClaimStatements: StatementCatalog {
     /// Skips rows locked by another claim.
     static let ahead = leasing(
         """
-        handler = \(\.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now() AND \(isNoSuspect)
+        handler = \(\.request.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now() AND \(isNoSuspect)
         """,
         "ORDER BY next_attempt_at, received_at, message_key"
     )
@@ -72,7 +62,7 @@ enum ClaimStatements: StatementCatalog {
 
     /// Leases the first due suspects: deliveries with which several workers crashed.
     static let suspects = leasing(
-        "handler = \(\.handler) AND next_attempt_at <= now() AND \(isSuspect) AND \(isOfKind)",
+        "handler = \(\.request.handler) AND next_attempt_at <= now() AND \(isSuspect) AND \(isOfKind)",
         "ORDER BY next_attempt_at"
     )
 
@@ -82,14 +72,14 @@ enum ClaimStatements: StatementCatalog {
     static let untried: Statement = """
         WITH newest AS MATERIALIZED (
             SELECT * FROM upstream.deliveries
-            WHERE handler = \(\.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now()
+            WHERE handler = \(\.request.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now()
                 AND NOT EXISTS (\(isPaused))
             ORDER BY next_attempt_at DESC, received_at DESC, message_key DESC LIMIT \(raw: "\(probed)")
         ), chosen AS MATERIALIZED (
-            SELECT message_key FROM newest WHERE \(isFree) AND \(isUntried) LIMIT \(\.limit)
+            SELECT message_key FROM newest WHERE \(isFree) AND \(isUntried) LIMIT \(\.request.limit)
         ), due AS MATERIALIZED (
             SELECT \(found) FROM upstream.deliveries
-            WHERE message_key = ANY (ARRAY(SELECT message_key FROM chosen)) AND handler || '' = \(\.handler)
+            WHERE message_key = ANY (ARRAY(SELECT message_key FROM chosen)) AND handler || '' = \(\.request.handler)
                 AND \(isFree) AND \(isUntried)
             FOR UPDATE SKIP LOCKED
         ), \(leaseAndLoad)
@@ -113,15 +103,15 @@ enum ClaimStatements: StatementCatalog {
     ///
     /// Returns whether the lock is ours now; never waits.
     static let lockOrdered: Statement =
-        "SELECT pg_try_advisory_xact_lock(hashtextextended('upstream.claim ' || \(\.handler), 0))"
+        "SELECT pg_try_advisory_xact_lock(hashtextextended('upstream.claim ' || \(\.request.handler), 0))"
 
     /// The devices of the first deliveries due and free after a place, with their places.
     static let due: Statement = """
         WITH found AS MATERIALIZED (
             SELECT device_key, next_attempt_at, received_at, message_key FROM upstream.deliveries
-            WHERE handler = \(\.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now() AND \(isFree)
+            WHERE handler = \(\.request.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now() AND \(isFree)
                 AND (device_key IS NOT NULL) IS TRUE
-            ORDER BY next_attempt_at, received_at, message_key LIMIT \(\.limit)
+            ORDER BY next_attempt_at, received_at, message_key LIMIT \(\.request.limit)
         )
         SELECT found.*, around.* FROM (\(surroundings)) AS around LEFT JOIN found ON true
         ORDER BY next_attempt_at, received_at, message_key
@@ -132,7 +122,7 @@ enum ClaimStatements: StatementCatalog {
         WITH head AS MATERIALIZED (
             SELECT oldest.* FROM unnest(\(\.devices)) AS wanted (device) CROSS JOIN LATERAL (
                 SELECT * FROM upstream.deliveries
-                WHERE handler = \(\.handler) AND device_key = wanted.device
+                WHERE handler = \(\.request.handler) AND device_key = wanted.device
                 ORDER BY received_at, message_key LIMIT 1
             ) AS oldest
             WHERE NOT EXISTS (\(isPaused))
@@ -150,13 +140,13 @@ enum ClaimStatements: StatementCatalog {
         """
         WITH RECURSIVE head AS (
             (SELECT *, 1 AS number FROM upstream.deliveries
-            WHERE handler = \(\.handler) AND device_key >= \(\.keys.lowerBound) AND device_key <= \(\.keys.upperBound)
+            WHERE handler = \(\.request.handler) AND device_key >= \(\.keys.lowerBound) AND device_key <= \(\.keys.upperBound)
                 AND NOT EXISTS (\(isPaused))
             ORDER BY device_key, received_at, message_key LIMIT 1)
             UNION ALL
             SELECT next.*, head.number + 1 FROM head CROSS JOIN LATERAL (
                 SELECT * FROM upstream.deliveries
-                WHERE handler = \(\.handler) AND device_key > head.device_key AND device_key <= \(\.keys.upperBound)
+                WHERE handler = \(\.request.handler) AND device_key > head.device_key AND device_key <= \(\.keys.upperBound)
                 ORDER BY device_key, received_at, message_key LIMIT 1
             ) AS next
             WHERE head.number < \(raw: "\(limit)")
@@ -168,11 +158,11 @@ enum ClaimStatements: StatementCatalog {
     static let deviceSuspects: Statement = """
         WITH head AS MATERIALIZED (
             SELECT * FROM upstream.deliveries AS suspect
-            WHERE handler = \(\.handler) AND crashes > 0 AND (device_key IS NOT NULL) IS TRUE
+            WHERE handler = \(\.request.handler) AND crashes > 0 AND (device_key IS NOT NULL) IS TRUE
                 AND NOT EXISTS (\(isPaused))
                 AND NOT EXISTS (
                     SELECT FROM upstream.deliveries AS older
-                    WHERE older.handler = \(\.handler) AND older.device_key = suspect.device_key
+                    WHERE older.handler = \(\.request.handler) AND older.device_key = suspect.device_key
                         AND (older.received_at, older.message_key) < (suspect.received_at, suspect.message_key)
                 )
         ), \(leaseHeads(isSuspect))
@@ -191,7 +181,7 @@ enum ClaimStatements: StatementCatalog {
                 AND NOT EXISTS (
                     SELECT FROM (
                         SELECT lease_until FROM upstream.deliveries AS other
-                        WHERE other.handler = \(\.handler) AND other.device_key = head.device_key
+                        WHERE other.handler = \(\.request.handler) AND other.device_key = head.device_key
                         ORDER BY received_at, message_key
                         LIMIT CASE
                             WHEN head.attempts = 0 AND (head.replay_id IS NOT NULL OR head.last_error IS NOT NULL)
@@ -199,10 +189,10 @@ enum ClaimStatements: StatementCatalog {
                         END
                     ) AS queue WHERE lease_until > now()
                 )
-            LIMIT \(\.limit)
+            LIMIT \(\.request.limit)
         ), due AS MATERIALIZED (
             SELECT \(found) FROM upstream.deliveries
-            WHERE message_key = ANY (ARRAY(SELECT message_key FROM chosen)) AND handler || '' = \(\.handler)
+            WHERE message_key = ANY (ARRAY(SELECT message_key FROM chosen)) AND handler || '' = \(\.request.handler)
             FOR UPDATE SKIP LOCKED
         ), \(leaseAndLoad)
         """
@@ -211,7 +201,7 @@ enum ClaimStatements: StatementCatalog {
     // MARK: Parts
 
     private static let isInPiece: Statement = """
-        message_key BETWEEN \(\.keys.lowerBound) AND \(\.keys.upperBound) AND handler || '' = \(\.handler)
+        message_key BETWEEN \(\.keys.lowerBound) AND \(\.keys.upperBound) AND handler || '' = \(\.request.handler)
             AND next_attempt_at + interval '0' <= now()
         """
     private static let isOfKind: Statement = "(NOT \(\.isWithoutDevice) OR device_key IS NULL)"
@@ -221,7 +211,7 @@ enum ClaimStatements: StatementCatalog {
         """
         WITH due AS MATERIALIZED (
             SELECT \(found) FROM upstream.deliveries
-            WHERE \(condition) AND \(isFree) AND NOT EXISTS (\(isPaused)) \(order) LIMIT \(\.limit)
+            WHERE \(condition) AND \(isFree) AND NOT EXISTS (\(isPaused)) \(order) LIMIT \(\.request.limit)
             FOR UPDATE SKIP LOCKED
         ), \(leaseAndLoad)
         """
@@ -267,9 +257,9 @@ enum ClaimStatements: StatementCatalog {
             ) AS message ON true
         ), leased AS (
             UPDATE upstream.deliveries
-            SET lease_owner = \(\.owner), lease_token = token.value, lease_until = now() + \(\.lease),
+            SET lease_owner = \(\.request.owner), lease_token = token.value, lease_until = now() + \(\.request.lease),
                 crashes = crashes + (lease_owner IS NOT NULL)::int
-            FROM loaded, token WHERE deliveries.ctid = loaded.place AND before < \(\.bytes)
+            FROM loaded, token WHERE deliveries.ctid = loaded.place AND before < \(\.request.bytes)
             RETURNING deliveries.*, loaded.*
         )
         SELECT
@@ -278,12 +268,4 @@ enum ClaimStatements: StatementCatalog {
         FROM (\(surroundings)) AS around LEFT JOIN leased ON true
         ORDER BY next_attempt_at, received_at, message_key
         """
-
-    static var samples: [StatementSample] {
-        [
-            ("ahead", ahead), ("behind", behind), ("suspects", suspects), ("untried", untried),
-            ("untriedPiece", untriedPiece), ("lockOrdered", lockOrdered), ("due", due), ("devices", devices),
-            ("deviceRange", deviceRange), ("deviceUntried", deviceUntried), ("deviceSuspects", deviceSuspects),
-        ].map { StatementSample($0.0, $0.1) }
-    }
 }

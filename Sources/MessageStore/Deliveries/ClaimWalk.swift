@@ -90,12 +90,7 @@ struct ClaimWalk: Sendable {
         if isExhausted, !surroundings.isPaused { next = last &+ 1 }
     }
 
-    /// Records a claim ahead of the front.
-    ///
-    /// - Parameters:
-    ///   - last: The last claimed place.
-    ///   - isFull: Whether the limit ended the claim.
-    ///   - surroundings: What the claim returned besides its rows.
+    /// Records a claim ahead of the front; `isFull` says that its limit ended it.
     mutating func claimed(upTo last: ClaimPlace?, isFull: Bool, _ surroundings: ClaimSurroundings) {
         entries = surroundings.entries
         guard !surroundings.isPaused else { return }

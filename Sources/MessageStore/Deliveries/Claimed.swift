@@ -3,41 +3,76 @@ package import Postgres
 package import UpstreamKit
 package import Vocabulary
 
-struct Claimed: Sendable {
-    var deliveries: [Delivery] = []
+/// What a statement of ``ClaimStatements`` returns: values, and in each row the surroundings at its end.
+struct ClaimResult<Value: Sendable>: Sendable {
+    let values: [Value]
     /// The place of the last delivery.
-    var last: ClaimPlace?
-    var surroundings: ClaimSurroundings
+    let last: ClaimPlace?
+    let surroundings: ClaimSurroundings
 
-    /// Reads the rows of the leasing statements in ``ClaimStatements``.
+    /// `decode` reads a row up to the surroundings; nil for the row of a statement that found nothing.
     ///
     /// - Throws: ``PostgresError`` of class `schema`: a lease without its fencing token must not begin.
+    private init(
+        _ result: PostgresResult,
+        _ decode: (inout PostgresRow) throws(PostgresError) -> (value: Value, place: ClaimPlace)?
+    ) throws(PostgresError) {
+        var (values, last) = ([Value](), ClaimPlace?.none)
+        values.reserveCapacity(result.count)
+        var around: ClaimSurroundings?
+        for index in 0..<result.count {
+            try result.read(index) { row throws(PostgresError) in
+                if let (value, place) = try decode(&row) {
+                    values.append(value)
+                    last = place
+                }
+                guard around == nil else { return row.skip(3) }
+                around = ClaimSurroundings(now: try row.next(), entries: try row.next(), isPaused: try row.next())
+            }
+        }
+        guard let around else { throw PostgresError(.schema, "a claim returned no row") }
+        (self.values, self.last, surroundings) = (values, last, around)
+    }
+}
+
+extension ClaimResult<Delivery> {
+    /// Reads the rows of the leasing statements.
     init(_ result: PostgresResult, _ deadline: ContinuousClock.Instant) throws(PostgresError) {
-        var deliveries: [Delivery] = []
-        deliveries.reserveCapacity(result.count)
-        var last: ClaimPlace?
-        surroundings = try ClaimSurroundings(result) { row throws(PostgresError) in
-            guard let key = try row.next(Digest128?.self) else { return row.skip(14) }
+        try self.init(result) { row throws(PostgresError) in
+            guard let key = try row.next(Digest128?.self) else {
+                row.skip(14)
+                return nil
+            }
             let receivedAt = try row.next(Timestamp.self)
-            last = ClaimPlace(nextAttemptAt: try row.next(), receivedAt: receivedAt, key: key)
-            let token = try row.next(Int64.self)
-            let attempts = try row.next(Int.self)
-            let crashes = try row.next(Int.self)
+            let place = ClaimPlace(nextAttemptAt: try row.next(), receivedAt: receivedAt, key: key)
+            let lease = Lease(token: try row.next(), deadline: deadline)
+            let (attempts, crashes): (Int, Int) = (try row.next(), try row.next())
             let replayID = try row.next(String?.self)
             let message = try UpstreamMessage(&row, key, receivedAt)
-            deliveries.append(
-                Delivery(
-                    content: message.map { .stored($0) } ?? .missing,
-                    messageKey: key,
-                    attempts: attempts,
-                    crashes: crashes,
-                    replayID: replayID,
-                    lease: Lease(token: token, deadline: deadline)
-                )
+            let delivery = Delivery(
+                content: message.map { .stored($0) } ?? .missing,
+                messageKey: key,
+                attempts: attempts,
+                crashes: crashes,
+                replayID: replayID,
+                lease: lease
             )
+            return (delivery, place)
         }
-        self.deliveries = deliveries
-        self.last = last
+    }
+}
+
+extension ClaimResult<Digest128> {
+    /// Reads the devices of ``ClaimStatements/due``.
+    init(devices result: PostgresResult) throws(PostgresError) {
+        try self.init(result) { row throws(PostgresError) in
+            guard let device = try row.next(Digest128?.self) else {
+                row.skip(3)
+                return nil
+            }
+            let place = ClaimPlace(nextAttemptAt: try row.next(), receivedAt: try row.next(), key: try row.next())
+            return (device, place)
+        }
     }
 }
 
@@ -65,47 +100,5 @@ extension UpstreamMessage {
             messageType: try row.next(),
             receivedAtMicroseconds: receivedAt.microseconds
         )
-    }
-}
-
-struct DueDevices: Sendable {
-    var devices: [Digest128] = []
-    /// The place of the last delivery.
-    var last: ClaimPlace?
-    var surroundings: ClaimSurroundings
-
-    /// Reads the rows of ``ClaimStatements/due``.
-    ///
-    /// - Throws: ``PostgresError`` of class `schema`.
-    init(_ result: PostgresResult) throws(PostgresError) {
-        var devices: [Digest128] = []
-        var last: ClaimPlace?
-        surroundings = try ClaimSurroundings(result) { row throws(PostgresError) in
-            guard let device = try row.next(Digest128?.self) else { return row.skip(3) }
-            devices.append(device)
-            last = ClaimPlace(nextAttemptAt: try row.next(), receivedAt: try row.next(), key: try row.next())
-        }
-        self.devices = devices
-        self.last = last
-    }
-}
-
-extension ClaimSurroundings {
-    /// Reads every row: its own columns by `body`, then the surroundings at its end, once.
-    fileprivate init(
-        _ result: PostgresResult,
-        _ body: (inout PostgresRow) throws(PostgresError) -> Void
-    ) throws(PostgresError) {
-        var found: ClaimSurroundings?
-        try result.eachRow { row throws(PostgresError) in
-            try body(&row)
-            if found == nil {
-                found = ClaimSurroundings(now: try row.next(), entries: try row.next(), isPaused: try row.next())
-            } else {
-                row.skip(3)
-            }
-        }
-        guard let found else { throw PostgresError(.schema, "a claim returned no row") }
-        self = found
     }
 }

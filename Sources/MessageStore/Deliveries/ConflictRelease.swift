@@ -26,11 +26,12 @@ package enum ConflictRelease {
         by author: AuditAuthor
     ) throws(PostgresError) -> Outcome {
         let found = try connection.run(ConflictReleaseStatements.find(key.digest, fingerprint))
-            .first { row throws(PostgresError) in try row.next(Timestamp?.self) }
+            .firstRow { $0 as Timestamp? }
         guard let releasedAt = found else { return .unknown }
         if let releasedAt { return .releasedBefore(releasedAt) }
-        let handlers = try connection.run(ConflictReleaseStatements.queue(key.digest, fingerprint))
-            .map { row throws(PostgresError) in try row.next(String.self) }
+        let handlers: [String] = try connection.run(ConflictReleaseStatements.queue(key.digest, fingerprint)).rows {
+            $0
+        }
         guard !handlers.isEmpty else { return .noHandler }
         try connection.run(ConflictReleaseStatements.mark(key.digest, fingerprint))
         let subject = "conflict \(key), fingerprint \(fingerprint)"

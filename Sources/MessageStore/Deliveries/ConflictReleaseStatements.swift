@@ -1,7 +1,7 @@
 import Postgres
 import Vocabulary
 
-enum ConflictReleaseStatements: StatementCatalog {
+enum ConflictReleaseStatements {
     /// Locks a conflict; returns when it was released.
     static func find(_ key: Digest128, _ fingerprint: Digest128) -> SQL {
         """
@@ -32,14 +32,5 @@ enum ConflictReleaseStatements: StatementCatalog {
         WHERE message_key = \(key) AND fingerprint = \(fingerprint)
         RETURNING pg_notify('\(raw: DeliveryStatements.channel)', '')
         """
-    }
-
-    static var samples: [StatementSample] {
-        let key = Digest128(high: 1, low: 1)
-        return [
-            StatementSample("find", find(key, key)),
-            StatementSample("queue", queue(key, key)),
-            StatementSample("mark", mark(key, key)),
-        ]
     }
 }

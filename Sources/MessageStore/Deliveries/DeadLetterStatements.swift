@@ -1,8 +1,7 @@
 package import Postgres
 import UpstreamKit
-import Vocabulary
 
-enum DeadLetterStatements: StatementCatalog {
+enum DeadLetterStatements {
     /// A filter's dead letters after a cursor, latest first.
     static func list(_ filter: DeadLetterFilter, after cursor: DeadLetterCursor? = nil, limit: Int) -> SQL {
         var condition = filter.condition
@@ -96,7 +95,7 @@ enum DeadLetterStatements: StatementCatalog {
     /// Turns the rows deleted by the part `gone` into deliveries again, or drops them; returns how many.
     static func act(_ fate: DeadLetters.Fate, _ gone: SQL) -> SQL {
         switch fate {
-        case .discard: "WITH \(gone) SELECT count(*) FROM gone"
+        case .discard: "WITH \(gone) SELECT count(*), 0::int8 FROM gone"
         case .retry:
             """
             WITH \(gone), back AS (
@@ -124,29 +123,6 @@ enum DeadLetterStatements: StatementCatalog {
         )
         """
     }
-
-    static var samples: [StatementSample] {
-        let all = DeadLetterFilter()
-        var narrow = DeadLetterFilter()
-        narrow.handler = "orders"
-        narrow.group = "timeout"
-        narrow.category = "com.example.orders"
-        narrow.messageKey = MessageKey(Digest128(high: 1, low: 1))
-        narrow.since = Timestamp(microseconds: 0)
-        narrow.until = Timestamp(microseconds: 1)
-        return [
-            StatementSample("list", list(all, limit: 1)),
-            StatementSample("list, narrowed", list(narrow, limit: 1)),
-            StatementSample("list, after a cursor", list(narrow, after: .sample, limit: 1)),
-            StatementSample("summary", summary(handler: nil, groups: 1, counted: 1)),
-            StatementSample("summary, of a handler", summary(handler: "orders", groups: 1, counted: 1)),
-            StatementSample("groups", groups(narrow)),
-            StatementSample("count", count(narrow)),
-            StatementSample("act", act(.retry, gone(narrow, limit: 1))),
-            StatementSample("act, discard", act(.discard, gone(narrow, limit: 1))),
-            StatementSample("gone", "WITH \(gone(narrow, limit: 1)) SELECT FROM gone"),
-        ]
-    }
 }
 
 extension DeadLetterFilter {
@@ -154,22 +130,20 @@ extension DeadLetterFilter {
     ///
     /// `category` needs a lookup, so it comes last.
     package var condition: SQL {
-        var conditions: [SQL] = []
-        if let handler { conditions.append("handler = \(handler)") }
-        if let group { conditions.append("error_group = \(group)") }
-        if let key = messageKey { conditions.append("message_key = \(key.digest)") }
-        if let since { conditions.append("died_at >= \(since)") }
-        if let until { conditions.append("died_at < \(until)") }
-        if let category {
-            conditions.append(
+        .all([
+            handler.map { "handler = \($0)" },
+            group.map { "error_group = \($0)" },
+            messageKey.map { "message_key = \($0)" },
+            since.map { "died_at >= \($0)" },
+            until.map { "died_at < \($0)" },
+            category.map {
                 """
                 EXISTS (
                     SELECT FROM upstream.message_of(dead_letters.message_key, dead_letters.received_at) AS m
-                    WHERE m.category = \(category)
+                    WHERE m.category = \($0)
                 )
                 """
-            )
-        }
-        return conditions.isEmpty ? "true" : .joined(conditions, separator: " AND ")
+            },
+        ])
     }
 }

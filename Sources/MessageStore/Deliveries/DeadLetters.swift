@@ -19,14 +19,11 @@ package struct DeadLetterFilter: Sendable {
 extension DeadLetterFilter: CustomStringConvertible {
     /// The conditions as text, each after a comma; empty without conditions.
     package var description: String {
-        var parts: [String] = []
-        if let handler { parts.append("handler \(handler)") }
-        if let group { parts.append("group '\(group)'") }
-        if let category { parts.append("category \(category)") }
-        if let messageKey { parts.append("message \(messageKey)") }
-        if let since { parts.append("since \(since.rfc3339)") }
-        if let until { parts.append("until \(until.rfc3339)") }
-        return parts.map { ", " + $0 }.joined()
+        [
+            handler.map { "handler \($0)" }, group.map { "group '\($0)'" }, category.map { "category \($0)" },
+            messageKey.map { "message \($0)" }, since.map { "since \($0.rfc3339)" },
+            until.map { "until \($0.rfc3339)" },
+        ].compactMap { part in part.map { ", " + $0 } }.joined()
     }
 }
 
@@ -70,8 +67,6 @@ package struct DeadLetters: Sendable {
     }
 
     /// A filter without what dies from now on, by the database's clock: the same for all batches that follow.
-    ///
-    /// - Throws: ``PostgresError``
     package func frozen(_ filter: DeadLetterFilter) async throws(PostgresError) -> DeadLetterFilter {
         let now = try await connection.databaseTime()
         var filter = filter
@@ -86,28 +81,12 @@ package struct DeadLetters: Sendable {
         limit: Int
     ) async throws(PostgresError) -> [DeadLetter] {
         let sql = DeadLetterStatements.list(filter, after: cursor, limit: limit)
-        return try await connection.run { connection throws(PostgresError) in
-            try connection.run(sql).map { row throws(PostgresError) in
-                DeadLetter(
-                    handler: try row.next(),
-                    messageKey: MessageKey(try row.next()),
-                    receivedAt: try row.next(),
-                    diedAt: try row.next(),
-                    attempts: try row.next(),
-                    group: try row.next(),
-                    error: try row.next(),
-                    category: try row.next(),
-                    replayID: try row.next()
-                )
-            }
-        }
+        return try await connection.result(of: sql).rows(DeadLetter.init)
     }
 
     /// The groups, largest first.
     package func groups(_ filter: DeadLetterFilter) async throws(PostgresError) -> [DeadLetterGroup] {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(DeadLetterStatements.groups(filter)).map(DeadLetterGroup.init)
-        }
+        try await groups(DeadLetterStatements.groups(filter))
     }
 
     /// The existing groups, largest first, at a cost that does not grow with the number of dead letters.
@@ -119,18 +98,19 @@ package struct DeadLetters: Sendable {
         counted limit: Int = 10_000
     ) async throws(PostgresError) -> [DeadLetterGroup] {
         let sql = DeadLetterStatements.summary(handler: handler, groups: groups, counted: limit)
-        var found = try await connection.run { connection throws(PostgresError) in
-            try connection.run(sql).map(DeadLetterGroup.init)
+        return try await self.groups(sql, countedTo: limit)
+            .sorted { ($1.count, $0.handler, $0.group) < ($0.count, $1.handler, $1.group) }
+    }
+
+    private func groups(_ sql: SQL, countedTo limit: Int? = nil) async throws(PostgresError) -> [DeadLetterGroup] {
+        try await connection.result(of: sql).rows {
+            DeadLetterGroup(handler: $0, group: $1, count: $2, first: $3, last: $4, countedTo: limit)
         }
-        for index in found.indices { found[index].countedTo = limit }
-        return found.sorted { ($1.count, $0.handler, $0.group) < ($0.count, $1.handler, $1.group) }
     }
 
     /// How many dead letters the filter selects.
     package func count(_ filter: DeadLetterFilter) async throws(PostgresError) -> Int {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(DeadLetterStatements.count(filter)).value()
-        }
+        try await connection.result(of: DeadLetterStatements.count(filter)).value()
     }
 
     /// The action on dead letters.
@@ -141,19 +121,11 @@ package struct DeadLetters: Sendable {
         case discard
 
         /// The audit trail's name for it.
-        package var action: AuditAction {
-            switch self {
-            case .retry: .retryDead
-            case .discard: .discardDead
-            }
-        }
+        package var action: AuditAction { self == .retry ? .retryDead : .discardDead }
 
         /// Applies it to the dead letters that a statement's part `gone` deletes and returns; returns how many.
         package func run(_ connection: isolated PostgresConnection, on gone: SQL) throws(PostgresError) -> Int {
-            try connection.run(DeadLetterStatements.act(self, gone)).only { row throws(PostgresError) in
-                defer { row.skipRest() }
-                return try row.next(Int.self)
-            }
+            try connection.run(DeadLetterStatements.act(self, gone)).onlyRow { (count: Int, _: Int) in count }
         }
     }
 }
@@ -164,35 +136,30 @@ package struct DeadLetterCursor: Sendable, Equatable, CustomStringConvertible {
     package var messageKey: MessageKey
     package var handler: String
 
-    init(diedAt: Timestamp, messageKey: MessageKey, handler: String) {
-        (self.diedAt, self.messageKey, self.handler) = (diedAt, messageKey, handler)
-    }
-
-    /// Parses the text form; nil if it is not one.
-    package init?(_ text: String) {
-        let parts = text.split(separator: "/", maxSplits: 2, omittingEmptySubsequences: false).map(String.init)
-        guard parts.count == 3, let time = try? Timestamp(parsing: parts[0]), let key = MessageKey(parts[1]),
-            !parts[2].unicodeScalars.contains("\0")
-        else { return nil }
-        self.init(diedAt: time, messageKey: key, handler: parts[2])
-    }
-
     package var description: String { "\(diedAt.rfc3339)/\(messageKey)/\(handler)" }
-
-    static let sample = DeadLetterCursor(
-        diedAt: Timestamp(microseconds: 0),
-        messageKey: MessageKey(Digest128(high: 0, low: 0)),
-        handler: "orders"
-    )
 }
 
-extension DeadLetterGroup {
-    /// Reads a row of ``DeadLetterStatements/groups(_:)``, or of its bounded form.
-    fileprivate init(_ row: inout PostgresRow) throws(PostgresError) {
-        handler = try row.next()
-        group = try row.next()
-        count = try row.next()
-        first = try row.next()
-        last = try row.next()
+extension DeadLetterCursor {
+    /// Parses the text form; nil if it is not one.
+    package init?(_ text: String) {
+        guard let parts = CursorParts(text, times: 1) else { return nil }
+        self.init(diedAt: parts.times[0], messageKey: parts.messageKey, handler: parts.handler)
+    }
+}
+
+/// The parts of a cursor's text: times, a key and a handler, with slashes between.
+struct CursorParts {
+    let times: [Timestamp]
+    let messageKey: MessageKey
+    let handler: String
+
+    init?(_ text: String, times count: Int) {
+        let parts = text.split(separator: "/", maxSplits: count + 1, omittingEmptySubsequences: false).map(String.init)
+        guard parts.count == count + 2, let key = MessageKey(parts[count]), let handler = parts.last,
+            !handler.unicodeScalars.contains("\0")
+        else { return nil }
+        times = parts.prefix(count).compactMap { try? Timestamp(parsing: $0) }
+        guard times.count == count else { return nil }
+        (messageKey, self.handler) = (key, handler)
     }
 }

@@ -1,20 +1,22 @@
 import Dispatcher
 import Postgres
+import UpstreamKit
 
-/// A worker's registration, as ``DeliveryStatements/register`` takes it.
-struct HandlerRequests: Sendable {
+/// A process's registration.
+struct Registration: Sendable {
     /// The process's previous token; 0 for none.
     var previous: Int64
-    /// The process's new token.
     var token: Int64
     /// Host and process id, shown to people.
     var worker: String
-    /// The handlers, and whether each is ordered (one delivery of a device at a time).
-    var handlers: [String]
-    var isByDevice: [Bool]
-    /// Pairs of a handler and a category.
-    var askers: [String]
-    var categories: [String]
+    var handlers: [HandlerRegistration]
+
+    var names: [String] { handlers.map(\.name) }
+    /// Whether each is ordered (one delivery of a device at a time).
+    var isByDevice: [Bool] { handlers.map { $0.ordering == .device } }
+    /// The handler of each pair of a handler and a category.
+    var askers: [String] { handlers.flatMap { handler in handler.categories.names.map { _ in handler.name } } }
+    var categories: [String] { handlers.flatMap(\.categories.names) }
 }
 
 /// The handlers whose deliveries ``DeliveryStatements/backlog`` counts.
@@ -25,16 +27,16 @@ struct BacklogParameters: Sendable {
 }
 
 /// The statements of the dispatcher.
-enum DeliveryStatements: StatementCatalog {
+enum DeliveryStatements {
     /// The channel of ingest's notifications about deliveries for other workers.
     static let channel = "upstream_deliveries"
 
     // MARK: Handlers
 
     /// Registers a process; the texts of this and the next two are in `migrations/`.
-    static let register: PreparedStatement<HandlerRequests> = """
+    static let register: PreparedStatement<Registration> = """
         SELECT upstream.register_handlers(
-            \(\.previous), \(\.token), \(\.worker), \(\.handlers), \(\.isByDevice), \(\.askers), \(\.categories)
+            \(\.previous), \(\.token), \(\.worker), \(\.names), \(\.isByDevice), \(\.askers), \(\.categories)
         )
         """
 
@@ -71,7 +73,7 @@ enum DeliveryStatements: StatementCatalog {
     /// The controls of some handlers: pauses, holds, resumptions.
     static let controls: PreparedStatement<[String]> = """
         SELECT
-            name, paused AND (paused_until IS NULL OR paused_until > now()),
+            name, \(raw: HandlerStatements.isPaused),
             CASE WHEN \(raw: HandlerStatements.isHeld) THEN held_until - now() END, resumed_at
         FROM upstream.handlers WHERE name = ANY (\(\.self)) ORDER BY name
         """
@@ -145,23 +147,4 @@ enum DeliveryStatements: StatementCatalog {
 
     /// Subscribes to notifications about new deliveries.
     static let listen: SQL = "LISTEN \(raw: channel)"
-
-    static var samples: [StatementSample] {
-        [
-            StatementSample("register", register),
-            StatementSample("keep", keep),
-            StatementSample("withdraw", withdraw(1)),
-            StatementSample("seen", seen),
-            StatementSample("unclaimed", unclaimed),
-            StatementSample("nextToken", nextToken),
-            StatementSample("controls", controls),
-            StatementSample("hold", hold("orders", HandlerHold(remaining: .seconds(1), reason: "a test"))),
-            StatementSample("pause", pause("orders", reason: "a test")),
-            StatementSample("backlog", backlog),
-            StatementSample("extend", extend),
-            StatementSample("unpackExpired", unpackExpired),
-            StatementSample("endUnread", endUnread),
-            StatementSample("listen", listen),
-        ]
-    }
 }

@@ -1,5 +1,6 @@
 import Dispatcher
-import Postgres
+package import Postgres
+package import UpstreamKit
 import Vocabulary
 
 extension PostgresParameters {
@@ -14,45 +15,40 @@ extension PostgresParameters {
         offer.packed.append(to: &self)
         append(offer.block)
     }
-}
 
-extension PostgresParameters {
     /// Appends the two parameters for the time span of messages; nulls for any.
     mutating func append(_ times: ClosedRange<Int64>?) {
-        guard let times else {
-            appendNull(.timestamptz)
-            return appendNull(.timestamptz)
+        for bound in [times?.lowerBound, times?.upperBound] {
+            bound.map(Timestamp.init(microseconds:)).append(to: &self)
         }
-        append(timestamp: times.lowerBound)
-        append(timestamp: times.upperBound)
     }
+}
+
+extension MessageKey: SQLElement, SQLDecodable {
+    package static var postgresType: PostgresType { .uuid }
+
+    package func write(to parameters: inout PostgresParameters) { digest.write(to: &parameters) }
+
+    package init(_ field: SQLField) throws(SQLFieldFault) { self.init(try Digest128(field)) }
 }
 
 extension StoreError {
     private static let unregistered = "UW003"
 
-    /// The pipeline's error for a failure of PostgreSQL: never one that blames a row.
+    /// The pipeline's error for a failure of PostgreSQL, or for a row that it refuses.
     init(_ error: PostgresError) {
-        self.init(error, Self.kind(error))
-    }
-
-    /// The error for a row refused for its content.
-    init(_ refusal: RowRefusal) { self.init(refusal.error, .refused) }
-
-    private init(_ error: PostgresError, _ kind: Kind) {
+        let kind: Kind =
+            switch error.sqlState {
+            case _ where error.refusesRow: .refused
+            case Self.unregistered: .unregistered
+            case StoreStatements.misdated: .misdated
+            default: error.isTimeLimit ? .timedOut : .unavailable
+            }
         self.init(
             kind: kind,
             sqlState: error.sqlState,
             message: error.description,
             failureClass: error.failureClass
         )
-    }
-
-    private static func kind(_ error: PostgresError) -> Kind {
-        switch error.sqlState {
-        case unregistered: .unregistered
-        case StoreStatements.misdated: .misdated
-        default: error.isTimeLimit ? .timedOut : .unavailable
-        }
     }
 }

@@ -1,8 +1,11 @@
 import Postgres
 
-enum HandlerStatements: StatementCatalog {
+enum HandlerStatements {
     /// A condition on `handlers`: a worker has recorded within two minutes that it runs it.
     static let isClaimed = "(seen_at > now() - interval '2 minutes')"
+
+    /// A condition on `handlers`: a pause is in force.
+    static let isPaused = "(paused AND (paused_until IS NULL OR paused_until > now()))"
 
     /// A condition on `handlers`: a pause that it asked for is in force.
     static let isHeld = "(held_until > now()) IS TRUE"
@@ -16,7 +19,9 @@ enum HandlerStatements: StatementCatalog {
         SELECT
             name,
             ARRAY(SELECT category FROM upstream.subscriptions WHERE handler = name ORDER BY category),
-            paused AND (paused_until IS NULL OR paused_until > now()), paused_until, paused_reason,
+            seen_at, \(raw: isClaimed),
+            \(raw: isPaused), CASE WHEN \(raw: isPaused) THEN paused_until END, CASE WHEN \(raw: isPaused) THEN paused_reason END,
+            CASE WHEN \(raw: isHeld) THEN held_until END, CASE WHEN \(raw: isHeld) THEN held_reason END,
             (SELECT count(*) FROM (
                 SELECT FROM upstream.deliveries
                 WHERE (handler, next_attempt_at) >= (name, '-infinity') AND (handler, next_attempt_at) <= (name, 'infinity')
@@ -33,8 +38,7 @@ enum HandlerStatements: StatementCatalog {
                 SELECT FROM upstream.dead_letters
                 WHERE (handler, died_at) >= (name, '-infinity') AND (handler, died_at) <= (name, 'infinity')
                 ORDER BY handler, died_at LIMIT \(limit)
-            ) AS counted),
-            seen_at, \(raw: isClaimed), CASE WHEN \(raw: isHeld) THEN held_until END, held_reason
+            ) AS counted)
         FROM upstream.handlers ORDER BY name
         """
     }
@@ -94,20 +98,4 @@ enum HandlerStatements: StatementCatalog {
 
     /// Deletes the handler.
     static func remove(_ name: String) -> SQL { "DELETE FROM upstream.handlers WHERE name = \(name)" }
-
-    static var samples: [StatementSample] {
-        [
-            StatementSample("list", list(counted: 1)),
-            StatementSample("workers", workers),
-            StatementSample("pause", pause("orders", for: nil, reason: nil)),
-            StatementSample("resume", resume("orders")),
-            StatementSample("endHold", "UPDATE upstream.handlers SET \(endHold) WHERE name = 'orders'"),
-            StatementSample("limitLockWait", limitLockWait),
-            StatementSample("lock", lock("orders")),
-            StatementSample("lockSubscriptions", lockSubscriptions),
-            StatementSample("sweep", sweep("deliveries", "orders", limit: 1)),
-            StatementSample("empty", empty("delivery_blocks", "orders")),
-            StatementSample("remove", remove("orders")),
-        ]
-    }
 }

@@ -51,19 +51,27 @@ package struct HandlerStates: Sendable {
         self.connection = connection
     }
 
-    /// All handlers by name, with their workers.
-    ///
-    /// - Parameter limit: The limit of counts of deliveries and dead letters.
-    /// - Throws: ``PostgresError``
-    /// - Returns: Each handler with its workers.
+    /// All handlers by name, with their workers; counts of deliveries and dead letters stop at `limit`.
     package func list(counted limit: Int = HandlerState.countLimit) async throws(PostgresError) -> [HandlerState] {
         let sql = HandlerStatements.list(counted: limit)
         return try await connection.run { connection throws(PostgresError) in
             let workers = try Self.workers(connection)
-            return try connection.run(sql).map { row throws(PostgresError) in
-                var state = try HandlerState(&row)
-                state.workers = workers[state.name] ?? []
-                return state
+            return try connection.run(sql).rows {
+                HandlerState(
+                    name: $0,
+                    categories: $1,
+                    seenAt: $2,
+                    isClaimed: $3,
+                    isPaused: $4,
+                    pausedUntil: $5,
+                    pausedReason: $6,
+                    heldUntil: $7,
+                    heldReason: $8,
+                    depth: $9,
+                    oldestAge: $10,
+                    deadLetters: $11,
+                    workers: workers[$0] ?? []
+                )
             }
         }
     }
@@ -72,19 +80,10 @@ package struct HandlerStates: Sendable {
     private static func workers(
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) -> [String: [HandlerWorker]] {
-        var workers: [String: [HandlerWorker]] = [:]
-        try connection.run(HandlerStatements.workers).eachRow { row throws(PostgresError) in
-            let handler = try row.next(String.self)
-            let worker = HandlerWorker(
-                worker: try row.next(),
-                categories: try row.next(),
-                isByDevice: try row.next(),
-                seenAt: try row.next(),
-                isLive: try row.next()
-            )
-            workers[handler, default: []].append(worker)
+        let rows = try connection.run(HandlerStatements.workers).rows {
+            ($0 as String, HandlerWorker(worker: $1, categories: $2, isByDevice: $3, seenAt: $4, isLive: $5))
         }
-        return workers
+        return Dictionary(grouping: rows, by: \.0).mapValues { $0.map(\.1) }
     }
 
     /// A pause in force.
@@ -103,7 +102,7 @@ package struct HandlerStates: Sendable {
         by author: AuditAuthor
     ) throws(PostgresError) -> Pause? {
         let pause = try connection.run(HandlerStatements.pause(name, for: length, reason: author.reason))
-            .first { row throws(PostgresError) in Pause(until: try row.next()) }
+            .firstRow(Pause.init)
         if pause != nil { try AuditLog.record(connection, .pauseHandler, subject(name), by: author) }
         return pause
     }
@@ -125,22 +124,61 @@ package struct HandlerStates: Sendable {
     static func subject(_ name: String) -> String { "handler \(name)" }
 }
 
-extension HandlerState {
-    fileprivate init(_ row: inout PostgresRow) throws(PostgresError) {
-        name = try row.next()
-        categories = try row.next()
-        isPaused = try row.next()
-        let until = try row.next(Timestamp?.self)
-        let reason = try row.next(String?.self)
-        pausedUntil = isPaused ? until : nil
-        pausedReason = isPaused ? reason : nil
-        depth = try row.next()
-        oldestAge = try row.next()
-        deadLetters = try row.next()
-        seenAt = try row.next()
-        isClaimed = try row.next()
-        heldUntil = try row.next()
-        let answer = try row.next(String?.self)
-        heldReason = heldUntil == nil ? nil : answer
+package enum HandlerRemovalError: Error, Sendable, Equatable {
+    case unknown
+    /// A worker has run it within the last two minutes.
+    case claimed
+}
+
+extension HandlerStates {
+    /// Ends a handler's subscriptions; afterwards no message gets a delivery for it.
+    ///
+    /// - Throws: ``HandlerRemovalError`` if it must stay; ``PostgresError``, with SQLSTATE 55P03 if the table stays
+    ///   locked for more than two seconds: batches of the receive path queue behind us.
+    package func unsubscribe(_ name: String, by author: AuditAuthor) async throws {
+        let outcome = try await connection.inTransaction { connection throws(PostgresError) -> HandlerRemovalError? in
+            try connection.run(HandlerStatements.limitLockWait)
+            guard let isClaimed = try connection.run(HandlerStatements.lock(name)).firstRow({ $0 as Bool }) else {
+                return .unknown
+            }
+            guard !isClaimed else { return .claimed }
+            try connection.run(HandlerStatements.lockSubscriptions)
+            try connection.run(HandlerStatements.empty("subscriptions", name))
+            try AuditLog.record(connection, .removeHandler, Self.subject(name), by: author)
+            return nil
+        }
+        if let outcome { throw outcome }
+    }
+
+    /// Records how many rows were deleted with a handler.
+    package func removed(_ name: String, with count: Int, by author: AuditAuthor) async throws(PostgresError) {
+        try await AuditLog.record(
+            over: connection,
+            .removeHandler,
+            Self.subject(name),
+            count: count,
+            by: author,
+            isEnd: true
+        )
+    }
+
+    /// Deletes one batch of an unsubscribed handler's deliveries and dead letters, and finally the handler; 0 once
+    /// nothing is left.
+    package func sweep(_ name: String, limit: Int = 5_000) async throws(PostgresError) -> Int {
+        try await connection.run { connection throws(PostgresError) in
+            for table in ["deliveries", "dead_letters"] {
+                let count = try connection.run(HandlerStatements.sweep(table, name, limit: limit)).affectedRows
+                if count > 0 { return count }
+            }
+            try connection.transaction { connection throws(PostgresError) in
+                // Waits for a replay that is queueing more, and then deletes that too. Dead letters first: one that is
+                // retried meanwhile becomes a delivery, and so does a block that is being unpacked.
+                try connection.run(HandlerStatements.remove(name))
+                for table in ["dead_letters", "delivery_blocks", "deliveries"] {
+                    try connection.run(HandlerStatements.empty(table, name))
+                }
+            }
+            return 0
+        }
     }
 }

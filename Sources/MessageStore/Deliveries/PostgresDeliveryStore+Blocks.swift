@@ -34,9 +34,7 @@ extension PostgresDeliveryStore {
             return rows
         }
         func numbers(_ settling: Settling, _ rows: SettlementRows) throws(PostgresError) -> [Int64] {
-            try recording.run(settling, rows, isRecorded: isRecorded, connection).map { row throws(PostgresError) in
-                try row.next(Int64.self)
-            }
+            try recording.run(settling, rows, isRecorded: isRecorded, connection).rows { $0 }
         }
         var held = 0
         var rest = blocks

@@ -22,13 +22,13 @@ extension PostgresDeliveryStore {
     private func claimSuspects(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
         var found: [Delivery] = []
         if request.isOrdered {
-            found = try await claimLocked(ClaimStatements.deviceSuspects, request)?.deliveries ?? []
+            found = try await claimLocked(ClaimStatements.deviceSuspects, request)?.values ?? []
         }
         guard let rest = request.rest(after: found) else { return found }
         return try await found
             + claim(ClaimStatements.suspects, rest) {
                 $0.isWithoutDevice = request.isOrdered
-            }.deliveries
+            }.values
     }
 
     private func claimDue(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
@@ -42,18 +42,18 @@ extension PostgresDeliveryStore {
         var found: [Delivery] = []
         if let look {
             let part = try await claim(ClaimStatements.behind, request) { ($0.keys, $0.place) = look }
-            found = part.deliveries
+            found = part.values
             let isExhausted = request.rest(after: found) != nil
             walks.withLock { $0.due[name]?.looked(isExhausted: isExhausted, part.surroundings) }
         }
         guard let rest = request.rest(after: found) else { return found }
         let front = walks.withLock { $0.due[name]?.front } ?? .start
         let part = try await claim(ClaimStatements.ahead, rest) { $0.place = front }
-        let isFull = rest.rest(after: part.deliveries) == nil
+        let isFull = rest.rest(after: part.values) == nil
         walks.withLock {
             $0.due[name, default: ClaimWalk()].claimed(upTo: part.last, isFull: isFull, part.surroundings)
         }
-        return found + part.deliveries
+        return found + part.values
     }
 
     // MARK: By device
@@ -70,7 +70,7 @@ extension PostgresDeliveryStore {
             var devices = walks.withLock { $0.devices[name]?.take(rest.limit) ?? [] }
             if devices.isEmpty {
                 guard !isAllKnown else { break }
-                isAllKnown = try await findDevices(name)
+                isAllKnown = try await findDevices(request)
                 devices = walks.withLock { $0.devices[name]?.take(rest.limit) ?? [] }
                 guard !devices.isEmpty else { break }
             }
@@ -84,7 +84,7 @@ extension PostgresDeliveryStore {
                     giveBack()
                     break
                 }
-                found += part.deliveries
+                found += part.values
                 // Some did not fit: all are examined again.
                 if found.count < request.limit, request.rest(after: found) == nil { giveBack() }
             } catch {
@@ -99,9 +99,7 @@ extension PostgresDeliveryStore {
     /// stored before the handler was ordered.
     ///
     /// - Returns: nil while another session claims for the handler.
-    private func claimPieces(
-        _ request: ClaimRequest
-    ) async throws(StoreError) -> [Delivery]? {
+    private func claimPieces(_ request: ClaimRequest) async throws(StoreError) -> [Delivery]? {
         let name = request.handler
         let pieces = walks.withLock { walks in
             var walk = walks.devices[name] ?? DeviceWalk()
@@ -112,7 +110,7 @@ extension PostgresDeliveryStore {
         if let range = pieces.devices {
             let claimed = try await claimLocked(ClaimStatements.deviceRange, request) { $0.keys = range }
             guard let part = claimed else { return nil }
-            found = part.deliveries
+            found = part.values
             let isExhausted = request.rest(after: found) != nil
             walks.withLock { $0.devices[name]?.due.looked(isExhausted: isExhausted, part.surroundings) }
         }
@@ -120,42 +118,93 @@ extension PostgresDeliveryStore {
         let part = try await claim(ClaimStatements.behind, rest) {
             ($0.keys, $0.place, $0.isWithoutDevice) = (keys, .end, true)
         }
-        let isExhausted = rest.rest(after: part.deliveries) != nil
+        let isExhausted = rest.rest(after: part.values) != nil
         walks.withLock { $0.devices[name]?.old.looked(isExhausted: isExhausted, part.surroundings) }
-        return found + part.deliveries
+        return found + part.values
     }
 
     /// Collects the devices of the next due deliveries.
     ///
     /// - Returns: Whether these are all: another search would find the same.
-    private func findDevices(_ handler: String) async throws(StoreError) -> Bool {
-        let limit = 1_000
-        let front = walks.withLock { $0.devices[handler]?.due.front } ?? .start
-        let found = try await run { connection throws(PostgresError) in
-            let parameters = ClaimParameters(handler: handler, limit: limit, owner: "", lease: .zero, place: front)
-            return try DueDevices(try connection.run(ClaimStatements.due, parameters))
+    private func findDevices(_ request: ClaimRequest) async throws(StoreError) -> Bool {
+        let (handler, limit) = (request.handler, 1_000)
+        var parameters = ClaimParameters(request: request)
+        parameters.request.limit = limit
+        parameters.place = walks.withLock { $0.devices[handler]?.due.front } ?? .start
+        let found = try await run { [parameters] connection throws(PostgresError) in
+            try ClaimResult(devices: connection.run(ClaimStatements.due, parameters))
         }
         walks.withLock { walks in
             walks.devices[handler]?.found(
                 upTo: found.last,
-                isFull: found.devices.count >= limit,
+                isFull: found.values.count >= limit,
                 found.surroundings
             )
-            walks.devices[handler]?.add(found.devices)
+            walks.devices[handler]?.add(found.values)
         }
-        return found.devices.count < limit || found.surroundings.isPaused
+        return found.values.count < limit || found.surroundings.isPaused
     }
 
-    func claim(
+    // MARK: Probes
+
+    /// Claims what was never tried: among the newest since the last probe, else in a piece of the whole table.
+    ///
+    /// So a probe's cost does not grow with the backlog, nor with what was handled under an old snapshot. It may find
+    /// nothing though there is something; the next one looks elsewhere.
+    private func claimUntried(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
+        let name = request.handler
+        var found = request.isOrdered ? [] : try await newestUntried(request)
+        guard var rest = request.rest(after: found) else { return found }
+        let look = walks.withLock { walks in
+            // The walk over devices knows the table's size.
+            var walk = walks.untried[name] ?? walks.devices[name]?.due ?? ClaimWalk()
+            guard let keys = walk.look(at: .now) else { return nil as ClosedRange<Digest128>? }
+            walks.untried[name] = walk
+            return keys
+        }
+        guard let keys = look else { return found }
+        if request.isOrdered {
+            let part = try await claimLocked(ClaimStatements.deviceUntried, request) { $0.keys = keys }
+            guard let part else { return [] }
+            found = part.values
+            guard let left = request.rest(after: found) else { return found }
+            rest = left
+        }
+        let part = try await claim(ClaimStatements.untriedPiece, rest) {
+            $0.keys = keys
+            $0.isWithoutDevice = request.isOrdered
+        }
+        let isExhausted = rest.rest(after: part.values) != nil
+        walks.withLock { $0.untried[name]?.looked(isExhausted: isExhausted, part.surroundings) }
+        return found + part.values
+    }
+
+    private func newestUntried(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
+        let name = request.handler
+        // What is behind was claimed, or examined by the last probe.
+        let front = walks.withLock {
+            max($0.due[name, default: ClaimWalk()].front, $0.untried[name, default: ClaimWalk()].front)
+        }
+        let part = try await claim(ClaimStatements.untried, request) { $0.place = front }
+        walks.withLock {
+            $0.untried[name, default: ClaimWalk()].claimed(upTo: nil, isFull: false, part.surroundings)
+        }
+        return part.values
+    }
+
+    // MARK: Statements
+
+    private func claim(
         _ statement: ClaimStatements.Statement,
         _ request: ClaimRequest,
         _ change: @Sendable (inout ClaimParameters) -> Void
-    ) async throws(StoreError) -> Claimed {
-        let parameters = Self.parameters(request, change)
-        return try await run { connection throws(PostgresError) in
+    ) async throws(StoreError) -> ClaimResult<Delivery> {
+        var parameters = ClaimParameters(request: request)
+        change(&parameters)
+        return try await run { [parameters] connection throws(PostgresError) in
             // Counts from here: there may have been a wait for the session.
-            let deadline = ContinuousClock.now + parameters.lease
-            return try Claimed(try connection.run(statement, parameters), deadline)
+            let deadline = ContinuousClock.now + parameters.request.lease
+            return try ClaimResult(try connection.run(statement, parameters), deadline)
         }
     }
 
@@ -164,19 +213,20 @@ extension PostgresDeliveryStore {
     /// The lock is tried, not waited for: its holder may be frozen, and the database does not know.
     ///
     /// - Returns: nil if another session had the lock at each try; the next claim tries again.
-    func claimLocked(
+    private func claimLocked(
         _ statement: ClaimStatements.Statement,
         _ request: ClaimRequest,
         _ change: @Sendable (inout ClaimParameters) -> Void = { _ in }
-    ) async throws(StoreError) -> Claimed? {
-        let parameters = Self.parameters(request, change)
+    ) async throws(StoreError) -> ClaimResult<Delivery>? {
+        var parameters = ClaimParameters(request: request)
+        change(&parameters)
         var delay = Duration.milliseconds(5)
         while true {
-            let claimed = try await run { connection throws(PostgresError) in
+            let claimed = try await run { [parameters] connection throws(PostgresError) in
                 try connection.transaction { connection throws(PostgresError) in
                     let isOurs = try connection.run(ClaimStatements.lockOrdered, parameters).value(Bool.self)
-                    let deadline = ContinuousClock.now + parameters.lease
-                    return isOurs ? try Claimed(try connection.run(statement, parameters), deadline) : nil
+                    let deadline = ContinuousClock.now + parameters.request.lease
+                    return isOurs ? try ClaimResult(try connection.run(statement, parameters), deadline) : nil
                 }
             }
             if let claimed { return claimed }
@@ -184,23 +234,6 @@ extension PostgresDeliveryStore {
             guard delay < .milliseconds(300), (try? await Task.sleep(for: delay)) != nil else { return nil }
             delay *= 2
         }
-    }
-
-    private static func parameters(
-        _ request: ClaimRequest,
-        _ change: (inout ClaimParameters) -> Void
-    ) -> ClaimParameters {
-        var parameters = ClaimParameters(
-            handler: request.handler,
-            limit: request.limit,
-            bytes: request.bytes,
-            owner: request.owner,
-            lease: request.lease
-        )
-        parameters.suspectFrom = request.suspectFrom
-        parameters.mostCrashes = request.mostCrashes
-        change(&parameters)
-        return parameters
     }
 }
 

@@ -5,10 +5,10 @@ package import Vocabulary
 
 extension PostgresDeliveryStore {
     package func settle(_ batch: [Settlement], of handler: String) async throws(StoreError) -> Int {
-        let parts = SettlementParts(batch, of: handler, recording)
+        let parts = SettlementPart.parts(of: batch, to: handler, recording)
         let (held, freed) = try await run { connection throws(PostgresError) in
             var (held, freed) = (0, [Digest128]())
-            for part in parts.all {
+            for part in parts {
                 let settled = try run(part, connection)
                 held += settled.held
                 if part.kind.freesDevice { freed += settled.devices }
@@ -25,13 +25,9 @@ extension PostgresDeliveryStore {
         _ part: SettlementPart,
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) -> (held: Int, devices: [Digest128]) {
-        var (held, devices) = (0, [Digest128]())
-        try recording.run(part.kind.settling, part.rows, isRecorded: part.isRecorded, connection).eachRow {
-            row throws(PostgresError) in
-            if let device = try row.next(Digest128?.self) { devices.append(device) }
-            held += try row.next(Int.self)
-        }
-        return (held, devices)
+        let settled: [(device: Digest128?, count: Int)] =
+            try recording.run(part.kind.settling, part.rows, isRecorded: part.isRecorded, connection).rows { ($0, $1) }
+        return (settled.reduce(0) { $0 + $1.count }, settled.compactMap(\.device))
     }
 }
 
@@ -61,67 +57,7 @@ extension AttemptRecording {
     }
 }
 
-/// A batch's settlements by outcome: each part is one statement in its own transaction.
-struct SettlementParts: Sendable {
-    /// The non-empty parts.
-    private(set) var all: [SettlementPart] = []
-    private let handler: String
-    private let worker: String
-
-    init(_ batch: [Settlement], of handler: String, _ recording: AttemptRecording) {
-        self.handler = handler
-        worker = recording.worker
-        let isOn = recording.isOn
-        for settlement in batch {
-            switch settlement.outcome {
-            case .done:
-                add(settlement, .done, isOn) { _ in }
-            case .retry(let delay, let failure):
-                add(settlement, .retry, isOn, failure) { $0.delays.append(delay) }
-            case .dead(let failure, let isCounted):
-                add(settlement, .dead, isOn, failure) { $0.counted.append(isCounted ? 1 : 0) }
-            case .release(let delay, nil):
-                add(settlement, .release, isOn) { $0.delays.append(delay) }
-            case .release(let delay, let failure?):
-                add(settlement, .postpone, isOn, failure) { $0.delays.append(delay) }
-            }
-        }
-        let now = ContinuousClock.now
-        for index in all.indices { all[index].writeHistory(at: now) }
-        all.sort { ($0.kind.rawValue, $0.isRecorded ? 1 : 0) < ($1.kind.rawValue, $1.isRecorded ? 1 : 0) }
-    }
-
-    private mutating func add(
-        _ settlement: Settlement,
-        _ kind: SettlementPart.Kind,
-        _ isOn: Bool,
-        _ failure: HandlerFailure? = nil,
-        _ body: (inout SettlementRows) -> Void
-    ) {
-        // A dead letter is recorded even without an attempt.
-        let isRecorded = isOn && (settlement.attempt != nil || kind == .dead)
-        let index: Int
-        if let known = all.firstIndex(where: { $0.kind == kind && $0.isRecorded == isRecorded }) {
-            index = known
-        } else {
-            index = all.count
-            var rows = SettlementRows(handler: handler)
-            rows.history.worker = worker
-            all.append(SettlementPart(kind: kind, isRecorded: isRecorded, rows: rows))
-        }
-        all[index].rows.keys.append(settlement.messageKey)
-        all[index].rows.tokens.append(settlement.token)
-        if let failure {
-            all[index].rows.errors.append(failure.detail)
-            all[index].rows.groups.append(failure.group)
-        }
-        if kind == .dead { all[index].rows.outcomes.append((settlement.attempt?.outcome ?? .exhausted).rawValue) }
-        if isRecorded { all[index].attempts.append(settlement.attempt) }
-        body(&all[index].rows)
-    }
-}
-
-/// Settlements of one kind.
+/// Settlements of one kind: one statement in its own transaction.
 struct SettlementPart: Sendable {
     /// The outcomes, in the order in which they are written.
     enum Kind: Int, Sendable {
@@ -149,10 +85,54 @@ struct SettlementPart: Sendable {
     var isRecorded: Bool
     var rows: SettlementRows
     /// The attempts to record, in the order of the rows.
-    var attempts: [AttemptRecord?] = []
+    private var attempts: [AttemptRecord?] = []
+
+    init(kind: Kind, isRecorded: Bool, rows: SettlementRows) {
+        (self.kind, self.isRecorded, self.rows) = (kind, isRecorded, rows)
+    }
+
+    /// A batch's settlements by outcome, and by whether they are recorded.
+    static func parts(of batch: [Settlement], to handler: String, _ recording: AttemptRecording) -> [SettlementPart] {
+        let isOn = recording.isOn
+        var none = SettlementRows(handler: handler)
+        none.history.worker = recording.worker
+        var parts: [SettlementPart] = []
+        for settlement in batch {
+            let (kind, delay, failure): (Kind, Duration?, HandlerFailure?) =
+                switch settlement.outcome {
+                case .done: (.done, nil, nil)
+                case .retry(let delay, let failure): (.retry, delay, failure)
+                case .dead(let failure, _): (.dead, nil, failure)
+                case .release(let delay, let failure): (failure == nil ? .release : .postpone, delay, failure)
+                }
+            // A dead letter is recorded even without an attempt.
+            let isRecorded = isOn && (settlement.attempt != nil || kind == .dead)
+            let index = parts.firstIndex { $0.kind == kind && $0.isRecorded == isRecorded } ?? parts.count
+            if index == parts.count { parts.append(SettlementPart(kind: kind, isRecorded: isRecorded, rows: none)) }
+            parts[index].add(settlement, delay, failure)
+        }
+        let now = ContinuousClock.now
+        for index in parts.indices { parts[index].writeHistory(at: now) }
+        return parts.sorted { ($0.kind.rawValue, $0.isRecorded ? 1 : 0) < ($1.kind.rawValue, $1.isRecorded ? 1 : 0) }
+    }
+
+    private mutating func add(_ settlement: Settlement, _ delay: Duration?, _ failure: HandlerFailure?) {
+        rows.keys.append(settlement.messageKey)
+        rows.tokens.append(settlement.token)
+        if let delay { rows.delays.append(delay) }
+        if let failure {
+            rows.errors.append(failure.detail)
+            rows.groups.append(failure.group)
+        }
+        if case .dead(_, let isCounted) = settlement.outcome {
+            rows.counted.append(isCounted ? 1 : 0)
+            rows.outcomes.append((settlement.attempt?.outcome ?? .exhausted).rawValue)
+        }
+        if isRecorded { attempts.append(settlement.attempt) }
+    }
 
     /// Encodes the attempts, and orders the rows as they are encoded.
-    mutating func writeHistory(at now: ContinuousClock.Instant) {
+    private mutating func writeHistory(at now: ContinuousClock.Instant) {
         guard kind == .done else {
             for attempt in attempts { rows.history.add(attempt, at: now) }
             return

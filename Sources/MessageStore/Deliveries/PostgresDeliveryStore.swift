@@ -15,14 +15,11 @@ package final class PostgresDeliveryStore: DeliveryStore {
     let recording: AttemptRecording
     /// Host and process id, for people who read the table.
     private let worker: String
-    private let registered = Mutex<Registered?>(nil)
+    private let registered = Mutex<Registration?>(nil)
 
-    /// Opens the tables of a database.
+    /// Opens the tables of a database; `worker`, host and process id, is shown to people.
     ///
-    /// - Parameters:
-    ///   - settings: The database.
-    ///   - worker: Host and process id, shown to people.
-    ///   - recording: Whether settlements write the history of attempts; nil for none.
+    /// Without `recording`, settlements write no history of attempts.
     package init(
         _ settings: PostgresSettings,
         worker: String = "worker",
@@ -58,35 +55,19 @@ package final class PostgresDeliveryStore: DeliveryStore {
 
     package func register(_ handlers: [HandlerRegistration]) async throws(StoreError) -> Int64 {
         let previous = registered.withLock { $0?.token } ?? 0
-        let token = try await run { connection throws(PostgresError) in
+        var own = Registration(previous: previous, token: 0, worker: worker, handlers: handlers)
+        own = try await run { [own] connection throws(PostgresError) in
             try connection.transaction { connection throws(PostgresError) in
-                let token = try connection.run(DeliveryStatements.nextToken).value(Int64.self)
-                let registered = Registered(token: token, handlers: handlers)
-                try connection.run(DeliveryStatements.register, registered.requests(worker, previous))
-                return token
+                var own = own
+                own.token = try connection.run(DeliveryStatements.nextToken).value()
+                try connection.run(DeliveryStatements.register, own)
+                return own
             }
         }
-        registered.withLock { $0 = Registered(token: token, handlers: handlers) }
-        return token
-    }
-
-    /// This process's registration.
-    private struct Registered: Sendable {
-        var token: Int64
-        var handlers: [HandlerRegistration]
-
-        func requests(_ worker: String, _ previous: Int64) -> HandlerRequests {
-            let pairs = handlers.flatMap { handler in handler.categories.names.map { (handler.name, $0) } }
-            return HandlerRequests(
-                previous: previous,
-                token: token,
-                worker: worker,
-                handlers: handlers.map(\.name),
-                isByDevice: handlers.map { $0.ordering == .device },
-                askers: pairs.map(\.0),
-                categories: pairs.map(\.1)
-            )
-        }
+        // Registered again, it is its own predecessor.
+        own.previous = own.token
+        registered.withLock { [own] in $0 = own }
+        return own.token
     }
 
     /// Sends the registration's heartbeat.
@@ -95,7 +76,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         let known = try connection.run(DeliveryStatements.keep, own.token).value(Int.self)
         guard known < own.handlers.count else { return }
         // Silent for so long that another worker has removed the registration.
-        try connection.run(DeliveryStatements.register, own.requests(worker, own.token))
+        try connection.run(DeliveryStatements.register, own)
     }
 
     /// Ends the registration; if the database is away, other workers notice the missing heartbeat.
@@ -120,11 +101,11 @@ package final class PostgresDeliveryStore: DeliveryStore {
 
     package func controls(_ handlers: [String]) async throws(StoreError) -> [HandlerControl] {
         try await run { connection throws(PostgresError) in
-            try connection.run(DeliveryStatements.controls, handlers).map { row throws(PostgresError) in
-                var control = HandlerControl(handler: try row.next())
-                control.isPaused = try row.next()
-                control.hold = try row.next()
-                control.resumption = try row.next(Timestamp?.self)?.microseconds ?? 0
+            try connection.run(DeliveryStatements.controls, handlers).rows {
+                (name: String, isPaused: Bool, hold: Duration?, resumedAt: Timestamp?) in
+                var control = HandlerControl(handler: name)
+                (control.isPaused, control.hold) = (isPaused, hold)
+                control.resumption = resumedAt?.microseconds ?? 0
                 return control
             }
         }
@@ -147,24 +128,16 @@ package final class PostgresDeliveryStore: DeliveryStore {
             try connection.run(DeliveryStatements.seen, handlers)
             try keepHandlers(connection)
             let parameters = BacklogParameters(handlers: handlers, limit: Backlog.depthLimit)
-            return try connection.run(DeliveryStatements.backlog, parameters).map { row throws(PostgresError) in
-                let handler = try row.next(String.self)
-                let depth = try row.next(Int.self)
-                // Null if nothing waits.
-                let age = try row.next(Duration?.self) ?? .zero
-                return Backlog(
-                    handler: handler,
-                    depth: depth,
-                    oldestAge: max(.zero, age),
-                    deadLetters: try row.next()
-                )
+            return try connection.run(DeliveryStatements.backlog, parameters).rows {
+                // The age is null if nothing waits.
+                Backlog(handler: $0, depth: $1, oldestAge: max(.zero, $2 as Duration? ?? .zero), deadLetters: $3)
             }
         }
     }
 
     package func unclaimed() async throws(StoreError) -> [String] {
         try await run { connection throws(PostgresError) in
-            try connection.run(DeliveryStatements.unclaimed, ()).map { row throws(PostgresError) in try row.next() }
+            try connection.run(DeliveryStatements.unclaimed, ()).rows { $0 }
         }
     }
 
@@ -183,10 +156,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
             let result = try connection.withParameters { connection throws(PostgresError) in
                 try connection.run(DeliveryStatements.extend, parameters)
             }
-            let held = try result.map { row throws(PostgresError) in
-                LeaseReference(messageKey: try row.next(), token: try row.next())
-            }
-            return Set(held)
+            return Set(try result.rows { LeaseReference(messageKey: $0, token: $1) })
         }
     }
 

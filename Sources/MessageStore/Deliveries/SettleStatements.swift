@@ -14,7 +14,7 @@ struct Settling: Sendable {
 ///
 /// One statement writes settlement and history, so an attempt is recorded exactly if its settlement has committed. Those of
 /// rows return how many were still ours, by device.
-enum SettleStatements: StatementCatalog {
+enum SettleStatements {
     /// A part of a statement.
     typealias Part = PreparedStatement<SettlementRows>
 
@@ -93,17 +93,10 @@ enum SettleStatements: StatementCatalog {
         """
     }
 
-    /// A settlement of rows.
+    /// A settlement of rows: `change` is the statement up to its input, whose columns after key and token are `columns`.
     ///
-    /// - Parameters:
-    ///   - change: The statement up to its input.
-    ///   - columns: The input's columns after key and token, and their names.
-    ///   - number: The attempt's number.
-    ///   - outcome: The attempt's outcome; nil if it is a column of the input.
-    ///   - isQuick: Whether not to wait for the disk: after a server crash these are delivered again, which at-least-once
-    ///     allows.
-    ///   - further: More parts, over the rows that have `ended`.
-    /// - Returns: Both statements.
+    /// A nil `outcome` is a column of the input. `isQuick` does not wait for the disk: after a server crash these are
+    /// delivered again, which at-least-once allows. `further` has more parts, over the rows that have `ended`.
     private static func settling(
         _ change: Part,
         _ columns: (values: Part, names: String) = ("", ""),
@@ -182,12 +175,5 @@ enum SettleStatements: StatementCatalog {
     static let unpack = Settling { isRecorded in
         let history: Part = isRecorded ? ", \(\.history.worker), \(\.history.ages), \(\.history.durations)" : ""
         return "SELECT upstream.unpack_deliveries(\(\.token), \(\.handler), \(\.numbers), \(\.keys)\(history))"
-    }
-
-    static var samples: [StatementSample] {
-        [
-            ("complete", complete), ("retry", retry), ("release", release), ("postpone", postpone),
-            ("setAside", setAside), ("completeBlocks", completeBlocks), ("unpack", unpack),
-        ].flatMap { [StatementSample($0.0, $0.1.plain), StatementSample("\($0.0), recorded", $0.1.recorded)] }
     }
 }

@@ -44,10 +44,10 @@ struct SettlementRows: Sendable {
 struct AttemptRows: Sendable {
     /// Who made them.
     var worker = ""
-    /// How long ago each began.
-    var ages: [Seconds] = []
-    /// How long each took.
-    var durations: [Seconds] = []
+    /// How many seconds ago each began.
+    var ages: [Float] = []
+    /// How many seconds each took; NaN stands for null.
+    var durations: [Float] = []
     /// The start, from 1, of each part that is one row of history; empty if unknown.
     private(set) var lows: [Int64] = []
     /// The end of each part.
@@ -63,8 +63,9 @@ struct AttemptRows: Sendable {
 
     /// Adds an attempt whose row the statement finds; nil if nothing was tried.
     mutating func add(_ attempt: AttemptRecord?, at now: ContinuousClock.Instant) {
-        ages.append(Seconds(attempt.map { $0.started.duration(to: now) } ?? .zero))
-        durations.append(attempt.map { Seconds($0.took) } ?? .none)
+        func seconds(_ duration: Duration) -> Float { Float(max(0, duration.inSeconds)) }
+        ages.append(attempt.map { seconds($0.started.duration(to: now)) } ?? 0)
+        durations.append(attempt.map { seconds($0.took) } ?? .nan)
     }
 
     /// Adds finished attempts, in parts received within a second: almost always one; returns their order in the arrays.

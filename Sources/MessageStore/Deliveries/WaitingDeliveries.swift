@@ -20,14 +20,11 @@ package struct WaitingFilter: Sendable, Equatable {
 extension WaitingFilter: CustomStringConvertible {
     /// The conditions as text, each after a comma; empty without conditions.
     package var description: String {
-        var parts: [String] = []
-        if let handler { parts.append("handler \(handler)") }
-        if let messageKey { parts.append("message \(messageKey)") }
-        if let category { parts.append("category \(category)") }
-        if let errorGroup { parts.append("group '\(errorGroup)'") }
-        if let since { parts.append("since \(since.rfc3339)") }
-        if let until { parts.append("until \(until.rfc3339)") }
-        return parts.map { ", " + $0 }.joined()
+        [
+            handler.map { "handler \($0)" }, messageKey.map { "message \($0)" }, category.map { "category \($0)" },
+            errorGroup.map { "group '\($0)'" }, since.map { "since \($0.rfc3339)" },
+            until.map { "until \($0.rfc3339)" },
+        ].compactMap { part in part.map { ", " + $0 } }.joined()
     }
 }
 
@@ -53,12 +50,7 @@ package struct WaitingDeliveries: Sendable {
         /// Makes them dead letters.
         case cancel
 
-        package var action: AuditAction {
-            switch self {
-            case .retryNow: .retryDeliveries
-            case .cancel: .cancelDeliveries
-            }
-        }
+        package var action: AuditAction { self == .retryNow ? .retryDeliveries : .cancelDeliveries }
 
         /// Acts on some of a filter's deliveries inside a transaction, without an audit entry; returns how many.
         func run(
@@ -70,10 +62,8 @@ package struct WaitingDeliveries: Sendable {
             switch self {
             case .retryNow:
                 try connection.run(WaitingStatements.endHolds(filter))
-                return try connection.run(WaitingStatements.retryNow(filter, limit: limit)).only {
-                    row throws(PostgresError) in
-                    defer { row.skipRest() }
-                    return try row.next(Int.self)
+                return try connection.run(WaitingStatements.retryNow(filter, limit: limit)).onlyRow {
+                    (count: Int, _: Int) in count
                 }
             case .cancel:
                 let why = author.reason.map { ": \($0)" } ?? ""
@@ -89,12 +79,18 @@ package struct WaitingDeliveries: Sendable {
         self.connection = connection
     }
 
+    /// A page of at most `limit` deliveries after a cursor, earliest due first.
+    package func list(
+        _ filter: WaitingFilter,
+        after cursor: WaitingCursor? = nil,
+        limit: Int
+    ) async throws(PostgresError) -> [WaitingDelivery] {
+        try await connection.result(of: WaitingStatements.page(filter, after: cursor, limit: limit))
+            .rows(WaitingDelivery.init)
+    }
+
     /// Counts a filter's deliveries.
     package func count(_ filter: WaitingFilter) async throws(PostgresError) -> Counts {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.run(WaitingStatements.count(filter)).only { row throws(PostgresError) in
-                Counts(free: try row.next(), later: try row.next(), held: try row.next())
-            }
-        }
+        try await connection.result(of: WaitingStatements.count(filter)).onlyRow(Counts.init)
     }
 }

@@ -1,17 +1,16 @@
 import Postgres
 import UpstreamKit
-import Vocabulary
 
 /// The statements about waiting deliveries.
-enum WaitingStatements: StatementCatalog {
+enum WaitingStatements {
     /// A page of deliveries, earliest due first.
     ///
     /// Each handler's are read along the index of claims from the cursor on, so a page costs the number of handlers
     /// times its length, however many wait. Blocks hold what workers hold: few, and unpacked as rows before anything
     /// but success happens to them.
-    static func page(_ query: WaitingQuery) -> SQL {
-        var condition = condition(query.filter)
-        if let cursor = query.cursor {
+    static func page(_ filter: WaitingFilter, after cursor: WaitingCursor? = nil, limit: Int) -> SQL {
+        var condition = condition(filter)
+        if let cursor {
             let place: SQL = "\(cursor.dueAt), \(cursor.receivedAt), \(cursor.messageKey.digest)"
             condition = """
                 (d.next_attempt_at, d.received_at, d.message_key) >= (\(place))
@@ -20,22 +19,34 @@ enum WaitingStatements: StatementCatalog {
         }
         return """
             SELECT
-                w.handler, w.message_key, w.received_at, w.attempts, w.next_attempt_at, w.lease_owner, w.lease_until,
-                w.lease_until > now(), w.next_attempt_at > now(), w.last_error, w.replay_id, w.in_block,
-                h.paused AND (h.paused_until IS NULL OR h.paused_until > now()), h.paused_until, h.paused_reason,
-                \(raw: HandlerStatements.isClaimed), CASE WHEN \(raw: HandlerStatements.isHeld) THEN h.held_until END, h.held_reason,
+                w.handler, w.message_key, w.received_at, w.attempts, w.next_attempt_at,
+                CASE WHEN \(raw: isLeased) THEN w.lease_owner END, CASE WHEN \(raw: isLeased) THEN w.lease_until END,
+                w.last_error, w.replay_id, w.in_block,
+                CASE
+                    WHEN \(raw: isLeased) THEN 'leased'
+                    WHEN \(raw: isPaused) THEN 'paused'
+                    WHEN \(raw: isHeld) AND h.held_until >= w.next_attempt_at THEN 'held'
+                    -- Else it waits for its own next attempt, which is later.
+                    WHEN w.next_attempt_at > now() THEN CASE WHEN w.attempts > 0 THEN 'retry' ELSE 'postponed' END
+                    WHEN \(raw: HandlerStatements.isClaimed) THEN 'due' ELSE 'unclaimed'
+                END,
+                CASE WHEN \(raw: isPaused) THEN h.paused_until END, CASE WHEN \(raw: isPaused) THEN h.paused_reason END,
+                CASE WHEN \(raw: isHeld) THEN h.held_until END, CASE WHEN \(raw: isHeld) THEN h.held_reason END,
                 (SELECT category FROM upstream.message_of(w.message_key, w.received_at)),
                 CASE WHEN w.last_error IS NOT NULL THEN \(raw: group(of: "w")) END
             FROM (
                 SELECT d.* FROM upstream.handlers AS h CROSS JOIN LATERAL (
                     SELECT d.* FROM \(raw: everywhere) AS d WHERE d.handler = h.name AND \(condition)
-                    ORDER BY d.next_attempt_at, d.received_at, d.message_key LIMIT \(query.limit)
-                ) AS d \(query.handler.map { "WHERE h.name = \($0)" as SQL } ?? "")
-                ORDER BY d.next_attempt_at, d.received_at, d.message_key, d.handler LIMIT \(query.limit)
+                    ORDER BY d.next_attempt_at, d.received_at, d.message_key LIMIT \(limit)
+                ) AS d \(filter.handler.map { "WHERE h.name = \($0)" as SQL } ?? "")
+                ORDER BY d.next_attempt_at, d.received_at, d.message_key, d.handler LIMIT \(limit)
             ) AS w JOIN upstream.handlers AS h ON h.name = w.handler
             ORDER BY w.next_attempt_at, w.received_at, w.message_key, w.handler
             """
     }
+
+    private static let isLeased = "(w.lease_until > now() AND w.lease_owner IS NOT NULL)"
+    private static let (isPaused, isHeld) = (HandlerStatements.isPaused, HandlerStatements.isHeld)
 
     /// Deliveries in rows and in blocks, in one form: a block's are untried and due when its lease ends.
     private static let everywhere = """
@@ -64,24 +75,20 @@ enum WaitingStatements: StatementCatalog {
     ///
     /// Conditions that need a lookup come last.
     private static func condition(_ filter: WaitingFilter) -> SQL {
-        var conditions: [SQL] = []
-        if let handler = filter.handler { conditions.append("d.handler = \(handler)") }
-        if let message = filter.messageKey { conditions.append("d.message_key = \(message.digest)") }
-        if let since = filter.since { conditions.append("d.received_at >= \(since)") }
-        if let until = filter.until { conditions.append("d.received_at < \(until)") }
-        if let category = filter.category {
-            conditions.append(
+        .all([
+            filter.handler.map { "d.handler = \($0)" },
+            filter.messageKey.map { "d.message_key = \($0)" },
+            filter.since.map { "d.received_at >= \($0)" },
+            filter.until.map { "d.received_at < \($0)" },
+            filter.category.map {
                 """
                 EXISTS (
-                    SELECT FROM upstream.message_of(d.message_key, d.received_at) AS m WHERE m.category = \(category)
+                    SELECT FROM upstream.message_of(d.message_key, d.received_at) AS m WHERE m.category = \($0)
                 )
                 """
-            )
-        }
-        if let group = filter.errorGroup {
-            conditions.append("d.last_error IS NOT NULL AND \(raw: Self.group(of: "d")) = \(group)")
-        }
-        return conditions.isEmpty ? "true" : .joined(conditions, separator: " AND ")
+            },
+            filter.errorGroup.map { "d.last_error IS NOT NULL AND \(raw: group(of: "d")) = \($0)" },
+        ])
     }
 
     /// Rows that no worker holds.
@@ -153,41 +160,5 @@ enum WaitingStatements: StatementCatalog {
         )
         SELECT count(*) FROM ended
         """
-    }
-
-    static var samples: [StatementSample] {
-        var query = WaitingQuery()
-        query.limit = 1
-        var further = query
-        further.filter = .sample
-        further.cursor = WaitingCursor(
-            dueAt: Timestamp(microseconds: 0),
-            receivedAt: Timestamp(microseconds: 0),
-            messageKey: MessageKey(Digest128(high: 0, low: 0)),
-            handler: "orders"
-        )
-        return [
-            StatementSample("page", page(query)), StatementSample("page, after a cursor", page(further)),
-            StatementSample("count", count(WaitingFilter())), StatementSample("count, narrowed", count(.sample)),
-            StatementSample("retryNow", retryNow(.sample, limit: 1)),
-            StatementSample("retryNow, all", retryNow(WaitingFilter(), limit: 1)),
-            StatementSample("endHolds", endHolds(.sample)),
-            StatementSample("endHolds, all", endHolds(WaitingFilter())),
-            StatementSample("cancel", cancel(.sample, error: "x", limit: 1)),
-            StatementSample("cancel, all", cancel(WaitingFilter(), error: "x", limit: 1)),
-        ]
-    }
-}
-
-extension WaitingFilter {
-    fileprivate static var sample: WaitingFilter {
-        var filter = WaitingFilter()
-        filter.handler = "orders"
-        filter.messageKey = MessageKey(Digest128(high: 1, low: 1))
-        filter.category = "com.example.orders"
-        filter.since = Timestamp(microseconds: 0)
-        filter.until = Timestamp(microseconds: 1)
-        filter.errorGroup = "timeout"
-        return filter
     }
 }

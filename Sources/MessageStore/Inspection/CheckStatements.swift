@@ -1,7 +1,7 @@
 import Postgres
 
 /// What `check --connect` asks a database beyond what `run` itself does.
-enum CheckStatements: StatementCatalog {
+enum CheckStatements {
     /// The server, our role, and its connections.
     ///
     /// Sessions are counted per database, which any role may see.
@@ -77,11 +77,4 @@ enum CheckStatements: StatementCatalog {
             inet_server_addr() IS NULL, (SELECT setting FROM pg_settings WHERE name = 'data_directory'),
             ARRAY(SELECT pg_tablespace_location(oid) FROM pg_tablespace WHERE pg_tablespace_location(oid) <> '')
         """
-
-    static var samples: [StatementSample] {
-        [
-            StatementSample("facts", facts), StatementSample("missing", missing(WorkerRight.all, of: nil)),
-            StatementSample("objects", objects), StatementSample("disk", disk),
-        ]
-    }
 }

@@ -21,26 +21,16 @@ package enum DatabaseDisk: Sendable, Equatable {
     /// The folder is not on this machine.
     case elsewhere(folder: String)
 
-    /// Finds the data's folders and their free space.
-    ///
-    /// - Parameters:
-    ///   - connection: Any session.
-    ///   - freeSpace: The free bytes at a folder; nil if unknown.
-    /// - Throws: ``PostgresError``
-    /// - Returns: The free space, or why it can't be seen.
+    /// Finds the data's folders; `freeSpace` tells the free bytes at a folder, nil if unknown.
     package static func look(
         _ connection: PostgresConnection,
         freeSpace: @Sendable (String) -> Int64? = freeSpace
     ) async throws(PostgresError) -> DatabaseDisk {
-        let place = try await connection.result(of: CheckStatements.disk).only { row throws(PostgresError) in
-            (
-                isLocal: try row.next(Bool.self), data: try row.next(String?.self),
-                spaces: try row.next([String].self)
-            )
-        }
-        guard let data = place.data else { return .hidden }
-        guard place.isLocal, let free = freeSpace(data) else { return .elsewhere(folder: data) }
-        let spaces = place.spaces.compactMap { folder in freeSpace(folder).map { Space(folder: folder, free: $0) } }
+        let (isLocal, data, tablespaces): (Bool, String?, [String]) =
+            try await connection.result(of: CheckStatements.disk).onlyRow { ($0, $1, $2) }
+        guard let data else { return .hidden }
+        guard isLocal, let free = freeSpace(data) else { return .elsewhere(folder: data) }
+        let spaces = tablespaces.compactMap { folder in freeSpace(folder).map { Space(folder: folder, free: $0) } }
         return .seen(spaces.reduce(Space(folder: data, free: free)) { $1.free < $0.free ? $1 : $0 })
     }
 

@@ -26,25 +26,22 @@ package struct DatabaseFacts: Sendable, Equatable {
     package static func ask(_ connection: PostgresConnection) async throws(PostgresError) -> DatabaseFacts {
         try await connection.run { connection throws(PostgresError) in
             let asked = Timestamp.now
-            return try connection.run(CheckStatements.facts).only { row throws(PostgresError) in
-                let answered = Timestamp.now
-                let (number, version): (Int, String) = (try row.next(), try row.next())
-                let (role, encoding): (String, String) = (try row.next(), try row.next())
-                let clock = ClockDifference(asked: asked, database: try row.next(), answered: answered)
-                let (maximum, reserved, used): (Int, Int, Int) = (try row.next(), try row.next(), try row.next())
-                let limits: (role: Int, database: Int) = (try row.next(), try row.next())
-                return DatabaseFacts(
-                    versionNumber: number,
-                    version: version,
-                    role: role,
-                    encoding: encoding,
-                    maximumConnections: maximum,
-                    reservedConnections: reserved,
-                    connections: used,
-                    roleLimit: limits.role < 0 ? nil : limits.role,
-                    databaseLimit: limits.database < 0 ? nil : limits.database,
-                    database: try row.next(),
-                    clock: clock
+            let result = try connection.run(CheckStatements.facts)
+            let answered = Timestamp.now
+            func limit(_ count: Int) -> Int? { count < 0 ? nil : count }
+            return try result.onlyRow {
+                DatabaseFacts(
+                    versionNumber: $0,
+                    version: $1,
+                    role: $2,
+                    encoding: $3,
+                    maximumConnections: $5,
+                    reservedConnections: $6,
+                    connections: $7,
+                    roleLimit: limit($8),
+                    databaseLimit: limit($9),
+                    database: $10,
+                    clock: ClockDifference(asked: asked, database: $4, answered: answered)
                 )
             }
         }

@@ -82,10 +82,8 @@ package struct SchemaObject: Sendable, Hashable {
         )
     }
 
-    /// The statement for a running system: it builds an index without blocking writers, if possible.
-    ///
-    /// - Parameter isPartitioned: Whether the table is partitioned: then no index can be built concurrently.
-    /// - Returns: The statement, without a semicolon.
+    /// The statement for a running system, without a semicolon: it builds an index without blocking writers, which is
+    /// impossible on a partitioned table.
     package func statement(isPartitioned: Bool) -> String {
         guard kind == .index, !isPartitioned, statement.hasPrefix("CREATE"),
             let range = statement.ranges(of: "INDEX ").first
@@ -105,9 +103,8 @@ package struct SchemaDrift: Sendable, Equatable {
 
     /// Compares the schema with the migrations' objects.
     package static func ask(_ connection: PostgresConnection) async throws(PostgresError) -> SchemaDrift {
-        let there = try await connection.result(of: CheckStatements.objects).map { row throws(PostgresError) in
-            (kind: try row.next(String.self), table: try row.next(String.self), name: try row.next(String.self))
-        }
+        let there: [(kind: String, table: String, name: String)] =
+            try await connection.result(of: CheckStatements.objects).rows { ($0, $1, $2) }
         func names(_ kind: String) -> Set<[String]> {
             Set(there.filter { $0.kind == kind }.map { [$0.table, $0.name] })
         }

@@ -9,12 +9,8 @@ package enum TrialRun {
 
     /// Stores a message, a conflict with it and a stanza for quarantine as the receive path does, and rolls all back.
     ///
-    /// The message is made up; no device can have sent it, and nobody sees it. Waits at most 5 s for a lock.
-    ///
-    /// - Parameters:
-    ///   - connection: A session of the worker's role.
-    ///   - sender: A configured sender's id.
-    /// - Throws: ``PostgresError``: what `run` would meet.
+    /// The message is made up; no device can have sent it, and nobody sees it. Waits at most 5 s for a lock. Throws what
+    /// `run` would meet.
     package static func store(
         _ connection: PostgresConnection,
         sender: String
@@ -26,17 +22,8 @@ package enum TrialRun {
         odd.quarantine = .payloadNotJSON
         let batch = [message, other, odd]
         let commit = BatchCommit(batch: batch, plan: BatchPlan(batch), offer: .none, senders: [[UInt8](sender.utf8)])
-        let outcomes: [StoreOutcome]
-        do throws(CommitFailure) {
-            outcomes = try await connection.run { connection throws(CommitFailure) in
-                try connection.trial { connection throws(CommitFailure) in try commit.run(connection) }
-            }
-        } catch {
-            switch error {
-            case .database(let error): throw error
-            // The message is valid, so a refusal is the database's fault.
-            case .refused(let refusal): throw refusal.error
-            }
+        let outcomes = try await connection.run { connection throws(PostgresError) in
+            try connection.trial { connection throws(PostgresError) in try commit.run(connection) }
         }
         guard outcomes == [.stored, .conflict, .quarantined] else {
             throw PostgresError(.other, "a message that was stored, and taken back, came out as \(outcomes)")

@@ -44,13 +44,9 @@ package struct Erasure: Sendable {
     private let batch: Int64
     private let rest: Duration
 
-    /// Prepares the erasure of the device with this registration token.
+    /// Prepares the erasure of the device with this registration token, over a session of the tables' owner.
     ///
-    /// - Parameters:
-    ///   - connection: A session of the tables' owner.
-    ///   - token: The token's bytes.
-    ///   - batch: The most rows in one transaction.
-    ///   - rest: The pause after each transaction that deleted something.
+    /// A transaction takes at most `batch` rows; `rest` is the pause after each that deleted something.
     package init(
         _ connection: PostgresConnection,
         token: [UInt8],
@@ -76,17 +72,8 @@ package struct Erasure: Sendable {
         report: @Sendable (ErasureProgress) -> Void = { _ in }
     ) async throws(PostgresError) -> ErasureCounts {
         var counts = ErasureCounts()
-        let device = device
-        counts = try await connection.result(of: ErasureStatements.count(of: device)).only {
-            row throws(PostgresError) in
-            var counts = ErasureCounts()
-            counts.messages = try row.next()
-            counts.deadMessages = try row.next()
-            counts.conflicts = try row.next()
-            counts.deliveries = try row.next()
-            counts.deadLetters = try row.next()
-            return counts
-        }
+        (counts.messages, counts.deadMessages, counts.conflicts, counts.deliveries, counts.deadLetters) =
+            try await connection.result(of: ErasureStatements.count(of: device)).onlyRow { ($0, $1, $2, $3, $4) }
         try await searchQuarantine { found throws(PostgresError) in
             counts.quarantine += found.count
         } report: { id, last in
@@ -97,16 +84,10 @@ package struct Erasure: Sendable {
 
     // MARK: Erasing
 
-    /// Deletes, and vacuums the tables affected.
+    /// Deletes, and vacuums the tables affected; after an error, what was deleted before stays deleted.
     ///
     /// Recorded before anything is deleted; with each transaction that deletes bodies of a day, so that an audit knows
     /// what is gone so far; and at the end with the number of rows.
-    ///
-    /// - Parameters:
-    ///   - author: Who erases, and why.
-    ///   - report: Receives the progress.
-    /// - Returns: What was deleted.
-    /// - Throws: ``PostgresError``; what was deleted before stays deleted.
     package func run(
         by author: AuditAuthor,
         report: @Sendable (ErasureProgress) -> Void = { _ in }
@@ -115,10 +96,7 @@ package struct Erasure: Sendable {
         var counts = ErasureCounts()
         var touched: [String] = []
         var concealed = 0
-        let partitions = try await connection.result(of: ErasureStatements.partitions).map {
-            row throws(PostgresError) in
-            try row.next(String.self)
-        }
+        let partitions: [String] = try await connection.result(of: ErasureStatements.partitions).rows { $0 }
         for (index, partition) in partitions.enumerated() {
             let before = counts.messages
             do throws(PostgresError) {
@@ -161,54 +139,47 @@ package struct Erasure: Sendable {
         _ concealed: inout Int,
         _ author: AuditAuthor
     ) async throws(PostgresError) -> Bool {
-        typealias Gone = (bodies: Int, queued: ErasureCounts, concealed: Int)
+        typealias Gone = (bodies: Int, deliveries: Int, deadLetters: Int, concealed: Int)
         let (device, batch, subject) = (device, batch, subject)
-        let gone = try await connection.run { connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) -> Gone in
-                var queued = ErasureCounts()
-                let chosen = try connection.run(ErasureStatements.choose(bodies, of: device, atMost: batch))
-                    .map { row throws(PostgresError) in
-                        (
-                            key: try row.next(Digest128.self), place: try row.next(String.self),
-                            time: try row.next(Timestamp.self)
-                        )
-                    }
-                guard !chosen.isEmpty else { return (0, queued, 0) }
-                // While a statement runs, a delivery may become a dead letter or vice versa; the next one sees it
-                // there.
-                while true {
-                    let gone = try connection.run(ErasureStatements.dequeue(chosen.map(\.key))).counts()
-                    queued.deliveries += gone.deliveries
-                    queued.deadLetters += gone.deadLetters
-                    if gone.isEmpty { break }
-                }
-                // No attempt at them can be settled any more.
-                let conceal = ErasureStatements.conceal(chosen.map(\.key), receivedAt: chosen.map(\.time))
-                let concealed = try connection.run(conceal).affectedRows
-                // The rows are locked, so their places are unchanged.
-                let delete = ErasureStatements.delete(bodies, at: chosen.map(\.place))
-                let deleted = try connection.run(delete).affectedRows
-                if case .day(let partition) = bodies, deleted > 0 {
-                    // `audit` compares missing bodies with this.
-                    let trail = ErasureTrail.subject(subject, total: deleted, ErasureTrail.entry(partition, deleted))
-                    try AuditLog.record(connection, .forget, trail, count: deleted, by: author)
-                }
-                return (deleted, queued, concealed)
+        let gone = try await connection.inTransaction { connection throws(PostgresError) -> Gone in
+            var gone: Gone = (0, 0, 0, 0)
+            let chosen: [(key: Digest128, place: String, time: Timestamp)] =
+                try connection.run(ErasureStatements.choose(bodies, of: device, atMost: batch)).rows { ($0, $1, $2) }
+            guard !chosen.isEmpty else { return gone }
+            // While a statement runs, a delivery may become a dead letter or vice versa; the next one sees it there.
+            while true {
+                let (waiting, dead): (Int, Int) =
+                    try connection.run(ErasureStatements.dequeue(chosen.map(\.key))).onlyRow { ($0, $1) }
+                guard waiting + dead > 0 else { break }
+                gone.deliveries += waiting
+                gone.deadLetters += dead
             }
+            // No attempt at them can be settled any more.
+            let conceal = ErasureStatements.conceal(chosen.map(\.key), receivedAt: chosen.map(\.time))
+            gone.concealed = try connection.run(conceal).affectedRows
+            // The rows are locked, so their places are unchanged.
+            gone.bodies = try connection.run(ErasureStatements.delete(bodies, at: chosen.map(\.place))).affectedRows
+            if case .day(let partition) = bodies, gone.bodies > 0 {
+                // `audit` compares missing bodies with this.
+                let entry = ErasureTrail.entry(partition, gone.bodies)
+                let trail = ErasureTrail.subject(subject, total: gone.bodies, entry)
+                try AuditLog.record(connection, .forget, trail, count: gone.bodies, by: author)
+            }
+            return gone
         }
         counts[keyPath: field] += gone.bodies
         concealed += gone.concealed
-        counts.deliveries += gone.queued.deliveries
-        counts.deadLetters += gone.queued.deadLetters
+        counts.deliveries += gone.deliveries
+        counts.deadLetters += gone.deadLetters
         return gone.bodies > 0
     }
 
     /// Deletes what names the device without having a body any more.
     private func eraseRest(_ counts: inout ErasureCounts) async throws(PostgresError) {
-        let device = device
-        let gone = try await connection.result(of: ErasureStatements.rest(of: device)).counts()
-        counts.deliveries += gone.deliveries
-        counts.deadLetters += gone.deadLetters
+        let (waiting, dead): (Int, Int) =
+            try await connection.result(of: ErasureStatements.rest(of: device)).onlyRow { ($0, $1) }
+        counts.deliveries += waiting
+        counts.deadLetters += dead
     }
 
     private func eraseQuarantine(
@@ -235,18 +206,14 @@ package struct Erasure: Sendable {
         let end = try await connection.result(of: ErasureStatements.lastQuarantined).value(Int64?.self) ?? 0
         while last < end {
             let start = last
-            let part = try await connection.run { connection throws(PostgresError) in
-                let stanzas = try connection.run(ErasureStatements.stanzas(after: start))
-                let rows = try stanzas.map { row throws(PostgresError) in
-                    (
-                        id: try row.next(Int64.self),
-                        holdsToken: StanzaText.holds(token, try row.next(Bytea.self).bytes)
-                    )
+            let stanzas: [(id: Int64, holdsToken: Bool)] = try await connection.run {
+                connection throws(PostgresError) in
+                try connection.run(ErasureStatements.stanzas(after: start)).rows {
+                    ($0, StanzaText.holds(token, ($1 as Bytea).bytes))
                 }
-                return (last: rows.last?.id, held: rows.filter(\.holdsToken).map(\.id))
             }
-            guard let next = part.last else { break }
-            try await found(part.held)
+            guard let next = stanzas.last?.id else { break }
+            try await found(stanzas.filter(\.holdsToken).map(\.id))
             last = next
             report(min(last, end), end)
         }
@@ -270,14 +237,37 @@ package struct Erasure: Sendable {
     }
 }
 
-extension PostgresResult {
-    /// The deliveries and dead letters that a statement has deleted.
-    fileprivate func counts() throws(PostgresError) -> ErasureCounts {
-        try only { row throws(PostgresError) in
-            var counts = ErasureCounts()
-            counts.deliveries = try row.next()
-            counts.deadLetters = try row.next()
-            return counts
+/// The audit entries of `forget`: how many bodies it deleted of each day, and nothing about them.
+///
+/// The ledger keeps its rows of erased messages. To tell bodies deleted by `forget` from lost ones, each transaction of
+/// an erasure records how many bodies of which partition it deleted:
+/// `device 0c00…, bodies: 100, messages_20261120: 100`. The final entry has only the total; earlier versions named the
+/// partitions there.
+package enum ErasureTrail {
+    private static let title = "bodies"
+
+    /// Whether an entry names the days of the deleted bodies; those of earlier versions did not.
+    package static func isDated(_ subject: String) -> Bool { subject.contains(", \(title): ") }
+
+    /// A partition's part of ``subject(_:total:_:)``; its name may have a schema.
+    static func entry(_ partition: String, _ count: Int) -> String {
+        "\(partition.split(separator: ".").last ?? ""): \(count)"
+    }
+
+    /// The whole subject, in less than 1,000 characters; without a partition's part only the total.
+    static func subject(_ device: String, total: Int, _ partition: String? = nil) -> String {
+        ([device, "\(title): \(total)"] + (partition.map { [$0] } ?? [])).joined(separator: ", ")
+    }
+
+    /// Parses a subject: the number of deleted bodies by partition; empty if it names none.
+    package static func bodies(in subject: String) -> [String: Int] {
+        var found: [String: Int] = [:]
+        for part in subject.split(separator: ",").dropFirst() {
+            let words = part.split(separator: ":")
+            guard words.count == 2, let count = Int(words[1].drop { $0 == " " }) else { continue }
+            let name = String(words[0].drop { $0 == " " })
+            if name != title { found[name, default: 0] += count }
         }
+        return found
     }
 }

@@ -1,7 +1,7 @@
 import Postgres
 import Vocabulary
 
-enum ErasureStatements: StatementCatalog {
+enum ErasureStatements {
     /// A place where content is stored.
     enum Bodies: Sendable {
         /// A partition of `messages`, by its quoted name.
@@ -122,20 +122,4 @@ enum ErasureStatements: StatementCatalog {
 
     /// Removes dead rows from a table's pages, and their values from the statistics.
     static func vacuum(_ table: String) -> String { "VACUUM (ANALYZE) \(table)" }
-
-    package static var samples: [StatementSample] {
-        let device = Digest128(high: 0, low: 0)
-        let bodies = [Bodies.day("upstream.messages"), .deadMessages, .conflicts]
-        return [
-            StatementSample("partitions", partitions), StatementSample("awaitRetention", awaitRetention),
-            StatementSample("count", count(of: device)), StatementSample("dequeue", dequeue([device])),
-            StatementSample("conceal", conceal([device], receivedAt: [Timestamp(microseconds: 0)])),
-            StatementSample("rest", rest(of: device)), StatementSample("lastQuarantined", lastQuarantined),
-            StatementSample("stanzas", stanzas(after: 0)),
-            StatementSample("deleteQuarantined", deleteQuarantined([1])),
-            StatementSample("vacuum", script: vacuum("upstream.dead_messages")),
-        ]
-            + bodies.map { StatementSample("choose, \($0)", choose($0, of: device, atMost: 1)) }
-            + bodies.map { StatementSample("delete, \($0)", delete($0, at: ["(0,1)"])) }
-    }
 }

@@ -4,17 +4,18 @@ import Vocabulary
 extension Retention {
     /// The policy in force; nil if none was ever set, so that nothing is deleted.
     package func policy() async throws(PostgresError) -> RetentionPolicyInForce? {
-        try await connection.result(of: RetentionStatements.policy).first { row throws(PostgresError) in
+        try await connection.result(of: RetentionStatements.policy).firstRow {
+            (messages: Int64, ids: Int64, dead: Int64, attempts: Int64, setBy: String, age: Int64, setAt: Timestamp) in
             RetentionPolicyInForce(
                 policy: RetentionPolicy(
-                    messages: .microseconds(try row.next(Int64.self)),
-                    dedupeWindow: .microseconds(try row.next(Int64.self)),
-                    deadLetters: .microseconds(try row.next(Int64.self)),
-                    attempts: .microseconds(try row.next(Int64.self))
+                    messages: .microseconds(messages),
+                    dedupeWindow: .microseconds(ids),
+                    deadLetters: .microseconds(dead),
+                    attempts: .microseconds(attempts)
                 ),
-                setBy: try row.next(),
-                age: .microseconds(try row.next(Int64.self)),
-                setAt: try row.next()
+                setBy: setBy,
+                age: .microseconds(age),
+                setAt: setAt
             )
         }
     }
@@ -23,21 +24,15 @@ extension Retention {
     ///
     /// - Returns: Whether that changed something.
     package func raise(to policy: RetentionPolicy) async throws(PostgresError) -> Bool {
-        try await change(RetentionStatements.raise(to: policy))
+        try await connection.result(of: RetentionStatements.raise(to: policy)).value(Int.self) > 0
     }
 
     /// Sets the policy, also to shorter times; only the tables' owner may.
     package func set(_ policy: RetentionPolicy, by author: AuditAuthor) async throws(PostgresError) {
         let times = RetentionPolicy.configured.map { key, path in "\(key) \(policy[keyPath: path].unitText)" }
-        _ = try await connection.run { connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) in
-                try connection.run(RetentionStatements.set(policy))
-                try AuditLog.record(connection, .setPolicy, times.joined(separator: ", "), by: author)
-            }
+        try await connection.inTransaction { connection throws(PostgresError) in
+            try connection.run(RetentionStatements.set(policy))
+            try AuditLog.record(connection, .setPolicy, times.joined(separator: ", "), by: author)
         }
-    }
-
-    private func change(_ sql: SQL) async throws(PostgresError) -> Bool {
-        try await connection.result(of: sql).value(Int.self) > 0
     }
 }

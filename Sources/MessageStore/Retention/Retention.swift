@@ -44,41 +44,37 @@ package struct Retention: Sendable {
         under policy: RetentionPolicy,
         counted limit: Int? = nil
     ) async throws(PostgresError) -> RetentionPlan {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) in
-                try connection.script(RetentionStatements.begin)
-                let now: Timestamp = try connection.run(RetentionStatements.now).value()
-                let partitions = try partitions(connection, policy, now: now, counted: limit)
-                let ledger = try connection.run(RetentionStatements.ledger(before: policy.ledgerEnd(now)))
-                    .only { row throws(PostgresError) in
-                        (rows: try row.next(Int64?.self), expired: try row.next(Int64?.self))
-                    }
-                let expired = RetentionStatements.expired(
-                    bodies: policy.bodiesEnd(now),
-                    deadLetters: policy.deadLettersEnd(now),
-                    counted: limit
+        try await connection.inTransaction { connection throws(PostgresError) in
+            try connection.script(RetentionStatements.begin)
+            let now: Timestamp = try connection.run(RetentionStatements.now).value()
+            let partitions = try partitions(connection, policy, now: now, counted: limit)
+            let ledger: (rows: Int64?, expired: Int64?) =
+                try connection.run(RetentionStatements.ledger(before: policy.ledgerEnd(now))).onlyRow { ($0, $1) }
+            let expired = RetentionStatements.expired(
+                bodies: policy.bodiesEnd(now),
+                deadLetters: policy.deadLettersEnd(now),
+                counted: limit
+            )
+            return try connection.run(expired).onlyRow {
+                RetentionPlan(
+                    now: now,
+                    policy: policy,
+                    partitions: partitions,
+                    missing: Self.missing(now, partitions.map(\.partition)),
+                    ledgerRows: ledger.rows,
+                    ledgerExpired: ledger.expired,
+                    conflicts: $0,
+                    quarantine: $1,
+                    deadLetters: $2
                 )
-                return try connection.run(expired).only { row throws(PostgresError) in
-                    RetentionPlan(
-                        now: now,
-                        policy: policy,
-                        partitions: partitions,
-                        missing: Self.missing(now, partitions.map { ($0.day, $0.end) }),
-                        ledgerRows: ledger.rows,
-                        ledgerExpired: ledger.expired,
-                        conflicts: try row.next(),
-                        quarantine: try row.next(),
-                        deadLetters: try row.next()
-                    )
-                }
             }
         }
     }
 
     /// The days from yesterday to a week ahead that no partition covers.
-    private static func missing(_ now: Timestamp, _ partitions: [(day: UTCDay, end: Timestamp)]) -> [UTCDay] {
-        let today = UTCDay(now)
-        return (today.number - 1...today.number + 7).map(UTCDay.init(number:)).filter { day in
+    private static func missing(_ now: Timestamp, _ partitions: [Partition]) -> [UTCDay] {
+        let today = UTCDay(now).number
+        return (today - 1...today + 7).map(UTCDay.init(number:)).filter { day in
             !partitions.contains { $0.day <= day && $0.end >= day.end }
         }
     }
@@ -87,19 +83,8 @@ package struct Retention: Sendable {
     package func days() async throws(PostgresError) -> (now: Timestamp, count: Int, missing: [UTCDay]) {
         try await connection.run { connection throws(PostgresError) in
             let now: Timestamp = try connection.run(RetentionStatements.now).value()
-            let found = try Self.found(connection)
-            return (now, found.count, Self.missing(now, found.map { ($0.day, $0.end) }))
-        }
-    }
-
-    private typealias Found = (name: String, rows: Int64, bytes: Int64, day: UTCDay, end: Timestamp)
-
-    private static func found(_ connection: isolated PostgresConnection) throws(PostgresError) -> [Found] {
-        try connection.run(RetentionStatements.partitions).map { row throws(PostgresError) -> Found in
-            (
-                name: try row.next(), rows: try row.next(), bytes: try row.next(),
-                day: UTCDay(try row.next(Timestamp.self)), end: try row.next()
-            )
+            let found = try connection.run(RetentionStatements.partitions).rows(Partition.init)
+            return (now, found.count, Self.missing(now, found))
         }
     }
 
@@ -109,26 +94,17 @@ package struct Retention: Sendable {
         now: Timestamp,
         counted limit: Int?
     ) throws(PostgresError) -> [PartitionPlan] {
-        let found = try Self.found(connection)
+        let found = try connection.run(RetentionStatements.partitions).rows(Partition.init)
         var needs: [(day: UTCDay, waiting: Int64, deadLetters: Int64)] = []
         if let last = found.filter({ policy.fate(of: $0.day, until: $0.end, now) == .drop }).map(\.end).max() {
-            let sql = RetentionStatements.needs(before: last, counted: limit)
-            needs = try connection.run(sql).map { row throws(PostgresError) in
-                (UTCDay(number: try row.next()), try row.next(Int64.self), try row.next(Int64.self))
+            needs = try connection.run(RetentionStatements.needs(before: last, counted: limit)).rows {
+                (UTCDay(number: $0), $1, $2)
             }
         }
         return found.map { partition in
             let own = needs.filter { $0.day >= partition.day && $0.day.start < partition.end }
-            return PartitionPlan(
-                name: partition.name,
-                day: partition.day,
-                end: partition.end,
-                rows: partition.rows < 0 ? nil : partition.rows,
-                bytes: partition.bytes,
-                needs: (own.reduce(0) { $0 + $1.waiting }, own.reduce(0) { $0 + $1.deadLetters }),
-                policy: policy,
-                now: now
-            )
+            let sum = (own.reduce(0) { $0 + $1.waiting }, own.reduce(0) { $0 + $1.deadLetters })
+            return PartitionPlan(partition, needs: sum, policy: policy, now: now)
         }
     }
 
@@ -136,11 +112,8 @@ package struct Retention: Sendable {
 
     /// Creates partitions ahead, drops expired ones, and deletes what else is too old.
     ///
-    /// - Parameters:
-    ///   - force: Whether to drop days that deliveries still need, with these.
-    ///   - report: Receives the progress.
-    /// - Returns: What was done; with ``RetentionReport/refusal`` nothing was deleted.
-    /// - Throws: ``PostgresError``; what was done before stays done.
+    /// `force` also drops days that deliveries still need, with these. Nothing was deleted if the report has a
+    /// ``RetentionReport/refusal``; after an error, what was done before stays done.
     package func run(
         force: Bool = false,
         report: @Sendable (RetentionProgress) -> Void = { _ in }
@@ -225,7 +198,7 @@ package struct Retention: Sendable {
         try await keepDeadMessages(partition, &done)
         while !done.isBusy {
             let drop = try await attemptDrop(partition, force: force)
-            (partition.waiting, partition.deadLetters) = drop.needs
+            (partition.waiting, partition.deadLetters) = (drop.waiting ?? 0, drop.deadLetters ?? 0)
             if drop.outcome == .locked, attempt < pace.attempts {
                 attempt += 1
                 try await rest(pause)
@@ -268,22 +241,27 @@ package struct Retention: Sendable {
 
     private struct Drop: Sendable {
         var outcome: RetentionOutcome
-        var needs: (waiting: Int64, deadLetters: Int64)
+        var waiting: Int64?
+        var deadLetters: Int64?
         var discarded = 0
     }
 
     /// Drops a day in one transaction; if it is not dropped, nothing is deleted.
     private func attemptDrop(_ partition: PartitionPlan, force: Bool) async throws(PostgresError) -> Drop {
         try await connection.run { connection throws(PostgresError) in
-            guard force else { return try Self.drop(connection, partition.day) }
+            let statement = RetentionStatements.drop(partition.day)
+            func outcome(_ result: PostgresResult) throws(PostgresError) -> Drop {
+                try result.onlyRow { Drop(outcome: $0, waiting: $1, deadLetters: $2) }
+            }
+            guard force else { return try outcome(connection.run(statement)) }
             try connection.begin()
             do throws(PostgresError) {
                 let discard = RetentionStatements.discardNeeds(from: partition.day.start, to: partition.end)
                 let gone: Int = try connection.run(discard).value()
-                var drop = try Self.drop(connection, partition.day)
-                drop.discarded = gone
-                try connection.script(drop.outcome == .dropped ? "COMMIT" : "ROLLBACK")
-                return drop
+                var dropped = try outcome(connection.run(statement))
+                dropped.discarded = gone
+                try connection.script(dropped.outcome == .dropped ? "COMMIT" : "ROLLBACK")
+                return dropped
             } catch {
                 if connection.isInTransaction { try connection.script("ROLLBACK") }
                 throw error
@@ -291,15 +269,40 @@ package struct Retention: Sendable {
         }
     }
 
-    private static func drop(
-        _ connection: isolated PostgresConnection,
-        _ day: UTCDay
-    ) throws(PostgresError) -> Drop {
-        try connection.run(RetentionStatements.drop(day)).only { row throws(PostgresError) in
-            guard let outcome = RetentionOutcome(rawValue: try row.next()) else {
-                throw PostgresError(.schema, "upstream.drop_partition returned an unknown outcome")
+    // MARK: History
+
+    /// Deletes what is too old in the history of attempts and the audit trail.
+    ///
+    /// - Returns: The failure, if any; it does not make the rest of the run incomplete.
+    private func purgeHistory(_ done: inout RetentionReport) async -> PostgresError? {
+        var fault: PostgresError?
+        do throws(PostgresError) { try await purgeAttempts(&done) } catch { fault = error }
+        do throws(PostgresError) { try await purge(.audit, \.audit, &done) { _ in } } catch { fault = fault ?? error }
+        return fault
+    }
+
+    /// Creates the history's days that the policy asks for; after a failure the next run tries again.
+    package func ensureAttemptDays() async {
+        _ = try? await connection.run { connection throws(PostgresError) in
+            try AttemptDays.ensure(connection, around: UTCDay(try connection.run(RetentionStatements.now).value()))
+        }
+    }
+
+    /// Drops the expired days of the history; each is tried for as long as a day of messages.
+    private func purgeAttempts(_ done: inout RetentionReport) async throws(PostgresError) {
+        var pause = pace.pause
+        for attempt in 1...pace.attempts where !done.isBusy {
+            let (dropped, locked): (Int?, Int?) =
+                try await connection.result(of: AttemptStatements.purge).onlyRow { ($0, $1) }
+            guard let dropped, let locked else {
+                done.isBusy = true
+                return
             }
-            return Drop(outcome: outcome, needs: (try row.next(Int64?.self) ?? 0, try row.next(Int64?.self) ?? 0))
+            done.attemptDays += dropped
+            done.attemptDaysLocked = locked
+            guard locked > 0, attempt < pace.attempts else { return }
+            try await rest(pause)
+            pause = min(pause * 2, pace.longestPause)
         }
     }
 
@@ -322,7 +325,7 @@ package struct Retention: Sendable {
         }
     }
 
-    func purge(
+    private func purge(
         _ what: RetentionStatements.Purge.Rows,
         _ field: WritableKeyPath<RetentionReport, Int>,
         _ done: inout RetentionReport,
@@ -355,7 +358,7 @@ package struct Retention: Sendable {
         try await connection.result(of: sql).value()
     }
 
-    func rest(_ duration: Duration) async throws(PostgresError) {
+    private func rest(_ duration: Duration) async throws(PostgresError) {
         do {
             try await Task.sleep(for: duration)
         } catch {

@@ -1,3 +1,4 @@
+import Postgres
 package import Vocabulary
 
 /// A partition of `messages`, usually a day, with what retention does to it.
@@ -14,15 +15,16 @@ package struct PartitionPlan: Sendable, Equatable {
         case held
     }
 
+    let partition: Partition
     /// The first UTC day.
-    package var day: UTCDay
+    package var day: UTCDay { partition.day }
     /// The end of the last day.
-    package var end: Timestamp
-    package var name: String
+    package var end: Timestamp { partition.end }
+    package var name: String { partition.name }
     /// The catalog's estimate of rows; nil if unknown.
-    package var rows: Int64?
+    package var rows: Int64? { partition.rows < 0 ? nil : partition.rows }
     /// Bytes on disk, indexes included.
-    package var bytes: Int64
+    package var bytes: Int64 { partition.bytes }
     /// Deliveries that still need it; counted only if it is expired.
     package var waiting: Int64 = 0
     /// Its dead letters, which keep their messages when it is dropped; counted only if it is expired.
@@ -30,26 +32,24 @@ package struct PartitionPlan: Sendable, Equatable {
     package var fate: Fate
 
     /// Decides the fate: time alone, unless a delivery still needs the bodies.
-    package init(
-        name: String,
-        day: UTCDay,
-        end: Timestamp,
-        rows: Int64?,
-        bytes: Int64,
-        needs: (waiting: Int64, deadLetters: Int64),
-        policy: RetentionPolicy,
-        now: Timestamp
-    ) {
-        self.name = name
-        self.day = day
-        self.end = end
-        self.rows = rows
-        self.bytes = bytes
-        fate = policy.fate(of: day, until: end, now)
+    init(_ partition: Partition, needs: (waiting: Int64, deadLetters: Int64), policy: RetentionPolicy, now: Timestamp) {
+        self.partition = partition
+        fate = policy.fate(of: partition.day, until: partition.end, now)
         guard fate == .drop else { return }
         (waiting, deadLetters) = needs
         if waiting > 0 { fate = .held }
     }
+}
+
+/// A row of ``RetentionStatements/partitions``.
+struct Partition: Equatable {
+    var name: String
+    /// An estimate; negative if unknown.
+    var rows: Int64
+    /// On disk, indexes included.
+    var bytes: Int64
+    var day: UTCDay
+    var end: Timestamp
 }
 
 package struct RetentionPlan: Sendable {
@@ -63,11 +63,9 @@ package struct RetentionPlan: Sendable {
     package var ledgerRows: Int64?
     /// How many of them are too old, estimated from ANALYZE's histogram; nil if unknown.
     package var ledgerExpired: Int64?
-    /// Conflicts that are too old, counted.
+    /// What is too old, counted.
     package var conflicts: Int64
-    /// Quarantined stanzas that are too old, counted.
     package var quarantine: Int64
-    /// Dead letters that are too old, counted.
     package var deadLetters: Int64
 
     package func partitions(_ fate: PartitionPlan.Fate) -> [PartitionPlan] { partitions.filter { $0.fate == fate } }
@@ -127,7 +125,7 @@ package enum RetentionProgress: Sendable {
 }
 
 /// The outcome for one partition.
-package enum RetentionOutcome: String, Sendable {
+package enum RetentionOutcome: String, SQLDecodable, Sendable {
     case dropped
     /// It no longer existed.
     case absent

@@ -54,12 +54,6 @@ package struct RetentionPolicy: Sendable, Equatable {
     package func deadLettersEnd(_ now: Timestamp) -> Timestamp { now - deadLetters }
 
     /// The fate of a partition by time alone: it is dropped once its last moment is too old.
-    ///
-    /// - Parameters:
-    ///   - day: The partition's first day.
-    ///   - end: The end of its last day.
-    ///   - now: The present time.
-    /// - Returns: ``PartitionPlan/Fate/drop``, `ahead` or `keep`.
     package func fate(of day: UTCDay, until end: Timestamp, _ now: Timestamp) -> PartitionPlan.Fate {
         if end <= bodiesEnd(now) { return .drop }
         return day > UTCDay(now) ? .ahead : .keep
@@ -73,14 +67,4 @@ package struct RetentionPolicyInForce: Sendable, Equatable {
     /// How long ago it was set, by the database's clock.
     package var age: Duration
     package var setAt: Timestamp
-}
-
-extension UTCDay {
-    private static let length: Int64 = 86_400_000_000
-
-    /// The day's first moment.
-    package var start: Timestamp { Timestamp(microseconds: number * Self.length) }
-
-    /// The next day's first moment.
-    package var end: Timestamp { Timestamp(microseconds: (number + 1) * Self.length) }
 }

@@ -2,7 +2,7 @@ import Postgres
 import Vocabulary
 
 /// The statements of retention; `migrations/0104_retention.sql` has the function that deletes.
-enum RetentionStatements: StatementCatalog {
+enum RetentionStatements {
     /// The estimated rows of a table of `pg_class`; -1 if unknown.
     ///
     /// From VACUUM and ANALYZE, or from the counters if neither has seen rows yet: after a crash of the server the
@@ -132,14 +132,12 @@ enum RetentionStatements: StatementCatalog {
         "SELECT pg_relation_size('upstream.\(raw: table.rawValue)') / current_setting('block_size')::bigint"
     }
 
-    private static func date(_ day: UTCDay) -> SQL { "date '1970-01-01' + \(day.number)::int4" }
-
     /// Copies what a day's dead letters need; null if another process is running retention.
     static func keep(_ day: UTCDay, rows: Int64) -> SQL {
-        "SELECT upstream.keep_dead_messages(\(date(day)), \(rows)::int4)"
+        "SELECT upstream.keep_dead_messages(\(day.date), \(rows)::int4)"
     }
 
-    static func drop(_ day: UTCDay) -> SQL { "SELECT * FROM upstream.drop_partition(\(date(day)))" }
+    static func drop(_ day: UTCDay) -> SQL { "SELECT * FROM upstream.drop_partition(\(day.date))" }
 
     /// Deletes deliveries that still need a partition.
     static func discardNeeds(from start: Timestamp, to end: Timestamp) -> SQL {
@@ -202,24 +200,5 @@ enum RetentionStatements: StatementCatalog {
     /// Purges some rows; null if another process is running retention.
     static func purge(_ what: Purge.Rows, rows: Int64) -> SQL {
         "SELECT upstream.\(raw: what.rawValue)(\(rows)::int4)"
-    }
-
-    package static var samples: [StatementSample] {
-        let (time, day) = (Timestamp(microseconds: 0), UTCDay(number: 20_000))
-        let policy = RetentionPolicy(messages: .zero, dedupeWindow: .zero)
-        return [
-            StatementSample("partitions", partitions), StatementSample("needs", needs(before: time)),
-            StatementSample("begin", script: begin), StatementSample("now", now),
-            StatementSample("ledger", ledger(before: time)),
-            StatementSample("expired", expired(bodies: time, deadLetters: time)),
-            StatementSample("policy", self.policy), StatementSample("raise", raise(to: policy)),
-            StatementSample("set", set(policy)), StatementSample("keep", keep(day, rows: 1)),
-            StatementSample("drop", drop(day)), StatementSample("discardNeeds", discardNeeds(from: time, to: time)),
-            StatementSample("lastRun", lastRun), StatementSample("isDue", isDue),
-            StatementSample("record", record(RetentionReport(), time)),
-        ]
-            + Purge.Table.allCases.map { StatementSample("blocks, \($0)", blocks(of: $0)) }
-            + Purge.Table.allCases.map { StatementSample("purge, \($0)", purge($0, from: 0, blocks: 1)) }
-            + Purge.Rows.allCases.map { StatementSample("purge, \($0)", purge($0, rows: 1)) }
     }
 }

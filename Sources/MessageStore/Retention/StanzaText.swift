@@ -10,10 +10,10 @@ package enum StanzaText {
     package static func holds(_ text: [UInt8], _ stanza: [UInt8]) -> Bool {
         guard !text.isEmpty else { return false }
         if find(text, stanza) { return true }
-        let characters = stanza.contains(UInt8(ascii: "&")) || find(openCDATA, stanza) ? undoXML(stanza) : stanza
+        let characters = stanza.contains(UInt8(ascii: "&")) || find(openCDATA, stanza) ? undo(stanza, xmlUnit) : stanza
         if find(text, characters) { return true }
         guard characters.contains(UInt8(ascii: "\\")) else { return false }
-        return find(text, undoJSON(characters))
+        return find(text, undo(characters, jsonUnit))
     }
 
     private static let openCDATA = [UInt8]("<![CDATA[".utf8)
@@ -54,18 +54,18 @@ package enum StanzaText {
         }
     }
 
-    private static func undoXML(_ bytes: [UInt8]) -> [UInt8] {
+    /// Bytes, and the length of the escape that stands for them.
+    private typealias Unit = (bytes: [UInt8], length: Int)
+
+    /// Replaces each escape that `unit` finds at the start of the rest.
+    private static func undo(_ bytes: [UInt8], _ unit: (ArraySlice<UInt8>) -> Unit?) -> [UInt8] {
         var plain: [UInt8] = []
         plain.reserveCapacity(bytes.count)
         var rest = bytes[...]
         while let byte = rest.first {
-            if byte == UInt8(ascii: "&"), let (scalar, length) = reference(rest) {
-                plain.append(contentsOf: scalar)
+            if let (replaced, length) = unit(rest) {
+                plain += replaced
                 rest = rest.dropFirst(length)
-            } else if rest.starts(with: openCDATA) {
-                rest = rest.dropFirst(openCDATA.count)
-            } else if rest.starts(with: closeCDATA) {
-                rest = rest.dropFirst(closeCDATA.count)
             } else {
                 plain.append(byte)
                 rest = rest.dropFirst()
@@ -74,8 +74,14 @@ package enum StanzaText {
         return plain
     }
 
+    private static func xmlUnit(_ rest: ArraySlice<UInt8>) -> Unit? {
+        if rest.starts(with: openCDATA) { return ([], openCDATA.count) }
+        if rest.starts(with: closeCDATA) { return ([], closeCDATA.count) }
+        return rest.first == UInt8(ascii: "&") ? reference(rest) : nil
+    }
+
     /// The bytes and the length of the reference at the start.
-    private static func reference(_ bytes: ArraySlice<UInt8>) -> (bytes: [UInt8], length: Int)? {
+    private static func reference(_ bytes: ArraySlice<UInt8>) -> Unit? {
         guard let end = bytes.prefix(12).firstIndex(of: UInt8(ascii: ";")) else { return nil }
         let name = String(decoding: bytes[(bytes.startIndex + 1)..<end], as: UTF8.self)
         let length = end - bytes.startIndex + 1
@@ -89,31 +95,20 @@ package enum StanzaText {
         return ([UInt8](String(Character(scalar)).utf8), length)
     }
 
-    private static func undoJSON(_ bytes: [UInt8]) -> [UInt8] {
-        let short: [UInt8: UInt8] = [
-            UInt8(ascii: "b"): 8, UInt8(ascii: "f"): 12, UInt8(ascii: "n"): 10, UInt8(ascii: "r"): 13,
-            UInt8(ascii: "t"): 9, UInt8(ascii: "/"): UInt8(ascii: "/"), UInt8(ascii: "\\"): UInt8(ascii: "\\"),
-            UInt8(ascii: "\""): UInt8(ascii: "\""),
-        ]
-        var plain: [UInt8] = []
-        plain.reserveCapacity(bytes.count)
-        var rest = bytes[...]
-        while let byte = rest.first {
-            let next = rest.dropFirst().first
-            if byte == UInt8(ascii: "\\"), let next, let character = short[next] {
-                plain.append(character)
-                rest = rest.dropFirst(2)
-            } else if let unit = codeUnit(rest) {
-                let low = codeUnit(rest.dropFirst(6))
-                let isPair = UTF16.isLeadSurrogate(unit) && low.map(UTF16.isTrailSurrogate) == true
-                plain += String(decoding: isPair ? [unit, low ?? 0] : [unit], as: UTF16.self).utf8
-                rest = rest.dropFirst(isPair ? 12 : 6)
-            } else {
-                plain.append(byte)
-                rest = rest.dropFirst()
-            }
-        }
-        return plain
+    private static let shortEscapes: [UInt8: UInt8] = [
+        UInt8(ascii: "b"): 8, UInt8(ascii: "f"): 12, UInt8(ascii: "n"): 10, UInt8(ascii: "r"): 13,
+        UInt8(ascii: "t"): 9, UInt8(ascii: "/"): UInt8(ascii: "/"), UInt8(ascii: "\\"): UInt8(ascii: "\\"),
+        UInt8(ascii: "\""): UInt8(ascii: "\""),
+    ]
+
+    private static func jsonUnit(_ rest: ArraySlice<UInt8>) -> Unit? {
+        guard rest.first == UInt8(ascii: "\\"), let next = rest.dropFirst().first else { return nil }
+        if let character = shortEscapes[next] { return ([character], 2) }
+        guard let unit = codeUnit(rest) else { return nil }
+        let low = codeUnit(rest.dropFirst(6))
+        let isPair = UTF16.isLeadSurrogate(unit) && low.map(UTF16.isTrailSurrogate) == true
+        let text = String(decoding: isPair ? [unit, low ?? 0] : [unit], as: UTF16.self)
+        return ([UInt8](text.utf8), isPair ? 12 : 6)
     }
 
     /// The code unit of a `\uXXXX` escape at the start.

@@ -1,6 +1,6 @@
 import Postgres
 
-enum StatisticsStatements: StatementCatalog {
+enum StatisticsStatements {
     /// The newest message is an index's last entry, not a count.
     static let head: SQL = """
         SELECT clock_timestamp(), pg_database_size(current_database()), (SELECT max(received_at) FROM upstream.messages)
@@ -33,11 +33,12 @@ enum StatisticsStatements: StatementCatalog {
         GROUP BY value ORDER BY rows DESC, value LIMIT \(count)
         """
     }
+}
 
-    package static var samples: [StatementSample] {
-        [
-            StatementSample("head", head), StatementSample("tables", tables),
-            StatementSample("categories", categories(1)),
-        ]
-    }
+enum SenderStatements {
+    /// The senders with messages, by id.
+    static let list: SQL = """
+        SELECT sender_id, array_agg(id_scope ORDER BY id_scope) FROM upstream.senders
+        GROUP BY sender_id ORDER BY sender_id LIMIT 10000
+        """
 }

@@ -10,11 +10,9 @@ package struct StoreStatistics: Sendable {
         package var rows: Int64?
         /// Bytes on disk, indexes included.
         package var bytes: Int64
-        /// Rows inserted since the counters were last reset.
+        /// Rows since the counters were last reset, as are the next two.
         package var inserted: Int64
-        /// Rows updated since the reset.
         package var updated: Int64
-        /// Rows deleted since the reset.
         package var deleted: Int64
     }
 
@@ -53,30 +51,16 @@ package struct StoreStatistics: Sendable {
     ) async throws(PostgresError) -> StoreStatistics {
         let handlers = try await HandlerStates(connection).list(counted: limit)
         return try await connection.run { connection throws(PostgresError) in
-            let tables = try connection.run(StatisticsStatements.tables).map { row throws(PostgresError) in
-                Table(
-                    name: try row.next(),
-                    rows: try row.next(),
-                    bytes: try row.next(),
-                    inserted: try row.next(),
-                    updated: try row.next(),
-                    deleted: try row.next()
-                )
-            }
-            let days = try connection.run(RetentionStatements.partitions).map { row throws(PostgresError) in
-                UTCDay(try row.value("since", as: Timestamp.self))
-            }
-            let common = try connection.run(StatisticsStatements.categories(categories)).map {
-                row throws(PostgresError) in
-                Category(name: try row.next(), rows: try row.next())
-            }
-            return try connection.run(StatisticsStatements.head).only { row throws(PostgresError) in
+            let tables = try connection.run(StatisticsStatements.tables).rows(Table.init)
+            let days = try connection.run(RetentionStatements.partitions).rows(Partition.init).map(\.day)
+            let common = try connection.run(StatisticsStatements.categories(categories)).rows(Category.init)
+            return try connection.run(StatisticsStatements.head).onlyRow {
                 StoreStatistics(
-                    takenAt: try row.next(),
-                    databaseBytes: try row.next(),
+                    takenAt: $0,
+                    databaseBytes: $1,
                     tables: tables,
                     days: days,
-                    newest: try row.next(),
+                    newest: $2,
                     categories: common,
                     handlers: handlers
                 )
@@ -115,5 +99,17 @@ package struct StoreRates: Sendable, Equatable {
         queued = rate("deliveries", \.inserted)
         settled = rate("deliveries", \.deleted)
         dead = rate("dead_letters", \.inserted)
+    }
+}
+
+/// A sender with messages: a row of `upstream.senders`.
+package struct StoredSender: Sendable, Equatable {
+    package var senderID: String
+    /// What its messages' keys are derived from: `sender` or `device`; both if the configuration was changed.
+    package var idScopes: [String]
+
+    /// All senders, by id; the table has a row or two for each.
+    package static func list(_ connection: PostgresConnection) async throws(PostgresError) -> [StoredSender] {
+        try await connection.result(of: SenderStatements.list).rows(StoredSender.init)
     }
 }

@@ -1,28 +1,22 @@
+import Foundation
 import Postgres
 package import Vocabulary
 
 /// A worker's report about itself, in `upstream.workers`.
 package struct WorkerReport: Sendable, Equatable {
     /// A sender's streams in one worker.
-    package struct Streams: Sendable, Equatable, Decodable {
+    package struct Streams: Sendable, Equatable, Codable {
         package var sender: String
         /// Streams being opened.
-        package var connecting: Int
+        package var connecting = 0
         /// Streams that receive.
-        package var bound: Int
+        package var bound = 0
         /// Streams that receive until their successor does.
-        package var draining: Int
-
-        package init(sender: String, connecting: Int, bound: Int, draining: Int) {
-            self.sender = sender
-            self.connecting = connecting
-            self.bound = bound
-            self.draining = draining
-        }
+        package var draining = 0
     }
 
     /// A worker's rates between two rows.
-    package struct Rates: Sendable, Equatable, Decodable {
+    package struct Rates: Sendable, Equatable, Codable {
         /// The time between the rows, in seconds; 0 in the first.
         package var seconds = 0.0
         /// Copies received per second, including receipts and malformed ones.
@@ -34,74 +28,43 @@ package struct WorkerReport: Sendable, Equatable {
         package var acked = 0.0
         package var handled = 0.0
         /// The median time to ack in seconds, to the width of a histogram's bucket; nil without acks.
-        package var ackP50: Double?
+        @OrNull package var ackP50: Double?
         /// The 99th percentile of it.
-        package var ackP99: Double?
+        @OrNull package var ackP99: Double?
         /// How many seconds the machine's clock is ahead of the database's; nil if unknown.
-        package var clockAhead: Double?
+        @OrNull package var clockAhead: Double?
 
         package init() {}
-
-        private enum CodingKeys: String, CodingKey {
-            case seconds, received, stored, duplicates, acked, handled
-            case ackP50 = "ack_p50"
-            case ackP99 = "ack_p99"
-            case clockAhead = "clock_ahead"
-        }
     }
 
     /// A handler in one worker.
-    package struct Handler: Sendable, Equatable, Decodable {
+    package struct Handler: Sendable, Equatable, Codable {
         package var handler: String
         /// The state of its circuit breaker: `closed`, `open` or `half_open`.
         package var circuit: String
         /// Seconds from the heartbeat until the next probe may begin; nil if the circuit is not open.
-        package var nextProbe: Double?
+        @OrNull package var nextProbe: Double?
         /// Whether this worker knows it to be paused.
-        package var isPaused: Bool
+        package var isPaused = false
         /// Attempts under way.
-        package var running: Int
+        package var running = 0
         /// Deliveries waiting in the worker's memory.
-        package var waiting: Int
+        package var waiting = 0
         /// Attempts that ended, per second.
-        package var attempts: Double
+        package var attempts = 0.0
         /// Failed attempts per second.
-        package var failed: Double
+        package var failed = 0.0
         /// Failures since the last success, or since the start; nil in rows of older versions.
         package var failedInRow: Int?
 
-        package init(
-            handler: String,
-            circuit: String,
-            nextProbe: Double?,
-            isPaused: Bool,
-            running: Int,
-            waiting: Int,
-            attempts: Double,
-            failed: Double,
-            failedInRow: Int? = nil
-        ) {
-            self.handler = handler
-            self.circuit = circuit
-            self.nextProbe = nextProbe
-            self.isPaused = isPaused
-            self.running = running
-            self.waiting = waiting
-            self.attempts = attempts
-            self.failed = failed
-            self.failedInRow = failedInRow
-        }
-
         private enum CodingKeys: String, CodingKey {
-            case handler, circuit, running, waiting, attempts, failed
-            case nextProbe = "next_probe"
+            case handler, circuit, running, waiting, attempts, failed, nextProbe, failedInRow
             case isPaused = "paused"
-            case failedInRow = "failed_in_row"
         }
     }
 
     /// A certificate that a worker has seen or presents.
-    package struct Certificate: Sendable, Equatable, Decodable {
+    package struct Certificate: Sendable, Equatable, Codable {
         /// Its role: `server` and `client` of a sender, `webhook` and `webhook_client` of a handler, `console`.
         package var certificate: String
         /// The sender's id or the handler's name; empty for the console's.
@@ -113,11 +76,6 @@ package struct WorkerReport: Sendable, Equatable {
             self.certificate = certificate
             self.name = name
             self.endsAt = endsAt
-        }
-
-        private enum CodingKeys: String, CodingKey {
-            case certificate, name
-            case endsAt = "ends_at"
         }
     }
 
@@ -147,75 +105,57 @@ package struct WorkerReport: Sendable, Equatable {
         self.roles = roles
     }
 
-    var streamsJSON: JSONColumn {
-        JSONColumn.array(of: streams) { json, streams in
-            json.member("sender", streams.sender)
-            json.member("connecting", streams.connecting)
-            json.member("bound", streams.bound)
-            json.member("draining", streams.draining)
-        }
+    var streamsJSON: JSONColumn { JSONColumn(encoding: streams) }
+    var ratesJSON: JSONColumn { JSONColumn(encoding: rates) }
+    var handlersJSON: JSONColumn { JSONColumn(encoding: handlers) }
+    var certificatesJSON: JSONColumn { JSONColumn(encoding: certificates) }
+}
+
+extension WorkerReport.Streams {
+    /// A sender without streams.
+    package init(sender: String) { self.init(sender: sender, connecting: 0) }
+}
+
+extension WorkerReport.Handler {
+    /// A handler that does nothing.
+    package init(handler: String, circuit: String) { self.init(handler: handler, circuit: circuit, running: 0) }
+}
+
+/// A number that is null in JSON if there is none; rows of older versions lack some.
+@propertyWrapper
+package struct OrNull: Sendable, Equatable, Codable {
+    package var wrappedValue: Double?
+
+    package init(wrappedValue: Double?) { self.wrappedValue = wrappedValue }
+
+    package init(from decoder: any Decoder) throws {
+        wrappedValue = try decoder.singleValueContainer().decode(Double?.self)
     }
 
-    var ratesJSON: JSONColumn {
-        var json = JSONWriter()
-        json.beginObject()
-        json.member("seconds", number: rates.seconds)
-        json.member("received", number: rates.received)
-        json.member("stored", number: rates.stored)
-        json.member("duplicates", number: rates.duplicates)
-        json.member("acked", number: rates.acked)
-        json.member("handled", number: rates.handled)
-        json.member("ack_p50", number: rates.ackP50)
-        json.member("ack_p99", number: rates.ackP99)
-        json.member("clock_ahead", number: rates.clockAhead)
-        json.endObject()
-        return JSONColumn(utf8: json.finish())
+    package func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        try container.encode(wrappedValue)
     }
+}
 
-    var certificatesJSON: JSONColumn {
-        JSONColumn.array(of: certificates) { json, certificate in
-            json.member("certificate", certificate.certificate)
-            json.member("name", certificate.name)
-            json.member("ends_at", certificate.endsAt)
-        }
-    }
-
-    var handlersJSON: JSONColumn {
-        JSONColumn.array(of: handlers) { json, handler in
-            json.member("handler", handler.handler)
-            json.member("circuit", handler.circuit)
-            json.member("next_probe", number: handler.nextProbe)
-            json.name("paused")
-            json.bool(handler.isPaused)
-            json.member("running", handler.running)
-            json.member("waiting", handler.waiting)
-            json.member("attempts", number: handler.attempts)
-            json.member("failed", number: handler.failed)
-            if let count = handler.failedInRow { json.member("failed_in_row", count) }
-        }
+extension KeyedDecodingContainer {
+    func decode(_ type: OrNull.Type, forKey key: Key) throws -> OrNull {
+        try decodeIfPresent(type, forKey: key) ?? OrNull(wrappedValue: nil)
     }
 }
 
 extension JSONColumn {
-    /// An array with an object for each value.
-    fileprivate static func array<Value>(of values: [Value], _ members: (inout JSONWriter, Value) -> Void) -> JSONColumn
-    {
-        var json = JSONWriter()
-        json.beginArray()
-        for value in values {
-            json.beginObject()
-            members(&json, value)
-            json.endObject()
-        }
-        json.endArray()
-        return JSONColumn(utf8: json.finish())
+    /// A worker's value, with names in snake case; null if JSON can't represent it.
+    fileprivate init(encoding value: some Encodable) {
+        let encoder = JSONEncoder()
+        encoder.keyEncodingStrategy = .convertToSnakeCase
+        self.init(utf8: (try? encoder.encode(value)).map { [UInt8]($0) } ?? [UInt8]("null".utf8))
     }
-}
 
-extension JSONWriter {
-    /// Writes a number; null for nil, and for what JSON can't represent.
-    fileprivate mutating func member(_ name: StaticString, number: Double?) {
-        self.name(name)
-        if let number { self.number(number) } else { null() }
+    /// The value that another worker has encoded; nil if another version wrote it differently.
+    func decoded<Value: Decodable>(as type: Value.Type = Value.self) -> Value? {
+        let decoder = JSONDecoder()
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        return try? decoder.decode(type, from: Data(utf8))
     }
 }

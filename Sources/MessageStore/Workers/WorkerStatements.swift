@@ -1,13 +1,11 @@
-import Postgres
+package import Postgres
 
-enum WorkerStatements: StatementCatalog {
+package enum WorkerStatements {
     /// Writes a process's row.
     ///
     /// Doesn't wait for the disk or a standby: the next row follows in a few seconds.
-    static let write: PreparedStatement<WorkerReport> = """
-        WITH quick AS MATERIALIZED (
-            SELECT set_config('synchronous_commit', 'off', true)
-        )
+    package static let write: PreparedStatement<WorkerReport> = """
+        \(quick)
         INSERT INTO upstream.workers (
             instance, worker, version, roles, started_at, heartbeat_at, stopping, in_flight, streams, rates, handlers,
             certificates
@@ -24,19 +22,16 @@ enum WorkerStatements: StatementCatalog {
         """
 
     /// Deletes rows of dead processes: silent for ten minutes, or succeeded by this one.
-    static let purge: PreparedStatement<WorkerReport> = """
-        WITH quick AS MATERIALIZED (
-            SELECT set_config('synchronous_commit', 'off', true)
-        )
+    package static let purge: PreparedStatement<WorkerReport> = """
+        \(quick)
         DELETE FROM upstream.workers USING quick
         WHERE heartbeat_at < now() - interval '10 minutes'
             OR worker = \(\.worker) AND instance <> \(\.instance) AND NOT \(raw: isAlive)
         """
 
-    static let remove: PreparedStatement<WorkerReport> = """
-        WITH quick AS MATERIALIZED (
-            SELECT set_config('synchronous_commit', 'off', true)
-        )
+    /// Deletes a process's row when it stops in order.
+    package static let remove: PreparedStatement<WorkerReport> = """
+        \(quick)
         DELETE FROM upstream.workers USING quick WHERE instance = \(\.instance)
         """
 
@@ -47,13 +42,9 @@ enum WorkerStatements: StatementCatalog {
         FROM upstream.workers ORDER BY worker, started_at
         """
 
+    private static let quick: PreparedStatement<WorkerReport> =
+        "WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
+
     /// A condition on `workers` by the database's clock, which allows four missing rows.
     private static let isAlive = "(heartbeat_at > now() - interval '20 seconds')"
-
-    package static var samples: [StatementSample] {
-        [
-            StatementSample("write", write), StatementSample("purge", purge), StatementSample("remove", remove),
-            StatementSample("list", list),
-        ]
-    }
 }

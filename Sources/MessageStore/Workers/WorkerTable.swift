@@ -1,4 +1,3 @@
-import Foundation
 package import Postgres
 package import Vocabulary
 
@@ -32,53 +31,22 @@ package enum WorkerTable {
     package static let interval = Duration.seconds(5)
 
     /// All known workers, by name: live ones, and those that died within the last ten minutes.
-    ///
-    /// - Throws: ``PostgresError``
     package static func list(_ connection: isolated PostgresConnection) throws(PostgresError) -> [WorkerRow] {
-        try connection.run(WorkerStatements.list).map { row throws(PostgresError) in
+        try connection.run(WorkerStatements.list).rows {
             WorkerRow(
-                worker: try row.next(),
-                version: try row.next(),
-                roles: try row.next(),
-                startedAt: try row.next(),
-                heartbeatAt: try row.next(),
-                isAlive: try row.next(),
-                isStopping: try row.next(),
-                inFlight: try row.next(),
-                streams: try decoded(row.next(), []),
-                rates: try decoded(row.next(), WorkerReport.Rates()),
-                handlers: try decoded(row.next(), []),
-                certificates: try decoded(row.next(), [])
+                worker: $0,
+                version: $1,
+                roles: $2,
+                startedAt: $3,
+                heartbeatAt: $4,
+                isAlive: $5,
+                isStopping: $6,
+                inFlight: $7,
+                streams: ($8 as JSONColumn).decoded() ?? [],
+                rates: ($9 as JSONColumn).decoded() ?? WorkerReport.Rates(),
+                handlers: ($10 as JSONColumn).decoded() ?? [],
+                certificates: ($11 as JSONColumn).decoded() ?? []
             )
         }
-    }
-
-    /// Writes a process's row.
-    package static func write(
-        _ report: WorkerReport,
-        _ connection: isolated PostgresConnection
-    ) throws(PostgresError) {
-        try connection.run(WorkerStatements.write, report)
-    }
-
-    /// Deletes rows of processes that died ten minutes ago, or whose place this one has taken.
-    package static func purge(
-        for report: WorkerReport,
-        _ connection: isolated PostgresConnection
-    ) throws(PostgresError) {
-        try connection.run(WorkerStatements.purge, report)
-    }
-
-    /// Deletes a process's row when it stops in order.
-    package static func remove(
-        _ report: WorkerReport,
-        _ connection: isolated PostgresConnection
-    ) throws(PostgresError) {
-        try connection.run(WorkerStatements.remove, report)
-    }
-
-    /// Decodes JSON of a worker; nothing if another version wrote it differently.
-    private static func decoded<Value: Decodable>(_ json: JSONColumn, _ nothing: Value) -> Value {
-        (try? JSONDecoder().decode(Value.self, from: Data(json.utf8))) ?? nothing
     }
 }

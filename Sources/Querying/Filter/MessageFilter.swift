@@ -102,25 +102,6 @@ package struct MessageFilter: Sendable, Equatable {
     }
 }
 
-extension MessageFilter {
-    /// A filter with every condition, for statement samples.
-    package static var sample: MessageFilter {
-        var filter = MessageFilter()
-        let key = Digest128(high: 0, low: 0)
-        filter.categories = ["a", "b"]
-        (filter.senderID, filter.messageID) = ("", "")
-        (filter.deviceKey, filter.messageKey) = (DeviceKey(key), MessageKey(key))
-        (filter.since, filter.until) = (Timestamp(microseconds: 0), Timestamp(microseconds: 0))
-        filter.clauses = WhereClause.Comparison.allCases.flatMap { comparison in
-            [WhereClause.Operand.string("x"), .number("1"), .word("true")].map {
-                WhereClause(path: ["a"], test: .compares(comparison, $0))
-            }
-        }
-        filter.clauses.append(WhereClause(path: ["a"], test: .exists))
-        return filter
-    }
-}
-
 extension MessageFilter: Codable {
     private enum CodingKeys: String, CodingKey {
         case categories

@@ -2,7 +2,7 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-enum MessageStatements: StatementCatalog {
+enum MessageStatements {
     /// A page of messages along the primary key.
     ///
     /// A comparison of rows finds the position in the index but prunes no partition; the plain bound on `received_at` does.
@@ -170,36 +170,4 @@ enum MessageStatements: StatementCatalog {
     }
 
     static let readOnly: SQL = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
-
-    static var samples: [StatementSample] {
-        let key = MessageKey(Digest128(high: 0, low: 0))
-        let cursor = MessageCursor(receivedAt: Timestamp(microseconds: 0), messageKey: key)
-        let filter = MessageFilter.sample
-        var bounded = MessagePager(filter, .oldestFirst, limit: 1, after: cursor)
-        bounded.byteLimit = 1
-        var resumed = bounded
-        resumed.countsVerbatim = true
-        resumed.since = TailPosition(at: cursor.receivedAt, transaction: 3)
-        return [
-            StatementSample("page", page(MessagePager(filter, .newestFirst, limit: 1))),
-            StatementSample("page, after a cursor", page(MessagePager(filter, .newestFirst, limit: 1, after: cursor))),
-            StatementSample("page, with a byte limit", page(bounded)),
-            StatementSample("page, since a position", page(resumed)),
-            StatementSample("storedBytes", "SELECT \(storedBytes) FROM upstream.messages AS m"),
-            StatementSample("verbatimBytes", "SELECT \(verbatimBytes) FROM upstream.messages AS m"),
-            StatementSample("places", places(filter, after: cursor, limit: 1)),
-            StatementSample("at", at([cursor], in: cursor.receivedAt...cursor.receivedAt)),
-            StatementSample("moment", moment),
-            StatementSample("kept", kept(where: "m.message_key = \(key.digest)")),
-            StatementSample("released", released(key)),
-            StatementSample("ledger", ledger(key)),
-            StatementSample("keys", keys(in: key.digest...key.digest)),
-            StatementSample("deliveries", deliveries(key)),
-            StatementSample("deadLetters", deadLetters(key)),
-            StatementSample("end", end),
-            StatementSample("oldestDay", oldestDay),
-            StatementSample("selected", selected(filter, from: cursor.receivedAt)),
-            StatementSample("readOnly", readOnly),
-        ]
-    }
 }

@@ -1,8 +1,7 @@
 import Postgres
 import UpstreamKit
-import Vocabulary
 
-enum ConflictStatements: StatementCatalog {
+enum ConflictStatements {
     /// A page of conflicts, the newest first.
     static func page(_ query: ConflictQuery) -> SQL {
         var condition = query.filter.condition(on: .conflicts)
@@ -34,15 +33,5 @@ enum ConflictStatements: StatementCatalog {
             ) AS m
             WHERE m.bytes_through - m.bytes < \(byteLimit) ORDER BY \(order)
             """
-    }
-
-    static var samples: [StatementSample] {
-        let fingerprint = Digest128(high: 0, low: 0)
-        let message = MessageCursor(receivedAt: Timestamp(microseconds: 0), messageKey: MessageKey(fingerprint))
-        let cursor = ConflictCursor(message: message, fingerprint: fingerprint)
-        let query = ConflictQuery(filter: .sample, fingerprint: fingerprint, after: cursor, limit: 1)
-        var bounded = query
-        bounded.byteLimit = 1
-        return [StatementSample("page", page(query)), StatementSample("page, with a byte limit", page(bounded))]
     }
 }

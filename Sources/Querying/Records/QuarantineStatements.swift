@@ -1,7 +1,6 @@
 import Postgres
-import Vocabulary
 
-enum QuarantineStatements: StatementCatalog {
+enum QuarantineStatements {
     static func page(_ query: QuarantineQuery) -> SQL {
         let isBackwards = query.order == .newestFirst
         var parts: [SQL] = []
@@ -21,15 +20,5 @@ enum QuarantineStatements: StatementCatalog {
                 last_seen_at
             FROM upstream.quarantine WHERE \(condition) ORDER BY \(order) LIMIT \(query.limit)
             """
-    }
-
-    static var samples: [StatementSample] {
-        var query = QuarantineQuery()
-        (query.id, query.cursor) = (1, 1)
-        (query.senderID, query.reason, query.messageID) = ("", "", "")
-        (query.since, query.until) = (Timestamp(microseconds: 0), Timestamp(microseconds: 0))
-        var stanzas = QuarantineQuery()
-        (stanzas.hasStanzas, stanzas.order, stanzas.cursor) = (true, .oldestFirst, 1)
-        return [StatementSample("page", page(query)), StatementSample("page, with stanzas", page(stanzas))]
     }
 }

@@ -2,7 +2,7 @@ import Postgres
 import UpstreamKit
 import Vocabulary
 
-enum TokenStatements: StatementCatalog {
+enum TokenStatements {
     /// Each message's token, and the one in a receipt's data.
     static func tokens(_ places: [(key: MessageKey, receivedAt: Timestamp)]) -> SQL {
         """
@@ -12,9 +12,5 @@ enum TokenStatements: StatementCatalog {
         FROM unnest(\(places.map(\.key.digest)), \(places.map(\.receivedAt))) AS place (key, at)
         CROSS JOIN LATERAL upstream.message_of(place.key, place.at) AS m
         """
-    }
-
-    static var samples: [StatementSample] {
-        [StatementSample("tokens", tokens([(MessageKey(Digest128(high: 0, low: 0)), Timestamp(microseconds: 0))]))]
     }
 }

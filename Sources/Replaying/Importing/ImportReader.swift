@@ -91,14 +91,9 @@ struct ImportReader {
         if let index = indices[sender] { return index }
         guard let number = UInt16(exactly: senders.count) else { throw Refusal("more than 65,536 senders") }
         func codec(_ scope: IDScope) -> UpstreamCodec {
-            UpstreamCodec(
-                configuration: CodecConfiguration(
-                    sender: number,
-                    senderID: sender,
-                    domain: "import.invalid",
-                    idScope: scope
-                )
-            )
+            var settings = StreamSettings(senderID: sender, domain: "import.invalid", index: number)
+            settings.idScope = scope
+            return UpstreamCodec(settings)
         }
         codecs.append((codec(.sender), codec(.device)))
         indices[sender] = senders.count

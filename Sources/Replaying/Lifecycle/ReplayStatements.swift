@@ -2,7 +2,7 @@ import Postgres
 import Vocabulary
 
 /// The statements over `replays` and `replay_events` for people: plans, decisions, views.
-enum ReplayStatements: StatementCatalog {
+enum ReplayStatements {
     static func list(limit: Int) -> SQL { "\(select) ORDER BY created_at DESC LIMIT \(limit)" }
 
     /// The replay with this name or id: the unfinished one, else the newest.
@@ -101,21 +101,4 @@ enum ReplayStatements: StatementCatalog {
             (extract(epoch FROM now() - started_at) * 1e6)::bigint, last_error
         FROM upstream.replays
         """
-
-    static var samples: [StatementSample] {
-        let id = Digest128(high: 0, low: 0)
-        return [
-            StatementSample("list", list(limit: 1)),
-            StatementSample("find", find("")),
-            StatementSample("find, by id", find(id: id)),
-            StatementSample("abandoned", abandoned),
-            StatementSample("lock", lock),
-            StatementSample("rivals", rivals(of: id, on: [])),
-            StatementSample("change", change(id, to: .running, isRestart: true, JSONColumn(utf8: []))),
-            StatementSample("deleteSelection", deleteSelection(of: id)),
-            StatementSample("note", note(id, "", who: "", detail: nil)),
-            StatementSample("history", history(of: id)),
-            StatementSample("deliveries", deliveries(of: id, to: [])),
-        ]
-    }
 }

@@ -4,7 +4,7 @@ import Querying
 /// The statements that find what earlier replays have sent to the same place.
 ///
 /// They read the sent parts of frozen selections, never the messages. What a deleted replay has sent is unknown.
-enum EarlierStatements: StatementCatalog {
+enum EarlierStatements {
     /// Creates the table of earlier replays, numbered by the start of their latest run.
     static let makeReplays: SQL = """
         CREATE TEMPORARY TABLE earlier_replays (
@@ -86,18 +86,5 @@ enum EarlierStatements: StatementCatalog {
         (\(filter.since)::timestamptz IS NULL OR t.received_at >= \(filter.since))
             AND (\(filter.until)::timestamptz IS NULL OR t.received_at < \(filter.until))
         """
-    }
-
-    static var samples: [StatementSample] {
-        let filter = MessageFilter.sample
-        let tables: SQL = "\(makeReplays); \(makeMessages); \(PlanStatements.makeSelection)"
-        return [
-            StatementSample("makeReplays", makeReplays),
-            StatementSample("makeMessages", makeMessages),
-            StatementSample("findReplays", findReplays(.handlers([], onlyFailed: false), filter), after: tables),
-            StatementSample("collectDeliveries", collectDeliveries(for: [], filter), after: tables),
-            StatementSample("collectMessages", collectMessages(filter), after: tables),
-            StatementSample("counts", counts(.all), after: tables),
-        ]
     }
 }

@@ -4,7 +4,7 @@ import Querying
 import Vocabulary
 
 /// The statements that plan a replay, in one transaction: `replay_selection` is its temporary table.
-enum PlanStatements: StatementCatalog {
+enum PlanStatements {
     /// The id of the replay of this name that has not ended.
     static func unfinished(_ name: String) -> SQL {
         """
@@ -198,31 +198,5 @@ enum PlanStatements: StatementCatalog {
         ) AS chosen
         GROUP BY 2
         """
-    }
-
-    static var samples: [StatementSample] {
-        let filter = MessageFilter.sample
-        let author = AuditAuthor("", via: .command)
-        let request = ReplayRequest(name: "", filter: filter, target: .handlers([], .all), by: author)
-        let plan = ReplayPlan(request, target: .output(path: nil, format: .ndjson))
-        let json = JSONColumn(utf8: [])
-        let choice = ReplayRequest.Choice(scope: .all, includesReplayed: false)
-        let tables: SQL = "\(EarlierStatements.makeReplays); \(EarlierStatements.makeMessages); \(makeSelection)"
-        return [
-            StatementSample("unfinished", unfinished("")),
-            StatementSample("handlers", handlers),
-            StatementSample("makeSelection", makeSelection),
-            StatementSample("selectMessages", selectMessages(filter), after: tables),
-            StatementSample("selectKept", selectKept(filter, for: [], isSubscribed: true), after: tables),
-            StatementSample("selectDeliveries", selectDeliveries(filter, for: [], isSubscribed: true), after: tables),
-            StatementSample("standing", "SELECT FROM replay_selection WHERE \(standing(.all))", after: tables),
-            StatementSample("standings", standings(choice), after: tables),
-            StatementSample("categories", categories(choice), after: tables),
-            StatementSample("span", span(choice, hasSeveralHandlers: true), after: tables),
-            StatementSample("sample", sample(choice), after: tables),
-            StatementSample("measuredRate", measuredRate("")),
-            StatementSample("insert", insert(request, plan, selection: json, options: json)),
-            StatementSample("freeze", freeze(Digest128(high: 0, low: 0), choice), after: tables),
-        ]
     }
 }

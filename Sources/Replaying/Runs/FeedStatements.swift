@@ -4,7 +4,7 @@ import Postgres
 import Vocabulary
 
 /// The statements that put a replay's deliveries into the handlers' queues.
-enum FeedStatements: StatementCatalog {
+enum FeedStatements {
     /// Counts a replay's pending deliveries, up to a limit.
     static let pending: PreparedStatement<PendingCount> = """
         SELECT (
@@ -190,17 +190,4 @@ enum FeedStatements: StatementCatalog {
     }
 
     private static let chunk = String(ReplayPlanner.chunkSize)
-
-    static var samples: [StatementSample] {
-        let lease = ReplayLease(replay: Digest128(high: 0, low: 0), owner: "", token: 1, length: .seconds(1))
-        return [
-            StatementSample("pending", pending),
-            StatementSample("advance", advance),
-            StatementSample("retreat", retreat(1, lease)),
-            StatementSample("skip", skip(1, lease)),
-            StatementSample("queue", queue),
-            StatementSample("needsRows", needsRows),
-            StatementSample("pack", pack),
-        ]
-    }
 }

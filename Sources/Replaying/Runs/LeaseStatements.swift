@@ -2,7 +2,7 @@ import Postgres
 import Vocabulary
 
 /// The statements that take and renew a replay's lease, and those that only its holder may run.
-enum LeaseStatements: StatementCatalog {
+enum LeaseStatements {
     /// Takes the lease of a running replay that no process holds.
     static func take(_ replay: Digest128, owner: String, length: Duration) -> SQL {
         """
@@ -75,22 +75,5 @@ enum LeaseStatements: StatementCatalog {
 
     private static func end(of length: Duration) -> SQL {
         "now() + \(length.microseconds) * interval '1 microsecond'"
-    }
-
-    static var samples: [StatementSample] {
-        let id = Digest128(high: 0, low: 0)
-        let lease = ReplayLease(replay: id, owner: "", token: 1, length: .seconds(1))
-        return [
-            StatementSample("take", take(id, owner: "", length: .seconds(1))),
-            StatementSample("holder", holder(of: id)),
-            StatementSample("token", token(of: id)),
-            StatementSample("renew", renew(lease)),
-            StatementSample("renew, with a position", renew(lease, .init(done: 0, skipped: 0, bytes: 0))),
-            StatementSample("files", files(lease)),
-            StatementSample("setFiles", setFiles(lease, "")),
-            StatementSample("release", release(lease)),
-            StatementSample("end", end(lease, error: nil)),
-            StatementSample("progress", progress(lease)),
-        ]
     }
 }

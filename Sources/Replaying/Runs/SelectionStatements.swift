@@ -4,7 +4,7 @@ import Querying
 import Vocabulary
 
 /// The statements that read frozen selections.
-enum SelectionStatements: StatementCatalog {
+enum SelectionStatements {
     /// A span of a selection, within its first chunk.
     struct Span: Sendable {
         var replay: Digest128
@@ -48,8 +48,4 @@ enum SelectionStatements: StatementCatalog {
         """
 
     private static let chunk = String(ReplayPlanner.chunkSize)
-
-    static var samples: [StatementSample] {
-        [StatementSample("messages", messages), StatementSample("times", times)]
-    }
 }

@@ -1,6 +1,5 @@
 package import UpstreamKit
 import Vocabulary
-import XMLWire
 
 /// Rebuilds a stored message as it came over the wire.
 ///
@@ -43,18 +42,40 @@ package enum ReplayStanza {
     ///   - id: The stanza's id, which a server quotes when it refuses it; nil for none.
     /// - Returns: XML.
     package static func stanza(_ message: UpstreamMessage, to: String?, id: String? = nil) -> [UInt8] {
-        let envelope = envelope(message)
-        var writer = XMLWriter(reservingCapacity: envelope.count + envelope.count / 4 + 160)
-        writer.start("message")
-        if let id { writer.attribute("id", id) }
-        if let to { writer.attribute("to", to) }
-        writer.attribute("type", "normal")
-        writer.start("gcm")
-        writer.attribute("xmlns", "google:mobile:data")
-        writer.text(utf8: envelope)
-        writer.end()
-        writer.end()
-        return writer.bytes
+        stanza(around: envelope(message), to: to, id: id)
+    }
+
+    static func stanza(around envelope: [UInt8], to: String?, id: String?) -> [UInt8] {
+        var xml = Array("<message".utf8)
+        xml.reserveCapacity(envelope.count + envelope.count / 4 + 160)
+        for (name, value) in [("id", id), ("to", to)] {
+            guard let value else { continue }
+            xml += " \(name)='".utf8
+            escape(value, inAttribute: true, to: &xml)
+            xml.append(UInt8(ascii: "'"))
+        }
+        xml += " type='normal'><gcm xmlns='google:mobile:data'>".utf8
+        escape(String(decoding: envelope, as: UTF8.self), to: &xml)
+        return xml + Array("</gcm></message>".utf8)
+    }
+
+    /// Appends character data or an attribute's value; what XML 1.0 can't carry becomes U+FFFD.
+    private static func escape(_ text: String, inAttribute: Bool = false, to xml: inout [UInt8]) {
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "&": xml += "&amp;".utf8
+            case "<": xml += "&lt;".utf8
+            case ">": xml += "&gt;".utf8
+            // Read as a line feed unless it is a reference; in attributes all three are read as spaces.
+            case "\r": xml += "&#13;".utf8
+            case "\n" where inAttribute: xml += "&#10;".utf8
+            case "\t" where inAttribute: xml += "&#9;".utf8
+            case "'" where inAttribute: xml += "&apos;".utf8
+            case "\n", "\t": xml.append(UInt8(ascii: scalar))
+            case "\u{0}"..<" ", "\u{FFFE}", "\u{FFFF}": xml += "\u{FFFD}".utf8
+            default: if let bytes = UTF8.encode(scalar) { xml.append(contentsOf: bytes) }
+            }
+        }
     }
 
     private static func append(_ text: String, to json: inout [UInt8]) {

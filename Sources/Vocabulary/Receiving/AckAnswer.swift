@@ -18,7 +18,7 @@ package enum AckAnswer: Sendable, Equatable {
         get {
             switch self {
             case .none, .tooLarge: false
-            case .gcm, .json, .receipt: true
+            default: true
             }
         }
     }

@@ -33,25 +33,17 @@ extension EndpointSettings {
         } catch {
             throw .unusable(["the endpoint's TLS: \(error.message)"])
         }
+        var stream = StreamSettings(senderID: account, domain: domain)
+        if !isLocalpart { stream.username = stream.address }
+        stream.allowsPlain = allowsPlain
         var sender = SenderSettings(
-            index: 0,
-            senderID: account,
+            stream,
             host: host,
             port: port,
-            domain: domain,
-            connections: 1,
             security: isStartTLS ? .startTLS(context) : .direct(context),
-            dialect: .ccs,
-            username: isLocalpart ? account : "\(account)@\(domain)",
-            window: 100,
-            idScope: .sender,
-            trustedFrom: [],
-            keepaliveInterval: .seconds(30),
-            keepaliveTimeout: .seconds(15),
-            limits: StreamLimits(configuration),
             secret: { try secret.firstLine() }
         )
-        sender.allowsPlain = allowsPlain
+        sender.limits = StreamLimits(configuration)
         self.init(sender)
     }
 }

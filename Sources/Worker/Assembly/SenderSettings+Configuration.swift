@@ -30,37 +30,20 @@ extension SenderSettings {
         nameServers: NameServers = .system
     ) throws(TLSError) {
         let secretFile = sender.secretFile
+        let security = try SenderSettings.security(of: sender)
         self.init(
-            index: index,
-            senderID: sender.senderID,
+            StreamSettings(sender, index: index),
             host: sender.host,
             port: sender.port,
-            domain: sender.domain,
-            connections: sender.connections,
-            security: try SenderSettings.security(of: sender),
-            dialect: SenderSettings.dialect(of: sender),
-            username: sender.username == .jid ? "\(sender.senderID)@\(sender.domain)" : sender.senderID,
-            window: sender.window,
-            idScope: sender.idScope == .sender ? .sender : .device,
-            trustedFrom: sender.trustedSpellings,
-            keepaliveInterval: sender.keepaliveInterval,
-            keepaliveTimeout: sender.keepaliveTimeout,
-            limits: limits,
+            security: security,
             secret: {
                 // Only a client certificate replaces it.
                 guard !secretFile.path.isEmpty else { return [] }
                 return try secretFile.firstLine()
             }
         )
-        stream = StreamSettings(
-            resource: sender.stream.resource,
-            priority: Int8(clamping: sender.stream.priority),
-            resume: sender.stream.resume,
-            redirectHosts: sender.stream.redirectHosts
-        )
-        allowsPlain = sender.allowPlain
-        domainSpellings = [sender.domain, sender.domainInASCII, sender.domainInUnicode]
-        payload = sender.payload
+        connections = sender.connections
+        self.limits = limits
         if sender.isFound {
             let allows = { (mode: SenderConfiguration.TLSMode) in !sender.isTLSModeGiven || sender.tlsMode == mode }
             discovery = ServerDiscovery(
@@ -70,7 +53,7 @@ extension SenderSettings {
                 nameServers: nameServers
             )
         }
-        certificateEnd =
+        stream.certificateEnd =
             switch security {
             case .direct(let context), .startTLS(let context): context.certificateEnd
             case .clear: nil
@@ -93,7 +76,7 @@ extension SenderSettings {
         let isDomains = sender.dialect == .xmpp && sender.serverName == sender.domainInASCII
         tls.xmppDomain = isDomains ? XMPPDomain(ascii: sender.serverName, unicode: sender.domainInUnicode) : nil
         tls.identity = sender.clientCertificate.map {
-            TLSClientIdentity(certificateChain: .file($0.file), privateKey: .file($0.keyFile.path))
+            TLSIdentity(certificateChain: .file($0.file), privateKey: .file($0.keyFile.path))
         }
         return try TLSContext.client(tls)
     }
@@ -104,13 +87,35 @@ extension SenderSettings {
         let context = try context(sender, isDirect: isDirect)
         return isDirect ? .direct(context) : .startTLS(context)
     }
+}
 
-    private static func dialect(of sender: SenderConfiguration) -> Dialect {
-        switch sender.dialect {
-        case .ccs: .ccs
-        case .xmpp: .xmpp
-        case .component: .component
-        }
+extension StreamSettings {
+    fileprivate init(_ sender: SenderConfiguration, index: Int) {
+        let dialect: Dialect =
+            switch sender.dialect {
+            case .ccs: .ccs
+            case .xmpp: .xmpp
+            case .component: .component
+            }
+        self.init(
+            senderID: sender.senderID,
+            domain: sender.domain,
+            dialect: dialect,
+            trustedFrom: sender.trustedSpellings,
+            index: UInt16(index)
+        )
+        if sender.username == .jid { username = address }
+        domainSpellings = [sender.domain, sender.domainInASCII, sender.domainInUnicode]
+        allowsPlain = sender.allowPlain
+        resource = sender.resource
+        priority = Int8(clamping: sender.priority)
+        resume = sender.resume
+        redirectHosts = sender.redirectHosts
+        window = sender.window
+        idScope = sender.idScope == .sender ? .sender : .device
+        payload = sender.payload
+        keepaliveInterval = sender.keepaliveInterval
+        keepaliveTimeout = sender.keepaliveTimeout
     }
 }
 

@@ -10,6 +10,7 @@ import Telemetry
 import UpstreamConfiguration
 import UpstreamKit
 import Vocabulary
+import XMPP
 import XMPPSession
 
 /// The parts of a worker, made from its configuration; nothing is connected yet.
@@ -61,8 +62,8 @@ struct WorkerParts: Sendable {
         metrics = Self.metrics(configuration, own, version: version)
         tracing = try Self.tracing(configuration, metrics, logger)
         for sender in senders {
-            guard let end = sender.certificateEnd else { continue }
-            metrics.certificates.note(.client, of: sender.senderID, remaining: end)
+            guard let end = sender.stream.certificateEnd else { continue }
+            metrics.certificates.note(.client, of: sender.stream.senderID, remaining: end)
         }
         monitor = DatabaseMonitor(database, metrics: metrics, clock: clock, logger: logger)
         commits = CommitStatus(metrics: metrics, logger: logger)
@@ -151,8 +152,8 @@ struct WorkerParts: Sendable {
         _ monitor: DatabaseMonitor
     ) -> [ReadinessCheck] {
         let streams = senders.map { sender in
-            ReadinessCheck("sender-\(sender.senderID)") {
-                metrics.connections(sender: sender.index, state: .bound).value > 0
+            ReadinessCheck("sender-\(sender.stream.senderID)") {
+                metrics.connections(sender: Int(sender.stream.index), state: .bound).value > 0
                     ? .ready : .notReady("no stream is bound")
             }
         }
@@ -253,7 +254,7 @@ extension WorkerParts {
         await withTaskGroup(of: Void.self) { tasks in
             for settings in senders {
                 var logger = logger
-                logger[.sender] = .string(settings.senderID)
+                logger[.sender] = .string(settings.stream.senderID)
                 let service = SenderService(
                     settings: settings,
                     group: group,

@@ -41,7 +41,7 @@ extension ProbeSequence {
         let ends = [
             ("the server's certificate", report.certificateEnd, "whoever runs the server has to renew it"),
             (
-                "the client certificate", settings.certificateEnd,
+                "the client certificate", settings.stream.certificateEnd,
                 "renew tls.client_certificate_file of this sender, then restart its workers"
             ),
         ]

@@ -36,7 +36,9 @@ struct HeartbeatService: Service {
         )
         let isListed = await cancelWhenGracefulShutdown { await write(identity) }
         if isListed {
-            try? await client.run { connection throws(PostgresError) in try WorkerTable.remove(identity, connection) }
+            _ = try? await client.run { connection throws(PostgresError) in
+                try connection.run(WorkerStatements.remove, identity)
+            }
         }
         await client.close()
     }
@@ -55,8 +57,8 @@ struct HeartbeatService: Service {
             let isPurging = rows % Self.purgeEvery == 0
             do throws(PostgresError) {
                 try await client.run { connection throws(PostgresError) in
-                    try WorkerTable.write(report, connection)
-                    if isPurging { try WorkerTable.purge(for: report, connection) }
+                    try connection.run(WorkerStatements.write, report)
+                    if isPurging { try connection.run(WorkerStatements.purge, report) }
                 }
                 isFailing = false
                 rows += 1

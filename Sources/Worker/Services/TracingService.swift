@@ -1,3 +1,4 @@
+import ConfigurationKeys
 import Logging
 import ServiceLifecycle
 import Synchronization
@@ -27,12 +28,12 @@ struct TracingService: Service {
         metrics: Metrics,
         logger: Logger
     ) throws(WorkerError) {
-        do throws(TracingHeadersError) {
+        do throws(FileError) {
             _ = try tracing.headers()
         } catch {
             throw .unusable(["tracing.headers_file: \(error.message)"])
         }
-        do throws(CollectorClient.Unusable) {
+        do throws(CollectorFailure) {
             client = try CollectorClient(
                 endpoint: tracing.endpoint,
                 caFile: tracing.caFile,
@@ -40,10 +41,10 @@ struct TracingService: Service {
                 headers: { try tracing.headers() }
             )
         } catch {
-            throw .unusable(["tracing.ca_file: \(error.description)"])
+            throw .unusable(["tracing.ca_file: \(error.text)"])
         }
         let sampler = TraceSampler(ratio: tracing.sampleRatio)
-        let resource = TraceRequest.Resource(
+        let request = TraceRequest(
             service: tracing.serviceName,
             version: metrics.version,
             instance: DispatchRunner.workerName
@@ -59,7 +60,7 @@ struct TracingService: Service {
         )
         exporter = SpanExporter(
             queue: queue,
-            request: TraceRequest(resource),
+            request: request,
             counts: metrics.spans,
             logger: logger,
             send: { [client] in try await client.post($0) }

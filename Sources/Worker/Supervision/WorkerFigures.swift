@@ -64,12 +64,11 @@ struct WorkerFigures {
         report.isStopping = isStopping
         report.inFlight = new.inFlight
         report.streams = metrics.senders.enumerated().map { index, sender in
-            WorkerReport.Streams(
-                sender: sender,
-                connecting: metrics.connections(sender: index, state: .connecting).value,
-                bound: metrics.connections(sender: index, state: .bound).value,
-                draining: metrics.connections(sender: index, state: .draining).value
-            )
+            var streams = WorkerReport.Streams(sender: sender)
+            streams.connecting = metrics.connections(sender: index, state: .connecting).value
+            streams.bound = metrics.connections(sender: index, state: .bound).value
+            streams.draining = metrics.connections(sender: index, state: .draining).value
+            return streams
         }
         report.rates.seconds = (seconds * 1_000).rounded() / 1_000
         report.rates.received = rate(new.received.reduce(0, +), old.received.reduce(0, +))
@@ -95,17 +94,13 @@ struct WorkerFigures {
             let index = metrics.handlers.firstIndex(of: handler.handler)
             let (now, was) = (index.map { counts.handlers[$0] }, index.map { before.handlers[$0] })
             let failures = rate(now?.failed ?? 0, was?.failed ?? 0)
-            return WorkerReport.Handler(
-                handler: handler.handler,
-                circuit: handler.circuit.rawValue,
-                nextProbe: handler.nextProbe?.inSeconds,
-                isPaused: handler.isPaused,
-                running: handler.running,
-                waiting: handler.waiting,
-                attempts: rate(now?.done ?? 0, was?.done ?? 0) + failures,
-                failed: failures,
-                failedInRow: index.map { Int(clamping: counts.handlers[$0].failed &- failuresBefore[$0]) }
-            )
+            var row = WorkerReport.Handler(handler: handler.handler, circuit: handler.circuit.rawValue)
+            row.nextProbe = handler.nextProbe?.inSeconds
+            row.isPaused = handler.isPaused
+            (row.running, row.waiting) = (handler.running, handler.waiting)
+            (row.attempts, row.failed) = (rate(now?.done ?? 0, was?.done ?? 0) + failures, failures)
+            row.failedInRow = index.map { Int(clamping: counts.handlers[$0].failed &- failuresBefore[$0]) }
+            return row
         }
         report.certificates = metrics.certificates.all.map {
             WorkerReport.Certificate(

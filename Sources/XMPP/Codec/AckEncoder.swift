@@ -1,19 +1,14 @@
 import CBytes
 package import Vocabulary
 
-/// Writes acks: `<message id=""><gcm
-/// xmlns="google:mobile:data">{"to":…,"message_id":…,"message_type":"ack"}</gcm></message>`.
+/// Writes the acks of a connection, whose codec also asks it whether an ack is too long.
 ///
 /// The received literals are echoed: escapes unchanged, printable characters as UTF-8. Whatever XML could read as
 /// markup (`<`, `>`, `&`, `'`), controls (including DEL and U+0080 to U+009F), and U+FFFE and U+FFFF, which XML can't
 /// hold, become `\uXXXX`. So the text means the same after any number of XML passes, nothing in an id can end the
-/// element, and an ack is hardly longer than what it echoes. The bytes are written once, straight into the caller's
-/// buffer.
+/// element, and an ack is hardly longer than what it echoes.
 ///
 /// Messages are read in place, in their batch: as values they would be copied for each question.
-///
-/// In a JSON container only the element's name differs; a receipt (XEP-0184) names the stanza's `id` in an attribute.
-/// Each connection has one encoder, which its codec also asks whether an ack is too long.
 package struct AckEncoder: Sendable {
     /// The most bytes of an ack: no server can be relied on to accept more, and one that does not would end the stream
     /// and send the message again, for ever.
@@ -24,16 +19,12 @@ package struct AckEncoder: Sendable {
     /// The most bytes of an ack that the server accepts.
     var limit = AckEncoder.mostBytes
 
-    /// An encoder for a kind of server.
-    ///
-    /// - Parameters:
-    ///   - dialect: With ``Dialect/xmpp`` and ``Dialect/component``, acks carry a `to`, the `from` of the acked stanza:
-    ///     without it a standard server would deliver the ack to our own account. A component's acks also carry a
-    ///     `from`, which no server adds: the address that the message was sent to.
-    ///   - domain: The component's domain; not used otherwise.
-    package init(dialect: Dialect, domain: String = "") {
-        isAddressed = dialect != .ccs
-        component = dialect == .component ? ComponentDomain(domain) : nil
+    package init(_ settings: StreamSettings) {
+        // Acks to a standard server carry a `to`, the `from` of the acked stanza: without it the server would deliver
+        // them to our own account. A component's also carry a `from`, which no server adds: the address that the
+        // message was sent to.
+        isAddressed = settings.dialect != .ccs
+        component = settings.component
     }
 
     /// The parts of a message for its ack; the message itself stays in place.
@@ -86,8 +77,7 @@ package struct AckEncoder: Sendable {
     private static let cheapLimit = 4_096
 
     private func size(of source: Source, escape: Int) -> Int {
-        guard source.answer.isSent else { return 0 }
-        let size = source.answer.frame + escape * source.answer.echoed
+        guard let size = source.answer.form?.size(escape) else { return 0 }
         guard isAddressed, let from = source.from else { return size }
         let addressed = size + AckEncoder.addressStart.utf8CodeUnitCount + 1 + escape * Int(from.count)
         guard let component else { return addressed }
@@ -96,14 +86,8 @@ package struct AckEncoder: Sendable {
         return addressed + AckEncoder.senderStart.utf8CodeUnitCount + sender
     }
 
-    /// Writes a message's ack, if it is to be acked.
-    ///
-    /// - Parameters:
-    ///   - batch: The copy's batch, its transaction committed.
-    ///   - index: The copy's index in it.
-    ///   - buffer: Takes at least ``sizeLimit(of:_:)`` bytes.
-    /// - Returns: The number of bytes written; 0 for a message that is not acked.
-    /// - Precondition: `buffer` is large enough.
+    /// Writes a message's ack into a buffer of at least ``sizeLimit(of:_:)`` bytes; returns its size, 0 for a message
+    /// that is not acked.
     package func encode(
         _ batch: Span<IncomingMessage>,
         _ index: Int,
@@ -113,58 +97,45 @@ package struct AckEncoder: Sendable {
     }
 
     private func write(_ source: Source, into buffer: UnsafeMutableRawBufferPointer?) -> Int {
-        let (answer, bytes) = (source.answer, source.bytes)
-        guard answer.isSent else { return 0 }
+        guard let form = source.answer.form else { return 0 }
         var output = Output(buffer: buffer)
-        output.write(answer.opening)
+        output.write(form.opening)
         writeAddresses(of: source, to: &output)
-        output.write(answer.head)
-        switch answer {
-        case .gcm(let id, let to), .json(let id, let to):
-            output.write(escaping: bytes, to)
-            output.write(AckAnswer.middle)
-            output.write(escaping: bytes, id)
-        case .receipt(let id): output.write(attribute: bytes, id.range)
-        case .none, .tooLarge: break
+        output.write(form.head)
+        if let to = form.to {
+            output.write(escaping: source.bytes, to)
+            output.write(AckForm.middle)
+            output.write(escaping: source.bytes, form.id)
+        } else {
+            output.write(attribute: source.bytes, form.id.range)
         }
-        output.write(answer.tail)
+        output.write(form.tail)
         return output.count
     }
 
     private static var addressStart: StaticString { " to=\"" }
     private static var senderStart: StaticString { "\" from=\"" }
 
-    /// Writes the ack's addresses, if it has any.
+    /// Writes the ack's addresses, if it has any; a component's is the one that the message was sent to, or its domain.
     private func writeAddresses(of source: Source, to output: inout Output) {
         guard isAddressed, let from = source.from else { return }
         output.write(AckEncoder.addressStart)
         output.write(attribute: source.bytes, from.range)
         if let component {
             output.write(AckEncoder.senderStart)
-            write(component, source.to, of: source.bytes, to: &output)
+            let address = source.to.map { UnsafeBufferPointer(rebasing: source.bytes[$0.range]) }
+            let parts = address.flatMap { component.parts(of: $0) }
+            if let address, let local = parts?.local {
+                output.write(attribute: address, local)
+                output.write("@")
+            }
+            component.text.withUnsafeBufferPointer { output.write($0) }
+            if let address, let resource = parts?.resource {
+                output.write("/")
+                output.write(attribute: address, resource)
+            }
         }
         output.write("\"")
-    }
-
-    /// Writes the address at our domain that a message was sent to; without one, the domain itself.
-    private func write(
-        _ component: ComponentDomain,
-        _ addressed: ByteSpan?,
-        of bytes: UnsafeBufferPointer<UInt8>,
-        to output: inout Output
-    ) {
-        func writeDomain() { component.text.withUnsafeBufferPointer { output.write($0) } }
-        guard let addressed else { return writeDomain() }
-        let address = UnsafeBufferPointer(rebasing: bytes[addressed.range])
-        guard let parts = component.parts(of: address) else { return writeDomain() }
-        if let local = parts.local {
-            output.write(attribute: address, local)
-            output.write("@")
-        }
-        writeDomain()
-        guard let resource = parts.resource else { return }
-        output.write("/")
-        output.write(attribute: address, resource)
     }
 
     /// The caller's buffer, filled from the front; without a buffer, bytes are only counted.
@@ -230,55 +201,57 @@ package struct AckEncoder: Sendable {
     }
 }
 
-/// The constant texts of each form of answer.
-///
-/// Computed, so that each use is a constant and the hot path has no lazy global.
-extension AckAnswer {
-    /// The text before the stanza's addresses.
-    ///
-    /// A CCS has always had an empty `id`; client libraries take one for a fault.
-    fileprivate var opening: StaticString {
-        switch self {
-        case .gcm: "<message id=\"\""
-        default: "<message"
-        }
-    }
-
+/// The parts of an answer: constant texts, and the echoed spans between them.
+private struct AckForm {
+    var opening: StaticString
     /// The text between the addresses and the first value.
-    fileprivate var head: StaticString {
-        switch self {
-        case .gcm: "><gcm xmlns=\"google:mobile:data\">{\"to\":\""
-        case .json: "><json xmlns=\"urn:xmpp:json:0\">{\"to\":\""
-        case .receipt: "><received xmlns=\"urn:xmpp:receipts\" id=\""
-        case .none, .tooLarge: ""
-        }
-    }
+    var head: StaticString
+    /// The token's literal; nil for a form whose only value is the attribute ``id``.
+    var to: ByteSpan?
+    var id: ByteSpan
+    var tail: StaticString
 
     /// The text between the token and the id.
-    fileprivate static var middle: StaticString { "\",\"message_id\":\"" }
+    static var middle: StaticString { "\",\"message_id\":\"" }
 
-    /// The text after the last value.
-    fileprivate var tail: StaticString {
-        switch self {
-        case .gcm: "\",\"message_type\":\"ack\"}</gcm></message>"
-        case .json: "\",\"message_type\":\"ack\"}</json></message>"
-        case .receipt: "\"/></message>"
-        case .none, .tooLarge: ""
-        }
+    /// The size in bytes if each echoed byte takes this many.
+    func size(_ escape: Int) -> Int {
+        let texts = opening.utf8CodeUnitCount + head.utf8CodeUnitCount + tail.utf8CodeUnitCount
+        guard let to else { return texts + escape * Int(id.count) }
+        return texts + AckForm.middle.utf8CodeUnitCount + escape * (Int(to.count) + Int(id.count))
     }
+}
 
-    /// The size of all texts in bytes.
-    fileprivate var frame: Int {
-        let middle = if case .receipt = self { 0 } else { AckAnswer.middle.utf8CodeUnitCount }
-        return opening.utf8CodeUnitCount + head.utf8CodeUnitCount + middle + tail.utf8CodeUnitCount
-    }
-
-    /// The size of the echoed parts in bytes.
-    fileprivate var echoed: Int {
+extension AckAnswer {
+    /// The form, of literals, since a lazy global would cost each ack; nil if nothing is sent.
+    @inline(__always)
+    fileprivate var form: AckForm? {
         switch self {
-        case .gcm(let id, let to), .json(let id, let to): Int(id.count) + Int(to.count)
-        case .receipt(let id): Int(id.count)
-        case .none, .tooLarge: 0
+        case .gcm(let id, let to):
+            AckForm(
+                // A CCS has always had an empty `id`; client libraries take one for a fault.
+                opening: "<message id=\"\"",
+                head: "><gcm xmlns=\"google:mobile:data\">{\"to\":\"",
+                to: to,
+                id: id,
+                tail: "\",\"message_type\":\"ack\"}</gcm></message>"
+            )
+        case .json(let id, let to):
+            AckForm(
+                opening: "<message",
+                head: "><json xmlns=\"urn:xmpp:json:0\">{\"to\":\"",
+                to: to,
+                id: id,
+                tail: "\",\"message_type\":\"ack\"}</json></message>"
+            )
+        case .receipt(let id):
+            AckForm(
+                opening: "<message",
+                head: "><received xmlns=\"urn:xmpp:receipts\" id=\"",
+                id: id,
+                tail: "\"/></message>"
+            )
+        case .none, .tooLarge: nil
         }
     }
 }

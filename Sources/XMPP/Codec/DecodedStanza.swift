@@ -1,9 +1,7 @@
 package import Vocabulary
 
-/// A decoded top-level stanza.
-///
-/// One case for each value of `upstream_stanzas_received_total{kind}`; ``message(_:)`` covers `upstream`, `receipt` and
-/// `malformed`, which ``UpstreamKit/IncomingMessage/kind`` tells apart.
+/// A decoded top-level stanza: one case for each value of `upstream_stanzas_received_total{kind}`, except that
+/// ``message(_:)`` covers `upstream`, `receipt` and `malformed`.
 package enum DecodedStanza: Sendable {
     /// Something to store: a message, a receipt, or a copy for `quarantine`.
     case message(IncomingMessage)
@@ -32,36 +30,23 @@ package enum DecodedStanza: Sendable {
 
 /// The `error` of a nack: the codes of the FCM reference, table 4.
 package enum NackCode: String, Sendable, CaseIterable {
-    /// The JSON we sent was refused.
     case invalidJSON = "INVALID_JSON"
-    /// The registration token is unknown or belongs to another sender.
     case badRegistration = "BAD_REGISTRATION"
-    /// The app is no longer installed or registered.
     case deviceUnregistered = "DEVICE_UNREGISTERED"
-    /// The token belongs to another sender.
     case senderIDMismatch = "SENDER_ID_MISMATCH"
     case badAck = "BAD_ACK"
-    /// The peer is overloaded.
     case serviceUnavailable = "SERVICE_UNAVAILABLE"
-    /// The peer failed.
     case internalServerError = "INTERNAL_SERVER_ERROR"
-    /// Too many messages for one device.
     case deviceMessageRateExceeded = "DEVICE_MESSAGE_RATE_EXCEEDED"
-    /// Too many messages for one topic.
     case topicsMessageRateExceeded = "TOPICS_MESSAGE_RATE_EXCEEDED"
-    /// The peer is about to close the connection.
     case connectionDraining = "CONNECTION_DRAINING"
-    /// An APNs credential is missing or wrong.
     case invalidAPNSCredential = "INVALID_APNS_CREDENTIAL"
-    /// The sender could not be authenticated.
     case authenticationFailed = "AUTHENTICATION_FAILED"
-    /// Any other text, or none.
     case unknown = "unknown"
 }
 
 /// The `control_type` of a control message.
 package enum ControlType: String, Sendable, CaseIterable {
     case connectionDraining = "CONNECTION_DRAINING"
-    /// Any other text, or none.
     case unknown = "unknown"
 }

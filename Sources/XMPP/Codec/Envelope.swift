@@ -10,7 +10,6 @@ struct Envelope {
         case ack
         case nack
         case control
-        /// Another text, or not a string.
         case unknown
 
         /// Whether it concerns what we sent or the connection, and so is neither stored nor acked.
@@ -38,7 +37,6 @@ struct Envelope {
     var extraCount = 0
 }
 
-/// Reads envelopes, reusing its storage.
 struct EnvelopeReader: Sendable {
     /// The scanner, with the members of the last envelope.
     private(set) var scanner = JSONScanner()
@@ -55,9 +53,7 @@ struct EnvelopeReader: Sendable {
         case other
     }
 
-    /// Reads a payload.
-    ///
-    /// - Returns: The envelope; nil if the payload is JSON but not an object.
+    /// Reads a payload; nil if it is JSON but not an object.
     mutating func read(_ text: UnsafeBufferPointer<UInt8>) throws(JSONSyntaxError) -> Envelope? {
         guard case .object = try scanner.scan(text) else { return nil }
         var envelope = Envelope()
@@ -127,9 +123,7 @@ struct EnvelopeReader: Sendable {
         }
     }
 
-    /// The text of a string member of the last envelope, by key; not for the hot path.
-    ///
-    /// - Returns: The first such member's text; nil if it is absent or not a string.
+    /// The text of the last envelope's first string member of this key, if any; not for the hot path.
     mutating func string(_ key: StaticString, in text: UnsafeBufferPointer<UInt8>) -> String? {
         for member in scanner.members where member.isString {
             let found = withUnescaped(member.key, in: text) { $0.spells(key) }
@@ -205,7 +199,6 @@ struct EnvelopeReader: Sendable {
 }
 
 extension UnsafeBufferPointer<UInt8> {
-    /// Whether the bytes equal a text.
     @inline(__always)
     func spells(_ text: StaticString) -> Bool {
         guard count == text.utf8CodeUnitCount else { return false }

@@ -1,25 +1,13 @@
 package import XMLWire
 
-/// Reads a server's acks for what we sent, as in a replay to an endpoint.
-///
-/// The opposite of ``AckEncoder``.
+/// Reads a server's acks for what we sent, as in a replay to an endpoint: the opposite of ``AckEncoder``.
 package struct ServerAckReader: Sendable {
-    /// The names in an ack.
-    package struct Ack: Sendable, Equatable {
-        /// The acked message's `message_id`, as UTF-8.
-        package var messageID: [UInt8]
-        /// The `to`: the acked message's registration token, as UTF-8.
-        package var to: [UInt8]
-    }
-
     private var reader = EnvelopeReader()
 
     package init() {}
 
-    /// Reads a stanza that ``UpstreamCodec`` has decoded as an ack.
-    ///
-    /// - Returns: Nil if it names no message.
-    package mutating func read(_ stanza: Stanza) -> Ack? {
+    /// Reads a stanza that ``UpstreamCodec`` has decoded as an ack; nil if it names no message.
+    package mutating func read(_ stanza: Stanza) -> (messageID: String, to: String)? {
         guard let payload = stanza.child("gcm", in: XMLNamespace.payload) else { return nil }
         let range = stanza.elements[payload].text
         return stanza.bytes.withUnsafeBufferPointer { bytes in
@@ -27,7 +15,7 @@ package struct ServerAckReader: Sendable {
             guard let envelope = try? reader.read(text), envelope.type == .ack,
                 let id = reader.string("message_id", in: text), let to = reader.string("to", in: text)
             else { return nil }
-            return Ack(messageID: Array(id.utf8), to: Array(to.utf8))
+            return (id, to)
         }
     }
 }

@@ -31,34 +31,22 @@ package enum StanzaErrorCondition: String, Sendable, CaseIterable {
 package struct StanzaError: Sendable, Equatable {
     /// The defined condition; ``StanzaErrorCondition/undefinedCondition`` for an unknown or missing one.
     package var condition: StanzaErrorCondition
-    /// The numeric `code` of old servers (XEP-0086): 406 means a wrong ack.
-    package var legacyCode: Int?
-    /// Reads the error child of an element, by default of the stanza itself.
-    package init(_ stanza: Stanza, element: Int = 0) {
-        condition = .undefinedCondition
-        guard let error = stanza.child("error", in: XMLNamespace.client, of: element) else { return }
-        if let code = stanza.attribute("code", of: error), code.count <= 3 { legacyCode = Int(stanza.string(code)) }
-        for child in stanza.children(of: error)
-        where stanza.equals(stanza.elements[child].namespace, XMLNamespace.stanzaErrors) {
-            if let known = StanzaErrorCondition(rawValue: stanza.string(stanza.elements[child].name)) {
-                condition = known
-            }
-        }
+
+    package init(_ stanza: Stanza) {
+        let error = stanza.child("error", in: XMLNamespace.client)
+        condition = error.flatMap { stanza.condition(of: $0, in: XMLNamespace.stanzaErrors) } ?? .undefinedCondition
     }
 }
 
-/// Names chosen by a peer, made safe for logs and errors.
-///
-/// A peer's free text is never shown: servers like to quote tokens, ids and payloads in it. Operators need the defined
-/// condition, one of a closed set, and two kinds of names.
+/// Names chosen by a peer, made safe for logs and errors; its free text, which may quote tokens and payloads, is never
+/// shown.
 package enum PeerText {
     /// The most characters of a list or a host.
     package static let limit = 100
 
-    /// A host and port as `see-other-host` names it (RFC 6120 section 4.9.3.19).
-    ///
-    /// - Returns: Letters, digits, `.`, `-`, `:` and brackets; other characters become `?`, and a label of more than 40
-    ///   characters, the form of tokens and keys, becomes `[…]`.
+    /// A host and port as `see-other-host` names it (RFC 6120 section 4.9.3.19): other characters than letters, digits,
+    /// `.`, `-`, `:` and brackets become `?`, and a label of more than 40 characters, the form of tokens and keys,
+    /// becomes `[…]`.
     package static func host(_ bytes: some Collection<UInt8>) -> String {
         let clean = bytes.prefix(256).map { isWord($0) || ".:[]".utf8.contains($0) ? $0 : UInt8(ascii: "?") }
         let labels = clean.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)
@@ -66,12 +54,7 @@ package enum PeerText {
         return String(labels.joined(separator: ".").prefix(limit))
     }
 
-    /// A list of the SASL mechanisms that a server offers, as far as it fits.
-    ///
-    /// - Parameters:
-    ///   - names: UTF-8.
-    ///   - limit: The most characters.
-    /// - Returns: Those that are valid names (RFC 4422 section 3.1).
+    /// A list of the valid names (RFC 4422 section 3.1) of SASL mechanisms that a server offers, as far as it fits.
     package static func mechanisms(_ names: some Sequence<String>, limit: Int = PeerText.limit) -> String {
         var list = ""
         for name in names where (1...20).contains(name.utf8.count) {

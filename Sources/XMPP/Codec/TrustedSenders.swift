@@ -1,18 +1,8 @@
 import Glibc
 
-/// The addresses whose stanzas may carry payloads (docs/protocol.md, Who is trusted).
-///
-/// The server sets the stanza's `from`, which can be relied on; the JSON's `from` can't. Addresses are compared part by
-/// part, each as a whole: never by a prefix or suffix of their text.
-///
-/// | entry | trusted |
-/// |---|---|
-/// | `user@example.org` | this account, with any resource or none: a server stamps a client's full address |
-/// | `user@example.org/resource` | this address alone |
-/// | `example.org` | the domain's own address, as a server's or a component's, not its accounts |
-/// | `*@example.org` | every account at exactly this domain, not at one below it, and not the domain itself |
+/// The addresses whose stanzas may carry payloads (docs/protocol.md, Who is trusted): compared part by part, never by a
+/// prefix or suffix of their text.
 struct TrustedSenders: Sendable {
-    /// The addresses that an entry covers.
     private enum Extent {
         case exact
         case anyResource
@@ -25,11 +15,11 @@ struct TrustedSenders: Sendable {
     private var own: JID?
 
     /// The configured addresses and, except for a component, the domain itself.
-    init(_ configuration: CodecConfiguration) {
-        if configuration.dialect != .component, let domain = JID(configuration.domain), domain.local == nil {
+    init(_ settings: StreamSettings) {
+        if settings.dialect != .component, let domain = JID(settings.domain), domain.local == nil {
             add(domain.bare, .exact)
         }
-        for text in configuration.trustedFrom {
+        for text in settings.trustedFrom {
             guard let address = JID(TrustedSenders.folded(text)) else { continue }
             switch (address.local, address.resource) {
             case (TrustedSenders.wildcard, nil): entries.append((address, .anyAccount))

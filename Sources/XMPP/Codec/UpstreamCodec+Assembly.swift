@@ -8,9 +8,6 @@ struct SpanWriter {
     let base: UnsafeMutablePointer<UInt8>
     private(set) var count = 0
 
-    /// A writer over storage that the caller has made large enough.
-    init(base: UnsafeMutablePointer<UInt8>) { self.base = base }
-
     mutating func append(_ bytes: UnsafeBufferPointer<UInt8>) -> ByteSpan {
         let start = count
         if let source = bytes.baseAddress { (base + count).update(from: source, count: bytes.count) }
@@ -32,14 +29,6 @@ struct SpanWriter {
 }
 
 extension UpstreamCodec {
-    /// The stanza's addresses that a message keeps.
-    struct AddressBytes {
-        var from: Slice<UnsafeBufferPointer<UInt8>>?
-        var to: Slice<UnsafeBufferPointer<UInt8>>?
-
-        var count: Int { (from?.count ?? 0) + (to?.count ?? 0) }
-    }
-
     /// The longest `message_id` and `from` in bytes of their text.
     static let identityLimit: UInt32 = 4_096
     /// The longest `category` in bytes of its text.
@@ -48,20 +37,21 @@ extension UpstreamCodec {
     /// Makes the message of an envelope that is not an ack, nack or control message.
     ///
     /// The storage holds, in this order: the payload's text, so that spans into it stay valid; the texts of known
-    /// members with escapes; `extra`; the stanza's `from`, and `to` if an ack needs it; the stanza as received; the id
-    /// that a receipt names.
+    /// members with escapes; `extra`; the stanza's `from`, and `to` if an ack needs it; the stanza as received; what
+    /// the answer names besides.
     mutating func assemble(
         _ envelope: Envelope,
         _ text: UnsafeBufferPointer<UInt8>,
-        _ addresses: AddressBytes,
-        raw: [UInt8],
+        of stanza: Stanza,
         _ arrival: Arrival,
-        receipt: ReceiptRequest? = nil
+        answer: WantedAnswer = .gcm
     ) -> IncomingMessage {
         let delay = arrival.delay != nil && !hasDelayMember(text) ? arrival.delay : nil
-        var capacity = text.count + envelope.extraCount + raw.count + addresses.count
+        let raw = stanza.raw
+        var capacity = text.count + envelope.extraCount + raw.count
+        capacity += (arrival.from?.count ?? 0) + (arrival.to?.count ?? 0)
         if delay != nil { capacity += UpstreamCodec.delayRoom }
-        capacity += receipt?.id?.count ?? 0
+        capacity += answer.named?.count ?? 0
         capacity += UpstreamCodec.room(envelope.messageID) + UpstreamCodec.room(envelope.from)
         capacity += UpstreamCodec.room(envelope.category) + UpstreamCodec.room(envelope.typeMember)
         // The rest of the read takes about as much in proportion.
@@ -80,10 +70,14 @@ extension UpstreamCodec {
             writeExtra(text, delay, into: &writer)
             message.extra = ByteSpan(start: start, count: writer.count - start)
         }
-        if let from = addresses.from { message.stanzaFrom = writer.append(UnsafeBufferPointer(rebasing: from)) }
-        if let to = addresses.to { message.stanzaTo = writer.append(UnsafeBufferPointer(rebasing: to)) }
+        stanza.bytes.withUnsafeBufferPointer { bytes in
+            if let from = arrival.from {
+                message.stanzaFrom = writer.append(UnsafeBufferPointer(rebasing: bytes[from]))
+            }
+            if let to = arrival.to { message.stanzaTo = writer.append(UnsafeBufferPointer(rebasing: bytes[to])) }
+        }
         message.stanza = raw.withUnsafeBufferPointer { writer.append($0) }
-        let receiptID = receipt?.id?.withUnsafeBufferPointer { writer.append($0) }
+        let named = answer.named?.withUnsafeBufferPointer { writer.append($0) }
         message.bytes.truncate(to: writer.count)
         if let data = envelope.data {
             message.data = data.value
@@ -103,10 +97,8 @@ extension UpstreamCodec {
                 message.quarantine = reason
                 message.quarantineDetail = detail
             }
-            if let receipt {
-                message.answer(receipt, id: receiptID)
-            } else if let id = envelope.messageID?.body, let to = envelope.from?.body {
-                message.answer = json == nil ? .gcm(id: id, to: to) : .json(id: id, to: to)
+            if let id = envelope.messageID?.body, let to = envelope.from?.body {
+                message.answer(answer, id: id, to: to, named: named)
             }
             let bytes = message.bytes.unsafeBytes
             if acks.isTooLarge(message.answer, from: message.stanzaFrom, to: message.stanzaTo, in: bytes) {
@@ -188,15 +180,13 @@ extension UpstreamCodec {
     }
 
     /// Computes the three digests of docs/protocol.md (What identifies a message).
-    ///
-    /// For a text that can't be stored, the form of ``JSONLiteral/unescape(_:into:)`` is hashed.
     private func computeDigests(_ message: inout IncomingMessage) {
         guard let id = message.messageID, let token = message.registrationToken else { return }
         var key = keyPrefix
         let storage = message.bytes
         storage.withUnsafeBytes { bytes in
             let tokenBytes = UnsafeRawBufferPointer(rebasing: bytes[token.range])
-            if configuration.idScope == .device {
+            if settings.idScope == .device {
                 message.isKeyedByDevice = true
                 key.update(tokenBytes)
                 key.update(0)
@@ -260,29 +250,6 @@ extension UpstreamCodec {
 }
 
 extension IncomingMessage {
-    /// A copy for quarantine of a stanza whose payload can't be read.
-    static func unreadable(
-        _ reason: QuarantineReason,
-        _ detail: StaticString,
-        from: Range<Int>?,
-        content: [UInt8],
-        of stanza: Stanza
-    ) -> IncomingMessage {
-        var bytes: [UInt8] = []
-        bytes.reserveCapacity(stanza.raw.count + (from?.count ?? 0) + content.count)
-        bytes += stanza.raw
-        let raw = ByteSpan(start: 0, count: bytes.count)
-        if let from { bytes += stanza.bytes[from] }
-        let payload = ByteSpan(start: bytes.count, count: content.count)
-        bytes += content
-        var message = IncomingMessage(kind: .malformed, bytes: bytes, stanza: raw)
-        if let from { message.stanzaFrom = ByteSpan(start: Int(raw.count), count: from.count) }
-        message.payload = content.isEmpty ? nil : payload
-        message.quarantine = reason
-        message.quarantineDetail = detail
-        return message
-    }
-
     /// Turns the message into a quarantine copy, because its ack would be longer than a server takes.
     fileprivate mutating func refuseAck() {
         kind = .malformed

@@ -3,20 +3,15 @@ import XMLWire
 
 // The time at which the server stored a message (XEP-0203).
 extension UpstreamCodec {
-    /// The member of `extra` with the server's time.
-    ///
-    /// A device's own member of this name is kept, and the server's time is left out.
+    /// The member of `extra` with the server's time; a device's own member of this name is kept instead.
     static var delayKey: StaticString { "urn:xmpp:delay" }
     /// The room for the member: the key, a time to the microsecond, quotes and punctuation.
     static let delayRoom = 64
     /// The most bytes of a `stamp`: a time with nine fractional digits and an offset is shorter.
     private static let stampLimit = 40
 
-    /// The `stamp` of our server's delay element, a direct child; nil if there is none.
-    ///
-    /// Only an element whose `from` is the server's domain, or our own account, in whose name a server keeps an
-    /// account's messages. The last one counts, since a server appends its own. Senders may write such an element too,
-    /// so the time is as trustworthy as the sender.
+    /// The `stamp` of our server's delay element, a direct child: from the server's domain or our own account, and the
+    /// last one, since a server appends its own.
     func delay(in stanza: Stanza) -> Timestamp? {
         var found: Timestamp?
         for child in stanza.children() where stanza.element(child, is: "delay", in: XMLNamespace.delay) {

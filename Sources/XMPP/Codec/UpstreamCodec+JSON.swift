@@ -6,25 +6,20 @@ extension UpstreamCodec {
     /// Makes the message of a container that holds no ack, nack or control message.
     ///
     /// Fallbacks for missing members are put in front of the others, and the result is read as if the device had sent
-    /// it: key, fingerprint, ack and every rule about odd members apply to the effective values. A present member,
-    /// however useless, has no fallback: the device meant something else.
+    /// it. A present member, however useless, has no fallback: the device meant something else.
     mutating func read(
         _ envelope: Envelope,
         _ text: UnsafeBufferPointer<UInt8>,
         _ json: JSONPayload,
-        _ addresses: AddressBytes,
-        from: Range<Int>?,
         of stanza: Stanza,
         _ arrival: Arrival
     ) -> DecodedStanza {
-        let receipt = json.ack == .receipt ? ReceiptRequest(stanza) : nil
+        let answer = WantedAnswer(json.ack, to: stanza)
         func made(_ text: UnsafeBufferPointer<UInt8>, _ envelope: Envelope) -> DecodedStanza {
-            .message(assemble(envelope, text, addresses, raw: stanza.raw, arrival, receipt: receipt))
+            .message(assemble(envelope, text, of: stanza, arrival, answer: answer))
         }
         func quarantined(_ reason: QuarantineReason, _ detail: StaticString) -> DecodedStanza {
-            var message = IncomingMessage.unreadable(reason, detail, from: from, content: Array(text), of: stanza)
-            note(arrival, in: &message)
-            return .message(message)
+            self.quarantined(reason, detail, Array(text), of: stanza, arrival)
         }
         var members: [UInt8] = []
         if envelope.messageID == nil {
@@ -37,7 +32,7 @@ extension UpstreamCodec {
                 members.append(member: "message_id", stanza.bytes[id])
             }
         }
-        if envelope.from == nil, json.from == .sender, let from, let address = JID(stanza.string(from)) {
+        if envelope.from == nil, json.from == .sender, let from = arrival.from, let address = JID(stanza.string(from)) {
             members.append(member: "from", address.bare.description.utf8)
         }
         if envelope.category == nil, let category = json.category(of: stanza) {
@@ -67,17 +62,6 @@ extension UpstreamCodec {
         completed += isEmpty ? members.dropLast() : members[...]
         completed += text[open...]
         return completed
-    }
-
-    /// Why a container can't be read; nil if it can.
-    static func misplacement(ofContainer payload: Int, in stanza: Stanza) -> StaticString? {
-        let element = stanza.elements[payload]
-        if element.end > payload + 1 { return "an element inside json" }
-        for child in stanza.children() where child != payload && isPayload(child, in: stanza) {
-            return stanza.element(child, is: "gcm", in: XMLNamespace.payload)
-                ? "both gcm and json" : "more than one json"
-        }
-        return element.text.isEmpty ? "an empty json" : nil
     }
 
     /// Whether an element is a payload of either form.

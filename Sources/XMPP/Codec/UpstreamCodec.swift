@@ -2,31 +2,25 @@ import Digests
 import Vocabulary
 package import XMLWire
 
-/// Reads the stanzas of one connection as CCS traffic.
-///
-/// Used by one connection, from one place; its scratch storage is reused from stanza to stanza. It has no clock.
+/// Reads the stanzas of one connection as CCS traffic; its scratch storage is reused from stanza to stanza.
 ///
 /// **The order of decisions**, for stanzas that are odd in more than one way:
+///
 /// 1. not a `{jabber:client}message`: ``DecodedStanza/other``;
 /// 2. `type="error"`: ``DecodedStanza/error(_:)``, whatever else it holds or echoes;
-/// 3. no direct child `{google:mobile:data}gcm`, or, with ``Payload/json(_:)``, `{urn:xmpp:json:0}json`:
-///    ``DecodedStanza/other``;
-/// 4. a `from` attribute that is not trusted: ``DecodedStanza/untrusted``. Absent is trusted, empty is not. On a
-///    component's connection absent is not trusted either, since there would be nobody to ack to, and neither is a `to`
-///    at another domain: a server with several components may hand us another one's stanzas;
-/// 5. the payload can't be read (several `gcm`, an empty one, an element inside, not one JSON object; with JSON
-///    containers, also a `gcm` beside one): quarantined, not acked;
-/// 6. `message_type` is `ack`, `nack` or `control`: that kind, however broken the rest is. If `message_type` repeats,
-///    only if all of them are; otherwise step 8 takes it as a repeated key. From our own account through a standard
-///    server it is our own stanza coming back: ``DecodedStanza/untrusted``;
-/// 7. identity: `message_id` or `from` repeats, then `message_id` unusable, then `from` unusable: quarantined, not
-///    acked;
+/// 3. no direct child `{google:mobile:data}gcm` (for containers `{urn:xmpp:json:0}json`): ``DecodedStanza/other``;
+/// 4. a `from` that is not trusted: ``DecodedStanza/untrusted``. Absent is trusted, empty is not. For a component absent
+///    is not either, nor is a `to` at another domain: a server may hand us another component's stanzas;
+/// 5. the payload can't be read (several, an empty one, an element inside, not one JSON object): quarantined, not acked;
+/// 6. `message_type` is `ack`, `nack` or `control`: that kind, if all repetitions are. From our own account through a
+///    standard server it is our own stanza coming back: ``DecodedStanza/untrusted``;
+/// 7. `message_id` or `from` repeats, `message_id` unusable, `from` unusable: quarantined, not acked;
 /// 8. and acked: `message_id`, then `from` that no `text` can hold; either too long; another key repeats;
 ///    `message_type` unknown; `category` unusable, not storable, too long: quarantined;
-/// 9. and anything to be acked: an ack that would exceed ``ackLimit``: quarantined, not acked;
+/// 9. and anything to be acked: an ack that would be too long: quarantined, not acked;
 /// 10. otherwise a message, or a receipt.
 package struct UpstreamCodec: Sendable {
-    package let configuration: CodecConfiguration
+    let settings: StreamSettings
 
     private var trusted: TrustedSenders
     private let component: ComponentDomain?
@@ -36,47 +30,35 @@ package struct UpstreamCodec: Sendable {
     private(set) var delaySources: [JID]
     /// How messages in a JSON container are read; nil if they come as `gcm`.
     let json: JSONPayload?
-    /// Writes the connection's acks.
     package private(set) var acks: AckEncoder
     /// The state after `sender_id ‖ 0x00`.
     let keyPrefix: SHA256
 
-    /// A codec for one connection of a sender.
-    package init(configuration: CodecConfiguration) {
-        self.configuration = configuration
+    package init(_ settings: StreamSettings) {
+        self.settings = settings
+        component = settings.component
         // A component's server is the domain above its own.
-        let above = configuration.domain.split(separator: ".", maxSplits: 1).last.map(String.init) ?? ""
-        delaySources = [JID(configuration.dialect == .component ? above : configuration.domain)].compactMap { $0 }
-        trusted = TrustedSenders(configuration)
-        component = configuration.dialect == .component ? ComponentDomain(configuration.domain) : nil
-        acks = AckEncoder(dialect: configuration.dialect, domain: configuration.domain)
-        json = if case .json(let json) = configuration.payload { json } else { nil }
+        let above = settings.domain.split(separator: ".", maxSplits: 1).last.map(String.init) ?? ""
+        delaySources = [JID(component == nil ? settings.domain : above)].compactMap { $0 }
+        trusted = TrustedSenders(settings)
+        acks = AckEncoder(settings)
+        json = if case .json(let json) = settings.payload { json } else { nil }
         var prefix = SHA256()
-        Array(configuration.senderID.utf8).withUnsafeBytes { prefix.update($0) }
+        Array(settings.senderID.utf8).withUnsafeBytes { prefix.update($0) }
         prefix.update(0)
         keyPrefix = prefix
     }
 
-    /// Sets what the server bound the connection to, and what it accepts.
-    ///
-    /// - Parameters:
-    ///   - address: Our address; stanzas from its bare form are trusted, except for a component's.
-    ///   - limits: An ack longer than its longest stanza is never written.
+    /// Sets our address, whose bare form is trusted except for a component's, and the server's limits, which bound
+    /// acks.
     package mutating func bound(to address: JID, _ limits: ServerLimits = ServerLimits()) {
         if component == nil { trusted.insert(own: address) }
         delaySources.append(address.bare)
         acks.limit = min(AckEncoder.mostBytes, limits.stanza ?? .max)
     }
 
-    /// Reads one stanza.
-    ///
-    /// - Parameters:
-    ///   - stanza: Lent for the call; what is kept of it is copied.
-    ///   - receivedAt: Microseconds since 1970-01-01 UTC.
-    ///   - parsedAt: Nanoseconds of a monotonic clock.
-    ///   - following: How many bytes of the same read are still to be decoded: messages in them share memory with this
-    ///     one.
-    /// - Returns: The stanza's kind, with the message made of it.
+    /// Reads one stanza, lent for the call, received at this Unix time in microseconds and at this time of a monotonic
+    /// clock in nanoseconds; the bytes that follow it in the same read share memory with its message.
     package mutating func decode(
         _ stanza: Stanza,
         receivedAt: Int64,
@@ -91,22 +73,23 @@ package struct UpstreamCodec: Sendable {
             json == nil
             ? stanza.child("gcm", in: XMLNamespace.payload) : stanza.child("json", in: XMLNamespace.json)
         guard let payload = child else { return .other }
-        var addresses = Addresses(from: stanza.attribute("from", of: 0))
-        if let from = addresses.from, !isTrusted(from, in: stanza) { return .untrusted }
-        if component != nil, !isForComponent(stanza, &addresses) { return .untrusted }
-        var arrival = Arrival(receivedAt: receivedAt, parsedAt: parsedAt, following: following)
+        var arrival = Arrival(
+            from: stanza.attribute("from", of: 0),
+            receivedAt: receivedAt,
+            parsedAt: parsedAt,
+            following: following
+        )
+        if let from = arrival.from, !isTrusted(from, in: stanza) { return .untrusted }
+        if component != nil, !isForComponent(stanza, &arrival) { return .untrusted }
         // A message and its payload are two elements: only a third one can be the server's delay.
         if stanza.elementCount > 2 { arrival.delay = delay(in: stanza) }
-        return read(payload, addresses, of: stanza, arrival)
+        return read(payload, of: stanza, arrival)
     }
 
-    struct Addresses {
+    /// A stanza's addresses that a message keeps, its arrival on both clocks, and the size of the rest of the read.
+    struct Arrival {
         var from: Range<Int>?
         var to: Range<Int>?
-    }
-
-    /// A stanza's arrival on both clocks, and the size of the rest of the read.
-    struct Arrival {
         var receivedAt: Int64
         var parsedAt: UInt64
         /// The bytes of the same read after it.
@@ -116,7 +99,7 @@ package struct UpstreamCodec: Sendable {
     }
 
     func note(_ arrival: Arrival, in message: inout IncomingMessage) {
-        message.sender = configuration.sender
+        message.sender = settings.index
         message.receivedAt = arrival.receivedAt
         message.parsedAt = arrival.parsedAt
     }
@@ -125,13 +108,12 @@ package struct UpstreamCodec: Sendable {
         stanza.bytes.withUnsafeBufferPointer { trusted.contains(UnsafeBufferPointer(rebasing: $0[from])) }
     }
 
-    /// Whether there is somebody to ack to and the stanza is addressed to our domain; keeps the `to`.
-    ///
-    /// Without a `to` it is for the domain itself (RFC 6120 section 8.1.1.1).
-    private func isForComponent(_ stanza: Stanza, _ addresses: inout Addresses) -> Bool {
-        guard addresses.from != nil else { return false }
+    /// Whether there is somebody to ack to and the stanza is for our domain, as without a `to` (RFC 6120 section
+    /// 8.1.1.1).
+    private func isForComponent(_ stanza: Stanza, _ arrival: inout Arrival) -> Bool {
+        guard arrival.from != nil else { return false }
         guard let to = stanza.attribute("to", of: 0) else { return true }
-        addresses.to = to
+        arrival.to = to
         return stanza.bytes.withUnsafeBufferPointer {
             component?.parts(of: UnsafeBufferPointer(rebasing: $0[to])) != nil
         }
@@ -139,32 +121,17 @@ package struct UpstreamCodec: Sendable {
 
     /// Whether a standard server returns what our own account sent, as it does with a stanza without `to`.
     private func isEcho(_ from: Range<Int>?, in bytes: UnsafeBufferPointer<UInt8>) -> Bool {
-        guard configuration.dialect == .xmpp, let from else { return false }
+        guard settings.dialect == .xmpp, let from else { return false }
         return trusted.isOwn(UnsafeBufferPointer(rebasing: bytes[from]))
     }
 
-    private mutating func read(
-        _ payload: Int,
-        _ addresses: Addresses,
-        of stanza: Stanza,
-        _ arrival: Arrival
-    ) -> DecodedStanza {
+    private mutating func read(_ payload: Int, of stanza: Stanza, _ arrival: Arrival) -> DecodedStanza {
         let element = stanza.element(at: payload)
-        func unreadable(_ reason: QuarantineReason, _ detail: StaticString) -> DecodedStanza {
-            let isOneText = reason != .payloadMisplaced
-            let content = isOneText ? Array(stanza.bytes[element.text]) : UpstreamCodec.outline(of: stanza)
-            var message = IncomingMessage.unreadable(
-                reason,
-                detail,
-                from: addresses.from,
-                content: content,
-                of: stanza
-            )
-            note(arrival, in: &message)
-            return .message(message)
-        }
         if let detail = misplacement(of: element, at: payload, in: stanza) {
-            return unreadable(.payloadMisplaced, detail)
+            return quarantined(.payloadMisplaced, detail, UpstreamCodec.outline(of: stanza), of: stanza, arrival)
+        }
+        func unreadable(_ detail: StaticString) -> DecodedStanza {
+            quarantined(.payloadNotJSON, detail, Array(stanza.bytes[element.text]), of: stanza, arrival)
         }
         return stanza.bytes.withUnsafeBufferPointer { bytes -> DecodedStanza in
             let text = UnsafeBufferPointer(rebasing: bytes[element.text])
@@ -172,23 +139,42 @@ package struct UpstreamCodec: Sendable {
             do throws(JSONSyntaxError) {
                 envelope = try reader.read(text)
             } catch {
-                return unreadable(.payloadNotJSON, error.detail)
+                return unreadable(error.detail)
             }
-            guard let envelope else { return unreadable(.payloadNotJSON, "not an object") }
+            guard let envelope else { return unreadable("not an object") }
             if envelope.isSignal {
-                return isEcho(addresses.from, in: bytes) ? .untrusted : signal(envelope.type, in: text)
+                return isEcho(arrival.from, in: bytes) ? .untrusted : signal(envelope.type, in: text)
             }
-            let attributes = AddressBytes(from: addresses.from.map { bytes[$0] }, to: addresses.to.map { bytes[$0] })
-            if let json { return read(envelope, text, json, attributes, from: addresses.from, of: stanza, arrival) }
-            return .message(assemble(envelope, text, attributes, raw: stanza.raw, arrival))
+            if let json { return read(envelope, text, json, of: stanza, arrival) }
+            return .message(assemble(envelope, text, of: stanza, arrival))
         }
+    }
+
+    /// A copy for quarantine of a stanza whose payload can't be read.
+    func quarantined(
+        _ reason: QuarantineReason,
+        _ detail: StaticString,
+        _ content: [UInt8],
+        of stanza: Stanza,
+        _ arrival: Arrival
+    ) -> DecodedStanza {
+        let from = arrival.from.map { stanza.bytes[$0] } ?? []
+        let raw = ByteSpan(start: 0, count: stanza.raw.count)
+        var message = IncomingMessage(kind: .malformed, bytes: stanza.raw + from + content, stanza: raw)
+        if arrival.from != nil { message.stanzaFrom = ByteSpan(start: stanza.raw.count, count: from.count) }
+        let start = stanza.raw.count + from.count
+        message.payload = content.isEmpty ? nil : ByteSpan(start: start, count: content.count)
+        message.quarantine = reason
+        message.quarantineDetail = detail
+        note(arrival, in: &message)
+        return .message(message)
     }
 
     /// The payload's children and their contents, without anything that a server may write differently when it sends
     /// the stanza again: prefixes, quotes, the order of attributes, and everything beside the payload.
     ///
-    /// Never much longer than the stanza: namespaces, which may be long and apply to many names, are left out. The
-    /// marks between the parts are bytes that no XML text holds. Empty if the children are: then there is no payload.
+    /// Never much longer than the stanza: namespaces are left out. The marks between the parts are bytes that no XML
+    /// text holds. Empty if the children are.
     private static func outline(of stanza: Stanza) -> [UInt8] {
         var outline: [UInt8] = []
         outline.reserveCapacity(stanza.raw.count)
@@ -219,15 +205,22 @@ package struct UpstreamCodec: Sendable {
 
     /// Why the payload can't be read from this element; nil if it can.
     private func misplacement(of element: Stanza.Element, at payload: Int, in stanza: Stanza) -> StaticString? {
-        if json != nil { return UpstreamCodec.misplacement(ofContainer: payload, in: stanza) }
-        if element.end > payload + 1 { return "an element inside gcm" }
-        var next = element.end
+        let isContainer = json != nil
+        if element.end > payload + 1 { return isContainer ? "an element inside json" : "an element inside gcm" }
+        // The payload is the first of its kind; a `gcm` may also stand before a container.
+        var next = isContainer ? 1 : element.end
         let end = stanza.element(at: 0).end
         while next < end {
-            if stanza.element(next, is: "gcm", in: XMLNamespace.payload) { return "more than one gcm" }
+            if next != payload, stanza.element(next, is: "gcm", in: XMLNamespace.payload) {
+                return isContainer ? "both gcm and json" : "more than one gcm"
+            }
+            if isContainer, next != payload, stanza.element(next, is: "json", in: XMLNamespace.json) {
+                return "more than one json"
+            }
             next = max(stanza.element(at: next).end, next + 1)
         }
-        return element.text.isEmpty ? "an empty gcm" : nil
+        guard element.text.isEmpty else { return nil }
+        return isContainer ? "an empty json" : "an empty gcm"
     }
 
     private mutating func signal(_ type: Envelope.MessageType, in text: UnsafeBufferPointer<UInt8>) -> DecodedStanza {
@@ -267,7 +260,6 @@ package struct UpstreamCodec: Sendable {
 }
 
 extension JSONSyntaxError {
-    /// The fault as constant text for quarantine's `detail`.
     var detail: StaticString {
         switch fault {
         case .unexpectedEnd: "the text ends too early"

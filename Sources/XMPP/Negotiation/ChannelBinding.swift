@@ -19,10 +19,8 @@ package struct ChannelBinding: Sendable, Equatable, CustomStringConvertible, Cus
         self.data = data
     }
 
-    /// The type alone.
     package var description: String { kind.rawValue }
 
-    /// The type alone, for `dump` and other reflection.
     package var customMirror: Mirror { Mirror(self, children: ["kind": kind.rawValue]) }
 }
 

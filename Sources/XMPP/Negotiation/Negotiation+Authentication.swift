@@ -6,12 +6,12 @@ extension Negotiation {
     /// Chooses one of the offered mechanisms and begins it.
     mutating func authenticate(_ stanza: Stanza) -> StanzaAction {
         // A CCS speaks the protocol of its time.
-        let offer = SASLOffer(stanza, profiles: configuration.dialect == .xmpp ? [.extensible, .core] : [.core])
+        let offer = SASLOffer(stanza, profiles: settings.dialect == .xmpp ? [.extensible, .core] : [.core])
         let policy = SASLPolicy(
-            dialect: configuration.dialect,
-            allowsPlain: configuration.allowsPlain,
-            hasCertificate: configuration.hasCertificate,
-            hasSecret: !configuration.credentials.secret.bytes.isEmpty,
+            dialect: settings.dialect,
+            allowsPlain: settings.allowsPlain,
+            hasCertificate: settings.certificateEnd != nil,
+            hasSecret: !credentials.secret.bytes.isEmpty,
             bindings: bindings
         )
         let choice: SASLChoice
@@ -20,118 +20,105 @@ extension Negotiation {
         } catch {
             return .fail(finish(.refusal(error, offer, policy)))
         }
-        var mechanism: any SASLMechanism
-        do throws(SASLMechanismError) {
-            mechanism = try self.mechanism(choice, offer)
-        } catch {
-            return .fail(
-                finish(
-                    NegotiationError(.credentialsUnusable, error.message, isAuthentication: true, isPermanent: true)
+        let response: [UInt8]
+        switch choice {
+        case .plain:
+            // RFC 4616 section 2: no authorization identity; the server prepares the name and the secret.
+            response = [0] + Array(credentials.username.utf8) + [0] + credentials.secret.bytes
+            state = .authenticating(nil)
+        case .external:
+            // XEP-0178: without an identity a server would choose among the certificate's addresses.
+            response = Array(settings.address.utf8)
+            state = .authenticating(nil)
+        case .scram(let hash, let binding):
+            do throws(SASLMechanismError) {
+                var scram = SCRAM(
+                    hash,
+                    credentials: try credentials.prepared(),
+                    nonce: Base64.encode(nonce),
+                    binding: binding,
+                    offer: offer
                 )
-            )
+                response = scram.initialResponse()
+                state = .authenticating(scram)
+            } catch {
+                return .fail(finish(.credentialsUnusable, error.message, isPermanent: true))
+            }
         }
         signIn = SignIn(choice: choice, offer: offer)
-        let bytes = offer.profile.begin(choice.name, with: mechanism.initialResponse())
-        state = .authenticating(mechanism)
-        return .send(bytes)
+        return .send(offer.profile.begin(choice.name, with: response))
     }
 
-    private func mechanism(
-        _ choice: SASLChoice,
-        _ offer: SASLOffer
-    ) throws(SASLMechanismError) -> any SASLMechanism {
-        switch choice {
-        case .plain: return PlainMechanism(credentials: configuration.credentials)
-        case .external:
-            return ExternalMechanism(address: "\(configuration.localpart)@\(configuration.domain)")
-        case .scram(let hash, let binding):
-            return SCRAM(
-                hash,
-                credentials: try configuration.credentials.prepared(),
-                nonce: Base64.encode(configuration.nonce),
-                binding: binding,
-                offer: offer
-            )
-        }
-    }
-
-    /// Handles an answer in the SASL exchange.
-    mutating func authentication(_ stanza: Stanza, _ mechanism: any SASLMechanism) -> StanzaAction {
+    mutating func authentication(_ stanza: Stanza, _ scram: SCRAM?) -> StanzaAction {
         guard stanza.equals(stanza.elements[0].namespace, profile.namespace) else { return .none }
-        var mechanism = mechanism
         let name = stanza.string(stanza.elements[0].name)
-        if name == "failure" { return .fail(finish(.sasl(saslFailure(stanza), signIn?.choice))) }
+        if name == "failure" { return saslFailure(stanza) }
         if name == "continue", profile == .extensible { return .fail(finish(.furtherStep)) }
         guard name == "challenge" || name == "success" else { return .none }
         do throws(SASLMechanismError) {
             let data = try profile.data(of: stanza)
-            if name == "success" {
-                try mechanism.finish(with: data)
-                if profile == .extensible { return authenticated(stanza) }
-                state = .awaitingHeader(.authenticated)
-                return .restart(header)
+            // Only TLS authenticates the server to PLAIN and EXTERNAL, whose success needs no check.
+            guard var scram else {
+                if name == "success" { return authenticated(stanza) }
+                let mechanism = signIn?.choice.name ?? "SASL"
+                throw SASLMechanismError(message: "the server sent a challenge where \(mechanism) has none")
             }
-            switch try mechanism.respond(to: data ?? []) {
+            if name == "success" {
+                try scram.finish(with: data)
+                return authenticated(stanza)
+            }
+            switch try scram.respond(to: data ?? []) {
             case .respond(let response):
-                state = .authenticating(mechanism)
+                state = .authenticating(scram)
                 return .send(profile.respond(response))
             case .derive(let derivation):
-                state = .deriving(mechanism)
+                state = .deriving(scram)
                 return .derive(derivation)
             }
         } catch {
-            return .fail(finish(NegotiationError(.authenticationProtocol, error.message, isAuthentication: true)))
+            return .fail(finish(.authenticationProtocol, error.message))
         }
     }
 
-    /// Handles the key that ``StanzaAction/derive(_:)`` requested.
-    ///
-    /// - Returns: The next step; none if the negotiation is over by now.
+    /// Handles the key that ``StanzaAction/derive(_:)`` requested; without effect if the negotiation is over by now.
     package mutating func derived(_ key: Secret) -> StanzaAction {
-        guard case .deriving(var mechanism) = state else { return .none }
+        guard case .deriving(var scram) = state else { return .none }
         do throws(SASLMechanismError) {
-            let response = try mechanism.derived(key)
-            state = .authenticating(mechanism)
+            let response = try scram.derived(key)
+            state = .authenticating(scram)
             return .send(profile.respond(response))
         } catch {
-            return .fail(finish(NegotiationError(.authenticationProtocol, error.message, isAuthentication: true)))
+            return .fail(finish(.authenticationProtocol, error.message))
         }
     }
 
     /// Handles a stanza while the key is computed: it is our turn, so the server may only report failure.
     mutating func whileDeriving(_ stanza: Stanza) -> StanzaAction {
-        guard stanza.element(0, is: "failure", in: profile.namespace) else { return .none }
-        return .fail(finish(.sasl(saslFailure(stanza), signIn?.choice)))
+        stanza.element(0, is: "failure", in: profile.namespace) ? saslFailure(stanza) : .none
     }
 
-    /// The profile of the current exchange.
     private var profile: SASLProfile { signIn?.offer.profile ?? .core }
 
-    /// Handles success in the extensible profile: the stream continues, with features to follow (XEP-0388 section
-    /// 2.6.1).
+    /// Handles success: a new stream; in the extensible profile the stream continues, with features to follow (XEP-0388
+    /// section 2.6.1).
     private mutating func authenticated(_ success: Stanza) -> StanzaAction {
+        guard profile == .extensible else {
+            state = .awaitingHeader(.authenticated)
+            return .restart(header)
+        }
         guard let child = success.child("authorization-identifier", in: XMLNamespace.sasl2),
             let address = JID(success.string(success.elements[child].text)), address.local != nil,
-            configuration.domainSpellings.contains(where: { JID($0)?.domain == address.domain })
+            settings.domainSpellings.contains(where: { JID($0)?.domain == address.domain })
         else {
             return .fail(
-                finish(
-                    NegotiationError(
-                        .authenticationProtocol,
-                        "the server accepts us as nobody of this domain: check `domain`",
-                        isAuthentication: true
-                    )
-                )
+                finish(.authenticationProtocol, "the server accepts us as nobody of this domain: check `domain`")
             )
         }
         state = .awaitingFeatures(.authenticated)
         return .none
     }
 
-    private func saslFailure(_ stanza: Stanza) -> SASLFailureCondition {
-        for child in stanza.children() where stanza.equals(stanza.elements[child].namespace, XMLNamespace.sasl) {
-            if let known = SASLFailureCondition(rawValue: stanza.string(stanza.elements[child].name)) { return known }
-        }
-        return .undefinedCondition
+    private mutating func saslFailure(_ stanza: Stanza) -> StanzaAction {
+        .fail(finish(.sasl(stanza.condition(in: XMLNamespace.sasl) ?? .undefinedCondition, signIn?.choice)))
     }
 }

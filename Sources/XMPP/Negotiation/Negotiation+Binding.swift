@@ -2,21 +2,13 @@ import XMLWire
 
 // Resource binding, and what is requested with it.
 extension Negotiation {
-    private var bindID: String { configuration.idPrefix + "-bind" }
+    private var bindID: String { idPrefix + "-bind" }
 
-    /// Requests a resource.
-    ///
-    /// - Parameter stanza: The features of an authenticated stream.
-    /// - Returns: The request, or the failure.
+    /// Requests a resource, given the features of an authenticated stream.
     mutating func bind(_ stanza: Stanza) -> StanzaAction {
         guard stanza.child("bind", in: XMLNamespace.bind) != nil else {
             return .fail(
-                finish(
-                    NegotiationError(
-                        .bindRefused,
-                        "the server offers no resource binding: check that the port is for XMPP clients"
-                    )
-                )
+                finish(.bindRefused, "the server offers no resource binding: check that the port is for XMPP clients")
             )
         }
         var offers = Offers()
@@ -25,7 +17,7 @@ extension Negotiation {
         }
         offers.management = stanza.child("sm", in: XMLNamespace.streamManagement) != nil
         offers.limits = ServerLimits(features: stanza)
-        if offers.management, var suspended = configuration.suspended {
+        if offers.management, var suspended {
             let request = suspended.management.resumption()
             state = .resuming(offers, suspended)
             return .send(request)
@@ -34,111 +26,74 @@ extension Negotiation {
     }
 
     private mutating func bindRequest(_ offers: Offers) -> StanzaAction {
-        var bytes: [UInt8] = []
-        bytes.append(xml: "<iq type=\"set\" id=\"")
-        bytes.append(escaping: bindID.utf8)
-        bytes.append(xml: "\"><bind xmlns=\"urn:ietf:params:xml:ns:xmpp-bind\">")
-        if let resource = configuration.resource {
-            bytes.append(xml: "<resource>")
-            bytes.append(escaping: resource.utf8)
-            bytes.append(xml: "</resource>")
-        }
-        bytes.append(xml: "</bind></iq>")
         state = .binding(offers)
-        return .send(bytes)
+        let resource = settings.resource.map { "<resource>\($0.xmlEscaped)</resource>" } ?? ""
+        let bind = "<bind xmlns=\"\(XMLNamespace.bind)\">\(resource)</bind>"
+        return .send(Array("<iq type=\"set\" id=\"\(bindID.xmlEscaped)\">\(bind)</iq>".utf8))
     }
 
-    /// Handles the answer to the request to resume a session (XEP-0198 section 5).
-    ///
-    /// What follows a `<resumed/>` belongs to the session; a refusal leaves the stream as it was, and a new session is
-    /// bound.
+    /// Handles the answer to the request to resume a session (XEP-0198 section 5): a refusal leaves the stream as it
+    /// was, and a new session is bound.
     mutating func resumption(_ stanza: Stanza, _ offers: Offers, _ suspended: SuspendedSession) -> StanzaAction {
         var management = suspended.management
         switch management.answered(stanza) {
         case .none: return .none
         case .refused: return bindRequest(offers)
         case .invalid:
-            return .fail(
-                finish(NegotiationError(.badStream, "the server's answer to the request to resume can't be right"))
-            )
+            return .fail(finish(.badStream, "the server's answer to the request to resume can't be right"))
         case .resumed:
             state = .finished
-            return .bound(
-                BoundStream(
-                    address: suspended.address,
-                    greeting: [],
-                    management: .offered,
-                    limits: offers.limits,
-                    resumed: management
-                )
-            )
+            var stream = BoundStream(address: suspended.address, greeting: [], management: .offered)
+            stream.limits = offers.limits
+            stream.resumed = management
+            return .bound(stream)
         }
     }
 
-    /// Handles the answer to the bind request.
     mutating func bindResult(_ stanza: Stanza, _ offers: Offers) -> StanzaAction {
         guard stanza.element(0, is: "iq", in: XMLNamespace.client), isFromServer(stanza) else { return .none }
         // Some servers leave the id out; a wrong one answers another request.
         if let id = stanza.attribute("id", of: 0), stanza.string(id) != bindID { return .none }
         guard let type = stanza.attribute("type", of: 0) else { return .none }
         if stanza.equals(type, "error") {
-            let error = StanzaError(stanza)
-            return .fail(
-                finish(
-                    NegotiationError(
-                        .bindRefused,
-                        "the server refused to bind: \(error.condition.rawValue); see its limits on resources",
-                        condition: error.condition.rawValue
-                    )
-                )
-            )
+            let condition = StanzaError(stanza).condition.rawValue
+            let message = "the server refused to bind: \(condition); see its limits on resources"
+            return .fail(finish(NegotiationError(.bindRefused, message, condition: condition)))
         }
         guard stanza.equals(type, "result") else { return .none }
         guard let bind = stanza.child("bind", in: XMLNamespace.bind),
             let element = stanza.child("jid", in: XMLNamespace.bind, of: bind),
             let address = JID(stanza.string(stanza.elements[element].text))
         else {
-            return .fail(finish(NegotiationError(.bindRefused, "the server's answer to the binding holds no address")))
+            return .fail(finish(.bindRefused, "the server's answer to the binding holds no address"))
         }
         state = .finished
-        let management = managementOffer(offers)
+        let management: StreamManagement.Offer =
+            settings.dialect == .xmpp ? offers.management ? .offered : .missing : .unused
+        let greeting = greeting(offers, management)
         return .bound(
-            BoundStream(
-                address: address,
-                greeting: greeting(offers, management),
-                management: management,
-                limits: offers.limits
-            )
+            BoundStream(address: address, greeting: greeting, management: management, limits: offers.limits)
         )
-    }
-
-    private func managementOffer(_ offers: Offers) -> StreamManagement.Offer {
-        switch configuration.dialect {
-        case .ccs, .component: .unused
-        case .xmpp: offers.management ? .offered : .missing
-        }
     }
 
     /// Whether an IQ is from the server: without `from`, or from the domain or our own account (RFC 6120 section
     /// 8.1.2.1).
     private func isFromServer(_ stanza: Stanza) -> Bool {
         guard let from = stanza.attribute("from", of: 0) else { return true }
-        guard let sender = JID(stanza.string(from)), let domain = JID(configuration.domain) else { return false }
-        return sender == domain || sender.bare == JID("\(configuration.localpart)@\(configuration.domain)")
+        guard let sender = JID(stanza.string(from)), let domain = JID(settings.domain) else { return false }
+        return sender == domain || sender.bare == JID(settings.address)
     }
 
     private func greeting(_ offers: Offers, _ management: StreamManagement.Offer) -> [UInt8] {
         var bytes: [UInt8] = []
         if offers.session {
-            bytes.append(xml: "<iq type=\"set\" id=\"")
-            bytes.append(escaping: (configuration.idPrefix + "-session").utf8)
-            bytes.append(xml: "\"><session xmlns=\"urn:ietf:params:xml:ns:xmpp-session\"/></iq>")
+            let id = "\(idPrefix)-session".xmlEscaped
+            bytes += "<iq type=\"set\" id=\"\(id)\"><session xmlns=\"\(XMLNamespace.session)\"/></iq>".utf8
         }
-        // Presence makes the server send stored messages. It takes stanzas in order, so it already counts what it
-        // sends for the presence; and since both go in one write, nothing is stored in between that the presence would
-        // miss.
-        if management == .offered { bytes += StreamManagement.request(resume: configuration.resume) }
-        if management != .unused { bytes += Presence.available(configuration.priority) }
+        // It takes stanzas in order, so it counts what it sends for the presence; and since both go in one write,
+        // nothing is stored in between that the presence would miss.
+        if management == .offered { bytes += StreamManagement.request(resume: settings.resume) }
+        if management != .unused { bytes += Presence.available(settings.priority) }
         return bytes
     }
 }

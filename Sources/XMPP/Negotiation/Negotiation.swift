@@ -1,20 +1,40 @@
 package import XMLWire
 
-/// The negotiation from a connected transport to a bound stream, as a pure value: each event returns the next step.
+/// How a connection becomes encrypted (configuration key `tls.mode`).
+package enum TLSMode: String, Sendable, CaseIterable {
+    /// TLS from the first byte.
+    case direct
+    /// STARTTLS, required: without an offer there is no connection.
+    case starttls
+    /// Not at all, to a component's server only: the caller has checked the peer's address.
+    case none
+}
+
+/// A session whose connection was lost, and which the server holds.
+package struct SuspendedSession: Sendable, Equatable {
+    package var address: JID
+    package var management: StreamManagement
+}
+
+/// A stream that is ready for stanzas.
+package struct BoundStream: Sendable, Equatable {
+    package var address: JID
+    /// The bytes to send first: a session request if the server requires one, then, to a standard server, the request
+    /// for stream management if offered, and presence.
+    package var greeting: [UInt8]
+    package var management = StreamManagement.Offer.unused
+    package var limits = ServerLimits()
+    /// Stream management resumed from a lost connection (XEP-0198 section 5); nil on a new session.
+    package var resumed: StreamManagement?
+}
+
+/// The negotiation from a connected transport to a bound stream, as a pure value (drawn in docs/state-machines.md).
 ///
-/// ```
-/// idle ──▶ awaitingHeader ──▶ awaitingFeatures ─┬─ plain ──▶ awaitingProceed ──▶ startingTLS ──▶ awaitingHeader
-///                 ▲                             ├─ secured ──▶ authenticating ──▶ awaitingHeader
-///                 └─────────────────────────────┴─ authenticated ─┬─▶ binding ──▶ finished
-///                                                                 └─▶ resuming ──▶ binding, finished
-///
-/// authenticating ──a key is needed──▶ deriving ──the key──▶ authenticating
-/// ```
 /// Any state goes to `finished` with a ``NegotiationError``; after that nothing has an effect. Anything outside the
 /// exchange is ignored, so that a notice from the server can't stop us; the caller's timeout bounds how long. The
 /// session request of old servers (RFC 3921) is part of ``BoundStream/greeting`` and its answer is not awaited:
 /// messages may come first, and must not get lost.
-package struct Negotiation: StreamNegotiation, ~Copyable {
+package struct Negotiation: ~Copyable {
     /// The stage of the current stream.
     enum Phase {
         /// Not encrypted; only STARTTLS may follow.
@@ -28,7 +48,7 @@ package struct Negotiation: StreamNegotiation, ~Copyable {
     enum State {
         /// The transport is not ready. To `awaitingHeader`.
         case idle
-        /// Our header is sent. To `awaitingFeatures`.
+        /// Our header is sent. To `awaitingFeatures`; a component's to `shakingHands`, `unidentified`.
         case awaitingHeader(Phase)
         /// The peer's header came. To `awaitingProceed`, `authenticating`, `binding`.
         case awaitingFeatures(Phase)
@@ -36,123 +56,118 @@ package struct Negotiation: StreamNegotiation, ~Copyable {
         case awaitingProceed
         /// The caller makes TLS. To `awaitingHeader(.secured)`.
         case startingTLS
-        /// `<auth/>` is sent. To `deriving`, `awaitingHeader(.authenticated)`.
-        case authenticating(any SASLMechanism)
-        /// The caller computes a key for the mechanism. To `authenticating`.
-        case deriving(any SASLMechanism)
+        /// `<auth/>` is sent; PLAIN and EXTERNAL need no more. To `deriving`, `awaitingHeader(.authenticated)`.
+        case authenticating(SCRAM?)
+        /// The caller computes a key. To `authenticating`.
+        case deriving(SCRAM)
         /// The request to resume a session is sent. To `binding`, `finished`.
         case resuming(Offers, SuspendedSession)
         /// The bind request is sent. To `finished`.
         case binding(Offers)
+        /// A component's handshake is sent. To `finished`.
+        case shakingHands
+        /// The header of a component's server has no id: a stream error, which says why, is about to follow. To
+        /// `finished`.
+        case unidentified
         /// Bound, or failed. The last state.
         case finished
     }
 
-    /// What the server offers in its features.
     struct Offers {
         /// Whether it requires a session request first (RFC 3921).
         var session = false
-        /// Stream management (XEP-0198).
         var management = false
-        /// Its limits for the stream.
         var limits = ServerLimits()
     }
 
-    private(set) var configuration: NegotiationConfiguration
+    let settings: StreamSettings
+    let credentials: SASLCredentials
+    let suspended: SuspendedSession?
+    let idPrefix: String
+    let nonce: [UInt8]
+    private var mode: TLSMode
     /// Changed only by the negotiation's own extensions.
     var state = State.idle
     /// The channel bindings that TLS provides, strongest first.
     var bindings: [ChannelBinding] = []
-    /// The chosen way to sign in; nil before that is decided.
+    /// The chosen way to sign in; nil before that is decided, and for a component.
     package internal(set) var signIn: SignIn?
 
-    /// A negotiation that waits for its transport.
-    package init(configuration: NegotiationConfiguration) { self.configuration = configuration }
-
-    /// Sets how TLS begins at the place that the transport is connected to: for a server that is looked up when needed.
+    /// A negotiation that waits for its transport, with a session to resume, if any.
     ///
-    /// Without effect once the transport is ready.
-    package mutating func connected(_ mode: NegotiationConfiguration.TLSMode) {
-        if case .idle = state { configuration.tlsMode = mode }
+    /// New and random for each connection are the prefix of our IQs' ids, since whoever can guess an id could answer in
+    /// the server's place, and the nonce of SASL, at least 16 bytes.
+    package init(
+        _ settings: StreamSettings,
+        secret: Secret,
+        mode: TLSMode = .direct,
+        suspended: SuspendedSession? = nil,
+        idPrefix: String,
+        nonce: [UInt8]
+    ) {
+        self.settings = settings
+        credentials = SASLCredentials(username: settings.username, secret: secret)
+        self.mode = mode
+        self.suspended = suspended
+        self.idPrefix = idPrefix
+        self.nonce = nonce
     }
 
-    /// The next step when the transport is ready.
-    package enum ReadyAction: Sendable {
-        /// Begin the stream with these bytes.
-        case send([UInt8])
-        /// Nothing: the event was not expected.
+    var isComponent: Bool { settings.dialect == .component }
+
+    /// Sets how TLS begins at the place that the transport is connected to; without effect once the transport is ready.
+    package mutating func connected(_ mode: TLSMode) {
+        if case .idle = state { self.mode = mode }
+    }
+
+    /// The next step when the transport is ready, or after the peer's stream header.
+    package enum OpeningAction: Sendable {
         case none
-        /// Close the transport.
+        /// Send these bytes: our stream header, or a component's handshake.
+        case send([UInt8])
         case fail(NegotiationError)
     }
 
-    /// Handles a connected transport, or, after ``StanzaAction/startTLS``, a finished handshake.
-    ///
-    /// - Parameters:
-    ///   - encrypted: Whether the transport is verified TLS from now on.
-    ///   - bindings: The channel bindings that this TLS provides.
-    /// - Returns: The next step.
-    package mutating func transportReady(encrypted: Bool, bindings: [ChannelBinding] = []) -> ReadyAction {
+    /// Handles a connected transport, or, after ``StanzaAction/startTLS``, a finished handshake, with TLS's channel
+    /// bindings.
+    package mutating func transportReady(encrypted: Bool, bindings: [ChannelBinding] = []) -> OpeningAction {
         switch state {
-        case .idle where encrypted, .startingTLS where encrypted:
+        case .idle where encrypted || isComponent && mode == .none, .startingTLS where encrypted:
             self.bindings = ChannelBinding.Kind.allCases.compactMap { kind in bindings.first { $0.kind == kind } }
             state = .awaitingHeader(.secured)
-        case .idle where configuration.tlsMode == .starttls:
+        case .idle where mode == .starttls && !isComponent:
             state = .awaitingHeader(.plain)
         case .idle, .startingTLS:
-            return .fail(
-                finish(NegotiationError(.notEncrypted, "the connection is not encrypted: nothing is sent over it"))
-            )
-        case .awaitingHeader, .awaitingFeatures, .awaitingProceed, .authenticating, .deriving, .resuming, .binding,
-            .finished:
+            return .fail(finish(.notEncrypted, "the connection is not encrypted: nothing is sent over it"))
+        default:
             return .none
         }
         return .send(header)
     }
 
-    /// The next step after the peer's stream header.
-    package enum OpenedAction: Sendable {
-        /// Continue.
-        case none
-        /// Send these bytes: a component's handshake.
-        case send([UInt8])
-        /// Close the transport.
-        case fail(NegotiationError)
-    }
-
-    /// Handles the peer's stream header.
-    ///
-    /// - Parameter stream: Lent for the call.
-    /// - Returns: The next step.
-    package mutating func opened(_ stream: Stanza) -> OpenedAction {
+    /// Handles the peer's stream header, whose attributes' references are decoded.
+    package mutating func opened(_ stream: Stanza) -> OpeningAction {
         guard case .awaitingHeader(let phase) = state else {
             if case .finished = state { return .none }
-            return .fail(finish(NegotiationError(.badStream, "the server sent a stream header at a wrong moment")))
+            return .fail(finish(.badStream, "the server sent a stream header at a wrong moment"))
         }
         guard !stream.elements.isEmpty, stream.element(0, is: "stream", in: XMLNamespace.streams) else {
-            return .fail(finish(NegotiationError(.badStream, "the peer is no XMPP server: check `host` and `port`")))
+            return .fail(finish(.badStream, "the peer is no XMPP server: check `host` and `port`"))
         }
+        if isComponent { return shakeHands(stream) }
         // RFC 6120 section 4.7.5: without a version the peer knows neither features nor SASL.
         guard let version = stream.attribute("version", of: 0), stream.string(version).hasPrefix("1.") else {
-            return .fail(
-                finish(
-                    NegotiationError(.badStream, "the server does not speak XMPP 1.0: its stream has no version 1.x")
-                )
-            )
+            return .fail(finish(.badStream, "the server does not speak XMPP 1.0: its stream has no version 1.x"))
         }
         state = .awaitingFeatures(phase)
         return .none
     }
 
-    /// The next step after a stanza.
     package enum StanzaAction: Sendable {
-        /// Continue.
         case none
-        /// Send these bytes.
         case send([UInt8])
-        /// Begin TLS on this transport, then call ``Negotiation/transportReady(encrypted:bindings:)``.
-        ///
-        /// The parser is reset.
+        /// Reset the parser, begin TLS on this transport, then call
+        /// ``Negotiation/transportReady(encrypted:bindings:)``.
         case startTLS
         /// Begin a new stream on the same transport: reset the parser, then send these bytes.
         case restart([UInt8])
@@ -160,64 +175,47 @@ package struct Negotiation: StreamNegotiation, ~Copyable {
         case derive(KeyDerivation)
         /// Done: send the greeting and hand the stream to a ``Session``.
         case bound(BoundStream)
-        /// Close the transport.
         case fail(NegotiationError)
     }
 
-    /// Handles a top-level element.
-    ///
-    /// - Parameters:
-    ///   - stanza: Lent for the call.
-    ///   - trailingBytes: The number of bytes received after the element. None may follow `<proceed/>`: they would be
-    ///     unencrypted and taken for encrypted ones.
-    /// - Returns: The next step.
+    /// Handles a top-level element; no bytes may follow `<proceed/>`, since they would be taken for encrypted ones.
     package mutating func stanza(_ stanza: Stanza, trailingBytes: Int) -> StanzaAction {
         guard !stanza.elements.isEmpty else { return .none }
         if case .finished = state { return .none }
-        if let error = StreamError(stanza) { return .fail(finish(.stream(error))) }
+        if let error = StreamError(stanza) {
+            return .fail(finish(isComponent ? .component(error, domain: settings.domain) : .stream(error)))
+        }
         switch state {
         case .awaitingFeatures(let phase):
             guard stanza.element(0, is: "features", in: XMLNamespace.streams) else { return .none }
             return features(stanza, phase)
-        case .awaitingProceed:
-            return proceed(stanza, trailingBytes: trailingBytes)
-        case .authenticating(let mechanism):
-            return authentication(stanza, mechanism)
-        case .deriving:
-            return whileDeriving(stanza)
-        case .resuming(let offers, let suspended):
-            return resumption(stanza, offers, suspended)
-        case .binding(let offers):
-            return bindResult(stanza, offers)
-        case .idle, .awaitingHeader, .startingTLS, .finished:
-            return .none
+        case .awaitingProceed: return proceed(stanza, trailingBytes: trailingBytes)
+        case .authenticating(let scram): return authentication(stanza, scram)
+        case .deriving: return whileDeriving(stanza)
+        case .resuming(let offers, let suspended): return resumption(stanza, offers, suspended)
+        case .binding(let offers): return bindResult(stanza, offers)
+        case .shakingHands: return handshake(stanza)
+        case .unidentified: return .fail(finish(.unidentifiedStream))
+        case .idle, .awaitingHeader, .startingTLS, .finished: return .none
         }
     }
 
-    /// Handles the peer's closing of its stream.
-    ///
-    /// - Returns: The error to report; nil if one was reported already.
-    package mutating func closed() -> NegotiationError? {
-        end(.closed, "the server closed the stream \(moment)")
+    /// An end of the negotiation from outside.
+    package enum End: Sendable {
+        case streamClosed
+        case transportClosed
+        case timedOut
     }
 
-    /// Handles the loss of the transport.
-    ///
-    /// - Returns: The error to report; nil if one was reported already.
-    package mutating func transportClosed() -> NegotiationError? {
-        end(.closed, "the connection was closed \(moment)")
-    }
-
-    /// Handles the end of the time for negotiation.
-    ///
-    /// - Returns: The error to report; nil if the negotiation is over.
-    package mutating func timedOut() -> NegotiationError? {
-        end(.timedOut, "no answer in time \(moment)")
-    }
-
-    private mutating func end(_ code: NegotiationError.Code, _ message: String) -> NegotiationError? {
-        if case .finished = state { return nil }
-        return finish(NegotiationError(code, message))
+    /// Handles an end; returns the error to report, or nil if one was reported already.
+    package mutating func ended(_ end: End) -> NegotiationError? {
+        switch (state, end) {
+        case (.finished, _): nil
+        case (.unidentified, _): finish(.unidentifiedStream)
+        case (_, .streamClosed): finish(.closed, "the server closed the stream \(moment)")
+        case (_, .transportClosed): finish(.closed, "the connection was closed \(moment)")
+        case (_, .timedOut): finish(.timedOut, "no answer in time \(moment)")
+        }
     }
 
     /// Ends the negotiation for this reason.
@@ -226,10 +224,20 @@ package struct Negotiation: StreamNegotiation, ~Copyable {
         return error
     }
 
-    /// The current step, for messages.
+    mutating func finish(
+        _ code: NegotiationError.Code,
+        _ message: String,
+        isPermanent: Bool = false
+    ) -> NegotiationError {
+        finish(NegotiationError(code, message, isPermanent: isPermanent))
+    }
+
     private var moment: String {
         switch state {
         case .idle: "before the stream began"
+        case .awaitingHeader where isComponent:
+            "before its stream header: does the server have a listener for components on this port, with or without TLS "
+                + "as `tls.mode` says?"
         case .awaitingHeader(.plain), .awaitingFeatures(.plain): "before STARTTLS: is this port for direct TLS?"
         case .awaitingHeader(.secured), .awaitingFeatures(.secured): "before authentication"
         case .awaitingHeader(.authenticated), .awaitingFeatures(.authenticated): "after authentication"
@@ -237,6 +245,7 @@ package struct Negotiation: StreamNegotiation, ~Copyable {
         case .authenticating, .deriving: "during authentication"
         case .resuming: "during resumption"
         case .binding: "during resource binding"
+        case .shakingHands, .unidentified: "during the handshake: see the server's log"
         case .finished: "after negotiation"
         }
     }

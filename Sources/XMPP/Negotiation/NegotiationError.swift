@@ -2,23 +2,17 @@
 package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The kinds of failure; raw values are metric labels.
     package enum Code: String, Sendable, CaseIterable {
-        /// The server offers no STARTTLS, which the configuration requires.
         case tlsNotOffered = "tls_not_offered"
-        /// The server refused STARTTLS after offering it.
         case tlsRefused = "tls_refused"
         /// Bytes came between `<proceed/>` and the TLS handshake: injected, or a broken server.
         case tlsInjection = "tls_injection"
-        /// The transport is not encrypted although it must be.
         case notEncrypted = "not_encrypted"
-        /// The stream header is not one of XMPP 1.0.
         case badStream = "bad_stream"
-        /// The server offers no SASL mechanism that we may use.
         case noMechanism = "no_mechanism"
         /// The name or the secret has no form that the mechanism can use.
         case credentialsUnusable = "credentials_unusable"
         /// SASL failed: the server refuses the credentials or their form.
         case authenticationRefused = "authentication_refused"
-        /// SASL failed for a temporary reason.
         case authenticationUnavailable = "authentication_unavailable"
         /// The server broke the SASL mechanism's rules.
         case authenticationProtocol = "authentication_protocol"
@@ -27,21 +21,27 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
         case streamError = "stream_error"
         /// The peer closed the stream or the connection.
         case closed
-        /// No answer in time.
         case timedOut = "timed_out"
+
+        /// Whether the server was asked to authenticate us and did not.
+        package var isAuthentication: Bool {
+            switch self {
+            case .noMechanism, .credentialsUnusable, .authenticationRefused, .authenticationUnavailable,
+                .authenticationProtocol:
+                true
+            case .tlsNotOffered, .tlsRefused, .tlsInjection, .notEncrypted, .badStream, .bindRefused, .streamError,
+                .closed, .timedOut:
+                false
+            }
+        }
     }
 
-    /// The kind of failure.
     package var code: Code
     /// Cause and fix, for an operator; never a secret.
     package var message: String
     /// The defined condition that the server named; nil if it named none.
     package var condition: String?
-    /// Whether the server was asked to authenticate us and did not.
-    package var isAuthentication: Bool
-    /// Whether only a change of configuration, here or there, will help.
-    ///
-    /// The worker still backs off and never gives up; `check --connect` exits at once.
+    /// Whether only a change of configuration, here or there, will help: the worker backs off, `check --connect` exits.
     package var isPermanent: Bool
     /// The other host named by a stream error, made safe for a log; otherwise nil.
     package var otherHost: String?
@@ -50,13 +50,11 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
         _ code: Code,
         _ message: String,
         condition: String? = nil,
-        isAuthentication: Bool = false,
         isPermanent: Bool = false
     ) {
         self.code = code
         self.message = message
         self.condition = condition
-        self.isAuthentication = isAuthentication
         self.isPermanent = isPermanent
     }
 
@@ -66,37 +64,29 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
 extension NegotiationError {
     /// The meaning of a stream error during negotiation.
     static func stream(_ error: StreamError) -> NegotiationError {
-        let fix: String
-        var permanent = false
-        switch error.condition {
-        case .hostUnknown, .hostGone:
-            fix = "the server does not serve this domain: set the sender's `domain` to the one it serves"
-            permanent = true
-        case .seeOtherHost:
-            fix =
+        let fix =
+            switch error.condition {
+            case .hostUnknown, .hostGone:
+                "the server does not serve this domain: set the sender's `domain` to the one it serves"
+            case .seeOtherHost:
                 "the server sends us to another host: put it into `redirect_hosts` if it is to be trusted"
-            permanent = true
-        case .policyViolation:
-            fix = "the server's policy refuses this connection, for example one without TLS: see the server's log"
-        case .conflict:
-            fix =
+            case .policyViolation:
+                "the server's policy refuses this connection, for example one without TLS: see the server's log"
+            case .conflict:
                 "another connection uses the same resource: give each worker an account of its own, or another `resource`"
-        case .notAuthorized:
-            fix = "the server ended the stream before authentication was complete"
-        default:
-            fix = "see the server's log"
-        }
+            case .notAuthorized: "the server ended the stream before authentication was complete"
+            default: "see the server's log"
+            }
         var failure = NegotiationError(
             .streamError,
             "stream error \(error.summary): \(fix)",
             condition: error.condition.rawValue,
-            isPermanent: permanent
+            isPermanent: [.hostUnknown, .hostGone, .seeOtherHost].contains(error.condition)
         )
         failure.otherHost = error.otherHost
         return failure
     }
 
-    /// Why none of the server's mechanisms is used.
     static func refusal(_ refusal: SASLPolicy.Refusal, _ offer: SASLOffer, _ policy: SASLPolicy) -> NegotiationError {
         let names = PeerText.mechanisms(offer.mechanisms)
         let offered = names.isEmpty ? "none" : names
@@ -126,7 +116,7 @@ extension NegotiationError {
                     + "but no SASL mechanism that takes one (offered: \(offered)): enable SCRAM's -PLUS mechanisms on the "
                     + "server; if they are enabled, somebody on the network path has shortened its list"
             }
-        return NegotiationError(.noMechanism, message, isAuthentication: true, isPermanent: true)
+        return NegotiationError(.noMechanism, message, isPermanent: true)
     }
 
     /// The server requires more than SASL, such as a second factor (XEP-0388 section 2.6.3).
@@ -134,48 +124,37 @@ extension NegotiationError {
         NegotiationError(
             .authenticationRefused,
             "the server wants a further step after SASL, such as a second factor: exempt this account from it",
-            isAuthentication: true,
             isPermanent: true
         )
     }
 
     /// The meaning of a mechanism's SASL failure (RFC 6120 section 6.5).
     static func sasl(_ condition: SASLFailureCondition, _ choice: SASLChoice? = nil) -> NegotiationError {
-        let fix: String
-        var code = Code.authenticationRefused
-        switch condition {
-        case .notAuthorized where choice == .external, .invalidAuthzid where choice == .external:
-            fix =
+        let fix =
+            switch condition {
+            case .notAuthorized where choice == .external, .invalidAuthzid where choice == .external:
                 "the server does not take our client certificate for this account: its authority must be one that the server "
-                + "trusts for clients, and it must name the account's address as XmppAddr"
-        case .notAuthorized:
-            fix =
+                    + "trusts for clients, and it must name the account's address as XmppAddr"
+            case .notAuthorized:
                 "the server refuses the sender id and secret: check `sender_id`, `username` and the file of `secret_file`"
-        case .malformedRequest, .invalidAuthzid, .incorrectEncoding:
-            fix = "the server refuses the form of the user name: try the other value of `username` (jid or localpart)"
-        case .accountDisabled:
-            fix = "the server has disabled this account"
-        case .credentialsExpired:
-            fix = "the secret has expired: put the new one into the file of `secret_file`"
-        case .encryptionRequired, .mechanismTooWeak, .invalidMechanism:
-            fix = "the server offered this SASL mechanism and does not accept it: see its list of mechanisms"
-        case .temporaryAuthFailure:
-            fix = "the server can't authenticate anybody at the moment"
-            code = .authenticationUnavailable
-        case .aborted, .undefinedCondition:
-            fix = "see the server's log"
-        }
+            case .malformedRequest, .invalidAuthzid, .incorrectEncoding:
+                "the server refuses the form of the user name: try the other value of `username` (jid or localpart)"
+            case .accountDisabled: "the server has disabled this account"
+            case .credentialsExpired: "the secret has expired: put the new one into the file of `secret_file`"
+            case .encryptionRequired, .mechanismTooWeak, .invalidMechanism:
+                "the server offered this SASL mechanism and does not accept it: see its list of mechanisms"
+            case .temporaryAuthFailure: "the server can't authenticate anybody at the moment"
+            case .aborted, .undefinedCondition: "see the server's log"
+            }
+        let isPermanent = condition != .temporaryAuthFailure
         return NegotiationError(
-            code,
+            isPermanent ? .authenticationRefused : .authenticationUnavailable,
             "SASL failure \(condition.rawValue): \(fix)\(NegotiationError.suspicion(condition, choice))",
             condition: condition.rawValue,
-            isAuthentication: true,
-            isPermanent: code == .authenticationRefused
+            isPermanent: isPermanent
         )
     }
-}
 
-extension NegotiationError {
     /// The hint for a refusal that channel binding may explain: servers do not give it as the reason.
     private static func suspicion(_ condition: SASLFailureCondition, _ choice: SASLChoice?) -> String {
         switch (condition, choice) {
@@ -203,6 +182,5 @@ enum SASLFailureCondition: String, CaseIterable {
     case mechanismTooWeak = "mechanism-too-weak"
     case notAuthorized = "not-authorized"
     case temporaryAuthFailure = "temporary-auth-failure"
-    /// Any condition not in this list.
     case undefinedCondition = "undefined-condition"
 }

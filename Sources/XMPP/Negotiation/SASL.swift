@@ -1,4 +1,6 @@
 package import Digests
+import Vocabulary
+import XMLWire
 
 /// A secret in memory: never part of a description, a log or an error.
 package struct Secret: Sendable, CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
@@ -10,27 +12,15 @@ package struct Secret: Sendable, CustomStringConvertible, CustomDebugStringConve
 
     package var debugDescription: String { description }
 
-    /// Empty, for `dump` and other reflection.
     package var customMirror: Mirror { Mirror(self, children: []) }
 }
 
-/// Our credentials for the server.
-package struct SASLCredentials: Sendable {
+struct SASLCredentials: Sendable {
     /// The authentication identity: the JID or its localpart, as configured (`username`).
-    package var username: String
-    /// The password or server key.
-    package var secret: Secret
+    var username: String
+    var secret: Secret
 
-    package init(username: String, secret: Secret) {
-        self.username = username
-        self.secret = secret
-    }
-}
-
-extension SASLCredentials {
-    /// The name and the secret prepared by ``SASLprep``, as SCRAM hashes them.
-    ///
-    /// - Throws: ``SASLMechanismError``, which names the key to change and no part of its value.
+    /// The name and the secret prepared by ``SASLprep``, as SCRAM hashes them; an error names the key, never the value.
     func prepared() throws(SASLMechanismError) -> SASLCredentials {
         var prepared = self
         do throws(SASLprep.Failure) {
@@ -58,18 +48,10 @@ struct SASLMechanismError: Error, Sendable {
 /// A key that a mechanism needs and that takes long to compute; the state machines only wait for it.
 package struct KeyDerivation: Sendable {
     package let hash: HashFunction
-    /// The secret to derive the key from.
     package let secret: Secret
     package let salt: [UInt8]
     /// The number of rounds; within ``SCRAM/iterations``.
     package let iterations: Int
-
-    package init(hash: HashFunction, secret: Secret, salt: [UInt8], iterations: Int) {
-        self.hash = hash
-        self.secret = secret
-        self.salt = salt
-        self.iterations = iterations
-    }
 
     package func isSame(as other: KeyDerivation) -> Bool {
         hash == other.hash && iterations == other.iterations && salt == other.salt
@@ -80,72 +62,116 @@ package struct KeyDerivation: Sendable {
     package func run() -> Secret { Secret(hash.derive(password: secret.bytes, salt: salt, iterations: iterations)) }
 }
 
-/// The next step after a challenge.
-enum SASLStep: Sendable {
-    /// Answer with this message.
-    case respond([UInt8])
-    /// Compute the key, then call ``SASLMechanism/derived(_:)``.
-    case derive(KeyDerivation)
-}
-
-/// One SASL exchange (RFC 4422) on an encrypted stream, which makes our messages from the server's.
+/// The two ways in which XMPP carries SASL messages.
 ///
-/// ``SASLPolicy`` chooses the mechanism. Messages are without their Base64.
-protocol SASLMechanism: Sendable {
-    /// The initial response; nil for none.
-    mutating func initialResponse() -> [UInt8]?
+/// The extensible one continues the same stream after success. Its Bind 2 (XEP-0386) is not used: it makes the server
+/// drop the account's offline messages, which are meant for us.
+package enum SASLProfile: Sendable, Equatable {
+    /// RFC 6120 section 6.
+    case core
+    /// XEP-0388.
+    case extensible
 
-    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep
+    var namespace: StaticString {
+        switch self {
+        case .core: XMLNamespace.sasl
+        case .extensible: XMLNamespace.sasl2
+        }
+    }
 
-    /// The response to the challenge that required a key.
-    mutating func derived(_ key: Secret) throws(SASLMechanismError) -> [UInt8]
+    /// The feature that lists the mechanisms.
+    var list: StaticString {
+        switch self {
+        case .core: "mechanisms"
+        case .extensible: "authentication"
+        }
+    }
 
-    /// Checks the data of the server's success; a mechanism that authenticates the server does so here.
-    mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError)
+    /// The element that begins an exchange with this mechanism and initial response.
+    func begin(_ mechanism: String, with response: [UInt8]) -> [UInt8] {
+        let encoded = Base64.encode(response)
+        switch self {
+        case .core:
+            // RFC 6120 section 6.4.2: an empty initial response is a single equals sign.
+            let text = response.isEmpty ? [UInt8(ascii: "=")] : encoded
+            return Array("<auth xmlns=\"\(namespace)\" mechanism=\"\(mechanism)\">".utf8) + text + Array("</auth>".utf8)
+        case .extensible:
+            let start = "<authenticate xmlns=\"\(namespace)\" mechanism=\"\(mechanism)\"><initial-response>"
+            return Array(start.utf8) + encoded + Array("</initial-response></authenticate>".utf8)
+        }
+    }
+
+    /// The element with a response to a challenge.
+    func respond(_ response: [UInt8]) -> [UInt8] {
+        Array("<response xmlns=\"\(namespace)\">".utf8) + Base64.encode(response) + Array("</response>".utf8)
+    }
+
+    /// The data of a challenge or a success; nil if there is none.
+    func data(of element: Stanza) throws(SASLMechanismError) -> [UInt8]? {
+        var text = element.bytes[element.elements[0].text]
+        if self == .extensible {
+            if element.equals(element.elements[0].name, "success") {
+                guard let child = element.child("additional-data", in: XMLNamespace.sasl2) else { return nil }
+                text = element.bytes[element.elements[child].text]
+            }
+            text = text.drop(while: SASLProfile.isSpace)
+            while let last = text.last, SASLProfile.isSpace(last) { text.removeLast() }
+        } else if text.isEmpty, element.equals(element.elements[0].name, "success") {
+            return nil
+        } else if text.elementsEqual([UInt8(ascii: "=")]) {
+            return []
+        }
+        guard let data = Base64.decode(text) else {
+            throw SASLMechanismError(message: "the server's SASL message is not Base64")
+        }
+        return data
+    }
+
+    /// Whitespace around Base64, which XEP-0388 only advises against.
+    private static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 || byte == 0x0a || byte == 0x0d }
 }
 
-/// PLAIN (RFC 4616): the secret itself.
-struct PlainMechanism: SASLMechanism {
-    private let credentials: SASLCredentials
+/// A server's offer of mechanisms in the features of an encrypted stream.
+package struct SASLOffer: Sendable, Equatable {
+    package var profile: SASLProfile
+    package var mechanisms: [String]
+    /// The listed types of channel binding (XEP-0440), unchanged; nil without a list.
+    package var bindings: [String]?
 
-    init(credentials: SASLCredentials) { self.credentials = credentials }
-
-    /// `NUL username NUL secret`, without an authorization identity and unprepared: the server prepares them (section
-    /// 2).
-    mutating func initialResponse() -> [UInt8]? {
-        [0] + Array(credentials.username.utf8) + [0] + credentials.secret.bytes
+    package init(mechanisms: [String], bindings: [String]? = nil, profile: SASLProfile = .core) {
+        self.profile = profile
+        self.mechanisms = mechanisms
+        self.bindings = bindings
     }
 
-    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep {
-        throw SASLMechanismError(message: "the server sent a challenge where PLAIN has none")
+    /// Reads the offer of the first of these profiles that the server has; the framer's bounds on elements bound the
+    /// lists.
+    init(_ features: Stanza, profiles: [SASLProfile] = [.core]) {
+        mechanisms = []
+        profile = profiles.first { features.child($0.list, in: $0.namespace) != nil } ?? .core
+        if let list = features.child(profile.list, in: profile.namespace) {
+            for child in features.children(of: list)
+            where features.element(child, is: "mechanism", in: profile.namespace) {
+                mechanisms.append(features.string(features.elements[child].text))
+            }
+        }
+        guard let list = features.child("sasl-channel-binding", in: XMLNamespace.channelBinding) else { return }
+        var types: [String] = []
+        for child in features.children(of: list)
+        where features.element(child, is: "channel-binding", in: XMLNamespace.channelBinding) {
+            if let type = features.attribute("type", of: child) { types.append(features.string(type)) }
+        }
+        bindings = types
     }
 
-    mutating func derived(_ key: Secret) throws(SASLMechanismError) -> [UInt8] {
-        throw SASLMechanismError(message: "PLAIN derives no key")
+    /// The text whose hash a server with XEP-0474 (0.4.0) puts into its first SCRAM message: the lists sorted by bytes,
+    /// with separators that are not allowed in XML.
+    var downgradeText: [UInt8] {
+        func joined(_ names: [String]) -> [UInt8] {
+            let sorted = names.map { Array($0.utf8) }.sorted { $0.lexicographicallyPrecedes($1) }
+            return Array(sorted.joined(separator: [0x1e]))
+        }
+        guard let bindings else { return joined(mechanisms) }
+        return joined(mechanisms) + [0x1f] + joined(bindings)
     }
-
-    /// Nothing to check: TLS authenticates the server, not PLAIN.
-    mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError) {}
-}
-
-/// EXTERNAL (RFC 4422 appendix A): TLS has proved our identity; the exchange only names the account.
-struct ExternalMechanism: SASLMechanism {
-    private let identity: [UInt8]
-
-    /// An exchange for this bare address (XEP-0178).
-    init(address: String) { identity = Array(address.utf8) }
-
-    /// The authorization identity: without it a server would choose among the certificate's addresses.
-    mutating func initialResponse() -> [UInt8]? { identity }
-
-    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep {
-        throw SASLMechanismError(message: "the server sent a challenge where EXTERNAL has none")
-    }
-
-    mutating func derived(_ key: Secret) throws(SASLMechanismError) -> [UInt8] {
-        throw SASLMechanismError(message: "EXTERNAL derives no key")
-    }
-
-    /// Nothing to check: TLS has authenticated the server.
-    mutating func finish(with additionalData: [UInt8]?) throws(SASLMechanismError) {}
 }

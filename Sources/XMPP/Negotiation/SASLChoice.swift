@@ -1,6 +1,5 @@
 package import Digests
 
-/// The chosen mechanism.
 package enum SASLChoice: Sendable, Equatable {
     /// The secret itself (RFC 4616).
     case plain
@@ -28,7 +27,6 @@ package enum SASLChoice: Sendable, Equatable {
 struct SASLPolicy: Sendable {
     var dialect: Dialect
     var allowsPlain: Bool
-    /// Whether TLS presents a client certificate.
     var hasCertificate = false
     var hasSecret = true
     /// The channel bindings that TLS provides; none if TLS is not ours.
@@ -42,7 +40,7 @@ struct SASLPolicy: Sendable {
         return switch dialect {
         case .ccs: external + plain + scram
         case .xmpp: external + scram + plain
-        // A component has no account: see ``ComponentNegotiation``.
+        // A component has no account: its handshake is none of SASL.
         case .component: []
         }
     }
@@ -50,23 +48,18 @@ struct SASLPolicy: Sendable {
     /// SCRAM's hash functions, best first.
     private static var hashes: [HashFunction] { [.sha512, .sha256, .sha1] }
 
-    /// Why no mechanism is used.
+    /// Why no mechanism is used; see ``NegotiationError/refusal(_:_:_:)``.
     enum Refusal: Error, Equatable {
-        /// The server offers none that may be used.
         case nothingUsable
-        /// It offers channel binding only by types that TLS does not provide here.
         case unknownBindings
-        /// It offers channel binding in the extensible profile without listing the types, as it must.
         case unlistedBindings
-        /// It lists types of channel binding, but no mechanism that could use them.
         case bindingWithoutMechanism
     }
 
     /// Chooses the best mechanism of an offer.
     ///
-    /// Earlier choices are not remembered, so a shortened list is not noticed as such. Instead it is made worthless: it
-    /// never gets the secret itself, and a proof without channel binding states that we support it (`y`), which a
-    /// server that had offered it must refuse.
+    /// A list shortened on its way is made worthless: it never gets the secret itself, and a proof without channel
+    /// binding states that we support it (`y`), which a server that had offered it must refuse.
     func choose(among offer: SASLOffer) throws(Refusal) -> SASLChoice {
         let offered = Set(offer.mechanisms)
         // The operator's own choice; its proof is worthless on any other connection.
@@ -112,5 +105,29 @@ extension HashFunction {
         case .sha256: "SHA-256"
         case .sha512: "SHA-512"
         }
+    }
+}
+
+/// The chosen way to sign in, and the server's offer.
+package struct SignIn: Sendable, Equatable {
+    package var choice: SASLChoice
+    package var offer: SASLOffer
+
+    /// The offered mechanisms, made safe for a log by ``PeerText``.
+    package var offeredMechanisms: String {
+        let names = PeerText.mechanisms(offer.mechanisms, limit: 300)
+        return names.isEmpty ? "none" : names
+    }
+
+    /// The offered types of channel binding known here; nil if the server lists none (XEP-0440).
+    package var offeredBindings: [String]? {
+        offer.bindings.map { types in ChannelBinding.Kind.allCases.map(\.rawValue).filter(types.contains) }
+    }
+
+    /// Whether the server offers mechanisms with channel binding without listing its types, and none of them was
+    /// chosen.
+    package var isBindingUnnamed: Bool {
+        guard case .scram(_, .notOffered) = choice else { return false }
+        return offer.mechanisms.contains { $0.hasPrefix("SCRAM-") && $0.hasSuffix("-PLUS") }
     }
 }

@@ -1,21 +1,14 @@
 import Foundation
 
-/// SASLprep (RFC 4013), the form in which a name or a password is hashed: a profile of stringprep (RFC 3454), on
-/// Unicode 3.2.
-///
-/// The strings count as *stored* (RFC 5802 section 2.2): a character newer than Unicode 3.2 is refused, since nobody
-/// can say what a server makes of it.
+/// SASLprep (RFC 4013), the form in which a name or a password is hashed: a profile of stringprep (RFC 3454) on Unicode
+/// 3.2, for *stored* strings (RFC 5802 section 2.2), so that newer characters are refused.
 enum SASLprep {
     /// Why a text has no prepared form; contains no part of the text.
     enum Failure: Error, Equatable {
         case notUTF8
-        /// It has a prohibited character: a control character, one for private use, or one that changes the display.
         case prohibited
-        /// It has a character newer than Unicode 3.2.
         case unassigned
-        /// It mixes directions of writing, or right-to-left text does not begin and end as such.
         case mixedDirections
-        /// Nothing is left of it.
         case empty
 
         /// The reason for an operator, to follow the name of a setting.
@@ -31,11 +24,7 @@ enum SASLprep {
         }
     }
 
-    /// Prepares a text.
-    ///
-    /// - Parameter bytes: The text, which must be UTF-8.
-    /// - Returns: UTF-8; printable ASCII is unchanged.
-    /// - Throws: ``Failure``
+    /// Prepares a text, which must be UTF-8; printable ASCII is unchanged.
     static func prepare(_ bytes: [UInt8]) throws(Failure) -> [UInt8] {
         guard !bytes.isEmpty else { throw .empty }
         if bytes.allSatisfy({ (0x20...0x7e).contains($0) }) { return bytes }

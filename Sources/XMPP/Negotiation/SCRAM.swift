@@ -2,32 +2,29 @@ import Digests
 import Vocabulary
 
 /// SCRAM (RFC 5802) as a pure value: proves that we know the secret without sending it, and makes the server prove the
-/// same.
+/// same (drawn in docs/state-machines.md).
 ///
-/// ```
-/// begun ──▶ awaitingChallenge ──▶ deriving ──▶ awaitingSignature ──▶ verified
-/// ```
-/// The salted password takes up to 1,000,000 rounds of HMAC and is computed outside of the machine.
-///
-/// TLS has verified the server's name before the first byte. With channel binding the proof is worthless on any other
-/// TLS connection, whatever its certificate. The name and the secret are in the form that the server hashes
-/// (``SASLprep``).
-struct SCRAM: SASLMechanism {
+/// The salted password takes up to 1,000,000 rounds of HMAC and is computed outside of the machine. With channel binding
+/// the proof is worthless on any other TLS connection.
+struct SCRAM: Sendable {
+    enum Step: Sendable {
+        case respond([UInt8])
+        /// Compute the key, then call ``SCRAM/derived(_:)``.
+        case derive(KeyDerivation)
+    }
+
     private enum State {
         case begun
-        /// The user and our nonce are sent.
         case awaitingChallenge
         /// The server's first message came; the salted password is being computed.
         case deriving(ServerFirst, challenge: [UInt8])
         /// Our proof is sent; the server's proof must equal this.
         case awaitingSignature([UInt8])
-        /// The server has proved itself.
         case verified
     }
 
-    /// The iterations that a server may ask for.
-    ///
-    /// Fewer than RFC 7677 recommends let an eavesdropper search for the secret; more let a server waste our time.
+    /// The iterations that a server may ask for: fewer let an eavesdropper search for the secret (RFC 7677), more waste
+    /// time.
     static let iterations = 4_096...1_000_000
     /// The longest message that a server may send.
     static let messageLimit = 4_096
@@ -46,14 +43,7 @@ struct SCRAM: SASLMechanism {
     private let offer: SASLOffer
     private var state = State.begun
 
-    /// An exchange that has not begun.
-    ///
-    /// - Parameters:
-    ///   - hash: The mechanism's hash function.
-    ///   - credentials: Prepared credentials.
-    ///   - nonce: Printable ASCII without a comma.
-    ///   - binding: The statement about channel binding.
-    ///   - offer: The server's offer as received, which it may confirm in its first message.
+    /// An exchange with prepared credentials and a nonce of printable ASCII without a comma.
     init(
         _ hash: HashFunction,
         credentials: SASLCredentials,
@@ -81,13 +71,13 @@ struct SCRAM: SASLMechanism {
     }
 
     /// The first message: the user and our nonce.
-    mutating func initialResponse() -> [UInt8]? {
+    mutating func initialResponse() -> [UInt8] {
         state = .awaitingChallenge
         return binding.header + bareFirst
     }
 
     /// Handles a challenge: requests the key for our proof, or, after the server's proof, responds with nothing.
-    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> SASLStep {
+    mutating func respond(to challenge: [UInt8]) throws(SASLMechanismError) -> Step {
         switch state {
         case .awaitingChallenge:
             let first = try ServerFirst(challenge, nonce: nonce)
@@ -105,9 +95,8 @@ struct SCRAM: SASLMechanism {
         }
     }
 
-    /// Compares the server's hash of its offer with the received offer (XEP-0474).
-    ///
-    /// Nobody in between can change the hash as well: the proofs of both sides cover it.
+    /// Compares the server's hash of its offer (XEP-0474), which the proofs of both sides cover, with the received
+    /// offer.
     private func compare(_ digests: [ArraySlice<UInt8>]) throws(SASLMechanismError) {
         let ours = Base64.encode(hash.digest(of: offer.downgradeText))
         guard digests.allSatisfy({ $0.elementsEqual(ours) }) else {

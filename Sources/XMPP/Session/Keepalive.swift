@@ -4,22 +4,13 @@ import Vocabulary
 package struct SessionTimer: Sendable, Equatable {
     /// Passed back when the timer fires, so that a late one is recognised and ignored.
     package var id: UInt64
-    /// The time from now.
     package var delay: Duration
 }
 
-/// Checks with XEP-0199 pings that the peer receives what we send, as a pure value.
+/// Checks with XEP-0199 pings that the peer receives what we send, as a pure value (drawn in docs/state-machines.md).
 ///
-/// ```
-/// proven ──interval──▶ asked ──answer──▶ proven
-///                        └──timeout──▶ dead
-/// ```
-/// Only the answer to our own ping is proof. Anything else shows that the peer's direction works, not ours: a peer may
-/// send for hours while nothing of ours reaches it, including our acks. So a busy stream is pinged as often as an idle
-/// one.
-///
-/// While we pause reading no answer can be read, so the clock stops, and later continues: a stream that pauses and
-/// resumes a thousand times a second is still pinged and judged.
+/// Only the answer to our own ping is proof: a peer may send for hours while nothing of ours reaches it. While we pause
+/// reading no answer can be read, so the clock stops, and later continues.
 struct Keepalive: Sendable {
     private enum State {
         /// The peer was known at this instant to receive. To `asked`.
@@ -28,11 +19,8 @@ struct Keepalive: Sendable {
         case asked(at: UInt64)
     }
 
-    /// The next step after the timer fires.
     enum Action {
-        /// Set the timer again.
         case wait(Duration)
-        /// Send a ping, and set the timer for its answer.
         case ping(Duration)
         case dead
     }
@@ -42,12 +30,7 @@ struct Keepalive: Sendable {
     private var state: State
     private var pausedSince: UInt64?
 
-    /// A watch over a stream that is bound at this instant.
-    ///
-    /// - Parameters:
-    ///   - interval: The time from the last proof to the next ping.
-    ///   - timeout: The time that the peer has to answer.
-    ///   - now: Nanoseconds of a monotonic clock.
+    /// A watch over a stream that is bound at this instant, in nanoseconds of a monotonic clock.
     init(interval: Duration, timeout: Duration, now: UInt64) {
         self.interval = max(interval.nanoseconds, 1_000_000)
         self.timeout = max(timeout.nanoseconds, 1_000_000)
@@ -60,7 +43,6 @@ struct Keepalive: Sendable {
         state = .proven(at: now)
     }
 
-    /// Notes that we paused or resumed reading.
     mutating func paused(_ paused: Bool, now: UInt64) {
         guard let since = pausedSince else {
             if paused { pausedSince = now }
@@ -75,7 +57,6 @@ struct Keepalive: Sendable {
         }
     }
 
-    /// How long reading has been paused; nil if it is not.
     func pause(now: UInt64) -> Duration? {
         pausedSince.map { .nanoseconds(Int64(clamping: now > $0 ? now - $0 : 0)) }
     }

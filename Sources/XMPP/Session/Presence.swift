@@ -1,20 +1,12 @@
 /// Our presence at a standard server, which decides whether it sends us the account's messages or stores them.
 ///
-/// ```
-/// unused
-/// available ──reading paused for long──▶ unavailable ──reading again──▶ available
-/// ```
-/// The first presence is part of the greeting, right after the request for stream management: the server takes them in
-/// that order, so what it has stored follows its `<enabled/>` and is counted.
+/// The first presence follows the request for stream management in the greeting, so what the server has stored follows
+/// its `<enabled/>` and is counted. While nobody reads, a server would queue in memory and drop messages beyond a limit;
+/// while we are unavailable it stores them, and sends them with our next presence.
 ///
-/// While the database can't commit, nobody reads, and the server would queue in memory up to a limit beyond which it
-/// drops messages. While we are unavailable it keeps them in the offline store, and sends them with our next presence
-/// on the same stream.
-///
-/// A message that a server was about to store while our first presence emptied the store would stay there until the
-/// next login. So presence is withdrawn and given once more a few seconds later, in one write: that empties the store
-/// again. The same after a resumption: it is not known whether the last presence arrived through the lost connection,
-/// or was ``unavailable``.
+/// A message that a server was about to store while our first presence emptied the store would stay there until the next
+/// login. So presence is withdrawn and given once more a few seconds later, in one write. The same after a resumption,
+/// as the last presence may not have arrived, or was ``unavailable``.
 struct Presence: Sendable {
     private enum State {
         /// A CCS has no presence, and a component's does not matter. The last state.
@@ -32,10 +24,7 @@ struct Presence: Sendable {
     /// The presence that makes the server store messages.
     static var unavailable: [UInt8] { Array("<presence type=\"unavailable\"/>".utf8) }
 
-    /// The presence that makes the server send messages (RFC 6121 section 4.7.2.3).
-    ///
-    /// - Parameter priority: Ours among the account's resources; 0 is the default of servers.
-    /// - Returns: The stanza.
+    /// The presence that makes the server send messages (RFC 6121 section 4.7.2.3); its default priority is 0.
     static func available(_ priority: Int8) -> [UInt8] {
         Array((priority == 0 ? "<presence/>" : "<presence><priority>\(priority)</priority></presence>").utf8)
     }
@@ -45,21 +34,14 @@ struct Presence: Sendable {
     /// Whether the store has been emptied a second time.
     private var isRefreshed: Bool
 
-    /// Presence as the greeting leaves it.
-    ///
-    /// - Parameters:
-    ///   - offer: The server's offer of stream management.
-    ///   - priority: Our priority.
     init(_ offer: StreamManagement.Offer, priority: Int8 = 0) {
         self.priority = priority
         state = offer == .unused ? .unused : .available
         isRefreshed = offer == .unused
     }
 
-    /// Whether the server sends messages.
     var isAvailable: Bool { if case .available = state { true } else { false } }
 
-    /// Whether presence must be given once more.
     var needsRefresh: Bool { !isRefreshed && isAvailable }
 
     /// Lets the server send: returns the presence to write, if any.

@@ -5,27 +5,23 @@ import XMLWire
 /// | query | from the server, our account, or a trusted sender | from anybody else |
 /// |---|---|---|
 /// | ping (XEP-0199) | a result | a result |
-/// | software version (XEP-0092), service discovery (XEP-0030) | what we are; never the operating system | `service-unavailable` |
+/// | version (XEP-0092), discovery (XEP-0030) | what we are, never the operating system | `service-unavailable` |
 /// | no child or several, an unknown type | `bad-request` | `bad-request` |
 /// | everything else | `service-unavailable` | `service-unavailable` |
 ///
-/// Anybody who may write to the account may ask. So answers to strangers are limited (``Allowance``): they can neither
-/// flood others nor crowd out acks. Queries beyond the limit are counted like any stanza, and not answered.
+/// Answers to anybody but the server are limited (``Allowance``): strangers can neither flood others nor crowd out
+/// acks.
 struct QueryResponder: Sendable {
-    /// The kind of sender of a query.
     enum Asker {
         /// The server itself, or our own account: unlimited, since a server ends the stream of a client that does not
         /// answer it.
         case server
-        /// A sender of `trusted_from`.
         case trusted
-        /// Anybody else.
         case stranger
     }
 
     /// A limit on answers, refilled over time.
     private struct Allowance {
-        /// The answers in a burst.
         static let burst: UInt64 = 50
         /// The nanoseconds per refilled answer.
         static let interval: UInt64 = 100_000_000
@@ -49,33 +45,21 @@ struct QueryResponder: Sendable {
     /// The longest id that is echoed, in bytes.
     static let idLimit = 1_024
 
-    /// Our version for XEP-0092.
-    private let version: [UInt8]
+    private let version: String
     /// Our domain if we are a component, whose answers need both addresses (XEP-0114 section 3).
     private let component: ComponentDomain?
     private var trusted: Allowance
     private var strangers: Allowance
 
-    /// A responder for one stream.
-    ///
-    /// - Parameters:
-    ///   - version: The worker's version.
-    ///   - component: Our domain if we are a component.
-    ///   - now: Nanoseconds of a monotonic clock.
+    /// A responder for one stream, which for a component answers as its domain.
     init(version: String, as component: ComponentDomain? = nil, now: UInt64) {
-        self.version = Array(version.utf8)
+        self.version = version
         self.component = component
         trusted = Allowance(now: now)
         strangers = Allowance(now: now)
     }
 
-    /// The answer to an IQ.
-    ///
-    /// - Parameters:
-    ///   - stanza: Lent for the call.
-    ///   - asker: Its sender.
-    ///   - now: Nanoseconds of the same clock.
-    /// - Returns: Nil if no answer is due: to results, errors, IQs without an id, and beyond the limit.
+    /// The answer to an IQ; nil if none is due: to results, errors, IQs without an id, and beyond the limit.
     mutating func reply(to stanza: Stanza, from asker: Asker, now: UInt64) -> [UInt8]? {
         guard stanza.element(0, is: "iq", in: XMLNamespace.client), let id = stanza.attribute("id", of: 0),
             !id.isEmpty, id.count <= QueryResponder.idLimit
@@ -84,19 +68,16 @@ struct QueryResponder: Sendable {
         if let type, stanza.equals(type, "result") || stanza.equals(type, "error") { return nil }
         if component != nil, stanza.attribute("from", of: 0) == nil { return nil }
         guard mayAnswer(asker, now: now) else { return nil }
-        switch body(of: stanza, type: type, isKnown: asker != .stranger) {
-        case .result(let content):
-            let bytes = start("result", of: stanza, id: id)
-            return bytes + (content.isEmpty ? Array("/>".utf8) : Array(">".utf8) + content + Array("</iq>".utf8))
-        case .error(let kind, let condition):
-            var bytes = start("error", of: stanza, id: id)
-            bytes.append(xml: "><error type=\"")
-            bytes.append(xml: kind)
-            bytes.append(xml: "\"><")
-            bytes.append(xml: condition)
-            bytes.append(xml: " xmlns=\"urn:ietf:params:xml:ns:xmpp-stanzas\"/></error></iq>")
-            return bytes
+        let answer = answer(stanza, type: type, isKnown: asker != .stranger)
+        var start = "<iq type=\"\(answer.type)\" id=\"\(stanza.string(id).xmlEscaped)\""
+        if let from = stanza.attribute("from", of: 0), from.count <= 3 * QueryResponder.idLimit {
+            start += " to=\"\(stanza.string(from).xmlEscaped)\""
         }
+        if let component {
+            let to = stanza.attribute("to", of: 0).map { stanza.bytes[$0] }
+            start += " from=\"\(component.sender(answering: to))\""
+        }
+        return Array((answer.content.isEmpty ? start + "/>" : "\(start)>\(answer.content)</iq>").utf8)
     }
 
     private mutating func mayAnswer(_ asker: Asker, now: UInt64) -> Bool {
@@ -109,28 +90,29 @@ struct QueryResponder: Sendable {
 
     // MARK: The answers
 
-    private enum Body {
-        case result([UInt8])
-        case error(StaticString, StaticString)
-    }
+    private typealias Answer = (type: String, content: String)
 
-    private func body(of stanza: Stanza, type: Range<Int>?, isKnown: Bool) -> Body {
+    private func answer(_ stanza: Stanza, type: Range<Int>?, isKnown: Bool) -> Answer {
+        func refusal(_ kind: String, _ condition: String) -> Answer {
+            let element = "<\(condition) xmlns=\"\(XMLNamespace.stanzaErrors)\"/>"
+            return ("error", "<error type=\"\(kind)\">\(element)</error>")
+        }
         let isGet = type.map { stanza.equals($0, "get") } ?? false
         let isSet = type.map { stanza.equals($0, "set") } ?? false
-        var children = stanza.children().makeIterator()
-        guard isGet || isSet, let child = children.next(), children.next() == nil else {
-            return .error("modify", "bad-request")
+        let children = stanza.children()
+        guard isGet || isSet, let child = children.first, children.count == 1 else {
+            return refusal("modify", "bad-request")
         }
-        if isGet, stanza.element(child, is: "ping", in: XMLNamespace.ping) { return .result([]) }
-        guard isGet, isKnown else { return .error("cancel", "service-unavailable") }
-        if stanza.element(child, is: "query", in: XMLNamespace.version) { return .result(softwareVersion) }
+        if isGet, stanza.element(child, is: "ping", in: XMLNamespace.ping) { return ("result", "") }
+        guard isGet, isKnown else { return refusal("cancel", "service-unavailable") }
+        if stanza.element(child, is: "query", in: XMLNamespace.version) { return ("result", softwareVersion) }
         let isInfo = stanza.element(child, is: "query", in: XMLNamespace.discoveryInfo)
         guard isInfo || stanza.element(child, is: "query", in: XMLNamespace.discoveryItems) else {
-            return .error("cancel", "service-unavailable")
+            return refusal("cancel", "service-unavailable")
         }
         // XEP-0030 section 3.2: we have no nodes.
-        guard stanza.attribute("node", of: child) == nil else { return .error("cancel", "item-not-found") }
-        return .result(Array((isInfo ? information : QueryResponder.items).utf8))
+        guard stanza.attribute("node", of: child) == nil else { return refusal("cancel", "item-not-found") }
+        return ("result", isInfo ? information : "<query xmlns=\"\(XMLNamespace.discoveryItems)\"/>")
     }
 
     /// Our description (XEP-0030; the identity is one of the registry's, `client/bot` or `component/generic`).
@@ -143,31 +125,8 @@ struct QueryResponder: Sendable {
             + "<identity \(kind) name=\"upstream-worker\"/>\(features)</query>"
     }
 
-    private static var items: String { "<query xmlns=\"\(XMLNamespace.discoveryItems)\"/>" }
-
-    private var softwareVersion: [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.append(xml: "<query xmlns=\"jabber:iq:version\"><name>upstream-worker</name><version>")
-        bytes.append(escaping: version)
-        bytes.append(xml: "</version></query>")
-        return bytes
-    }
-
-    private func start(_ type: StaticString, of stanza: Stanza, id: Range<Int>) -> [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.append(xml: "<iq type=\"")
-        bytes.append(xml: type)
-        bytes.append(xml: "\" id=\"")
-        bytes.append(escaping: stanza.bytes[id])
-        if let from = stanza.attribute("from", of: 0), from.count <= 3 * QueryResponder.idLimit {
-            bytes.append(xml: "\" to=\"")
-            bytes.append(escaping: stanza.bytes[from])
-        }
-        if let component {
-            bytes.append(xml: "\" from=\"")
-            bytes += component.sender(answering: stanza.attribute("to", of: 0).map { stanza.bytes[$0] })
-        }
-        bytes.append(xml: "\"")
-        return bytes
+    private var softwareVersion: String {
+        let version = "<version>\(version.xmlEscaped)</version>"
+        return "<query xmlns=\"\(XMLNamespace.version)\"><name>upstream-worker</name>\(version)</query>"
     }
 }

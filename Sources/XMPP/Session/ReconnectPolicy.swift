@@ -16,9 +16,7 @@ package struct ReconnectPolicy: Sendable {
 
     /// A session that stayed bound for this long counts as working.
     package static let workingSession = Duration.seconds(10)
-    /// The ceiling of the first delay.
     package static let first = Duration.seconds(1)
-    /// The ceiling of all delays.
     package static let maximum = Duration.seconds(60)
     /// The least delay after a failure: even with the smallest jitter there is no hot loop.
     package static let minimum = Duration.milliseconds(100)
@@ -30,18 +28,13 @@ package struct ReconnectPolicy: Sendable {
 
     package init() {}
 
-    /// The delay before the next attempt.
+    /// The delay before the next attempt, given a random number in 0..<1.
     ///
     /// After a working session: zero. After a failure: exponential with full jitter, a random part of 1, 2, 4 … 60
     /// seconds. A session that ends with `policy-violation`, `conflict` or `see-other-host` is a failure however long
     /// it was. One that we ended for bad XML counts as the first failure each time if stanzas came before it: anyone
     /// who may write to the account may be the cause, and must not delay the others' messages for long. A draining
     /// connection is replaced at once; the second in a row that drained before it worked backs off.
-    ///
-    /// - Parameters:
-    ///   - ending: How the connection ended.
-    ///   - random: Uniform in 0..<1.
-    /// - Returns: The time from now until the next attempt.
     package mutating func delay(after ending: Ending, random: Double) -> Duration {
         switch ending {
         case .draining(let bound) where bound >= ReconnectPolicy.workingSession:

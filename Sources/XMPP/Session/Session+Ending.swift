@@ -3,16 +3,11 @@ package import XMLWire
 
 /// Why a session ended, unless the transport was lost.
 package enum SessionOutcome: Sendable, Equatable {
-    /// We closed the stream in order.
     case closedByUs
-    /// The peer closed the stream in order.
     case closedByPeer
     case streamError(StreamError)
-    /// The peer sent unreadable XML.
-    ///
-    /// `isAnswered` under stream management, where the server counts the stanza as handled and does not send it again.
+    /// Unreadable XML; answered where the server counts the stanza as handled, and so does not send it again.
     case violation(XMLStreamError, isAnswered: Bool)
-    /// The peer answered no ping.
     case silent
     /// The server never answered our request for stream management.
     case unmanaged
@@ -22,7 +17,10 @@ package enum SessionOutcome: Sendable, Equatable {
 
 // The end.
 extension Session {
-    /// The next step of the stream's end.
+    /// How long we wait for the peer's `</stream:stream>` after ours, and, if the peer closes first, for our own
+    /// messages in flight.
+    static let closeTimeout = Duration.seconds(2)
+
     package enum EndStep: Sendable, Equatable {
         case none
         /// Set the timer, if any; the next step comes when the messages in flight have settled.
@@ -48,9 +46,7 @@ extension Session {
         }
     }
 
-    /// Handles the peer's `</stream:stream>`.
-    ///
-    /// Acks for what is in flight are still sent for a while.
+    /// Handles the peer's `</stream:stream>`; acks for what is in flight are still sent for a while.
     package mutating func peerClosed() -> EndStep {
         switch state {
         case .open, .finishing(.ours): return leave(.peers)
@@ -61,31 +57,18 @@ extension Session {
         }
     }
 
-    /// The next step after the peer broke the stream's rules.
-    package struct ViolationAction: Sendable, Equatable {
-        /// Whether to count a stanza as `other`.
-        package var isCounted = false
-        package var step: EndStep
-    }
-
-    /// Ends the stream because the peer sent unreadable XML.
-    ///
-    /// A server that counts stanzas keeps an unanswered one and sends it again at the next login, which would then end
-    /// in the same way, over and over. So the stanza is answered for, after what came before it.
-    ///
-    /// - Parameters:
-    ///   - error: The error.
-    ///   - inStanza: Whether it occurred in a stanza, not between two.
-    /// - Returns: The next step.
-    package mutating func violated(_ error: XMLStreamError, inStanza: Bool) -> ViolationAction {
+    /// Ends the stream because the peer sent unreadable XML; returns also whether to count a stanza as `other`.
+    package mutating func violated(_ error: XMLStreamError, inStanza: Bool) -> (isCounted: Bool, step: EndStep) {
         switch state {
         case .open where inStanza && management.isActive:
+            // The server would send an unanswered stanza again at the next login, which would end in the same way: so it
+            // is answered for, after what came before it.
             management.noted()
-            return ViolationAction(isCounted: true, step: leave(.refusal(error)))
+            return (true, leave(.refusal(error)))
         case .open, .finishing(.ours), .finishing(.peers), .closing:
-            return ViolationAction(step: .end(farewell(error), .violation(error, isAnswered: false)))
+            return (false, .end(farewell(error), .violation(error, isAnswered: false)))
         case .finishing(.refusal), .ended:
-            return ViolationAction(step: .none)
+            return (false, .none)
         }
     }
 
@@ -96,40 +79,31 @@ extension Session {
         state = .ended
     }
 
-    /// The next step after a commit.
+    /// The next step after a commit, or after reading was paused or resumed.
     package struct Settlement: Sendable, Equatable {
         package var bytes: [UInt8] = []
         package var timer: SessionTimer?
-        /// The next step of the stream's end.
         package var step = EndStep.none
     }
 
-    /// Counts committed messages of this session, whose acks are written.
-    ///
-    /// - Parameters:
-    ///   - count: Their number; each is reported once.
-    ///   - size: The sum of their bytes.
-    ///   - now: Nanoseconds of the monotonic clock.
-    ///   - messages: The messages; called only if the connection counts stanzas.
-    /// - Returns: The next step.
+    /// Counts committed messages of this session, each once, whose acks are written; the messages themselves are asked
+    /// for only if the connection counts stanzas.
     package mutating func committed(
         _ count: Int,
         size: Int,
         now: UInt64,
         messages: () -> [IncomingMessage]
     ) -> Settlement {
-        let action = window.settled(messages: count, bytes: size)
+        let resumes = window.settled(messages: count, bytes: size)
         if management.isActive { management.settled(messages()) }
         var settlement = Settlement()
         switch state {
         case .open:
             settlement.bytes = management.progress() ?? []
-            guard action == .resume else { break }
-            switch readingPaused(false, now: now) {
-            case .none: break
-            case .wait(let timer): settlement.timer = timer
-            case .send(let bytes): settlement.bytes += bytes
-            }
+            guard resumes else { break }
+            let next = readingPaused(false, now: now)
+            settlement.timer = next.timer
+            settlement.bytes += next.bytes
         // The final `<a/>` says how far we answer.
         case .finishing(let cause) where window.isEmpty: settlement.step = finish(cause)
         case .finishing, .closing, .ended: break
@@ -137,12 +111,7 @@ extension Session {
         return settlement
     }
 
-    /// The session's end for the reconnect policy.
-    ///
-    /// - Parameters:
-    ///   - outcome: How the session ended; nil if the transport was lost.
-    ///   - now: Nanoseconds of the monotonic clock.
-    /// - Returns: The ending.
+    /// The session's end for the reconnect policy; without an outcome the transport was lost.
     package func ending(after outcome: SessionOutcome?, now: UInt64) -> ReconnectPolicy.Ending {
         let time = boundTime(now: now)
         switch outcome {
@@ -156,7 +125,6 @@ extension Session {
 
     // MARK: Steps
 
-    /// Stops taking stanzas.
     private mutating func leave(_ cause: Cause) -> EndStep {
         state = .finishing(cause)
         // Makes the keepalive's timer a late one.
@@ -164,16 +132,15 @@ extension Session {
         if window.isEmpty { return finish(cause) }
         // Our own end waits for the database without limit; a peer that has closed waits for our closing tag.
         guard case .peers = cause else { return .settle(nil) }
-        return .settle(timer(after: configuration.closeTimeout))
+        return .settle(timer(after: Session.closeTimeout))
     }
 
-    /// Closes our stream.
     private mutating func finish(_ cause: Cause) -> EndStep {
         switch cause {
         case .ours:
             let bytes = goodbye()
             state = .closing
-            return .close(bytes, timer(after: configuration.closeTimeout))
+            return .close(bytes, timer(after: Session.closeTimeout))
         case .peers:
             let bytes = goodbye()
             state = .ended

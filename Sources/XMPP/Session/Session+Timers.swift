@@ -12,7 +12,7 @@ extension Session {
     static let drainingTimerID: UInt64 = 0
 
     package mutating func start() -> SessionTimer {
-        var delay = configuration.keepaliveInterval
+        var delay = keepaliveInterval
         if management.isRequested { delay = min(delay, Session.managementTimeout) }
         if presence.needsRefresh { delay = min(delay, Presence.refreshDelay) }
         return timer(after: delay, from: boundAt)
@@ -20,11 +20,10 @@ extension Session {
 
     /// When the answer to our request for stream management is overdue.
     private var managementDue: UInt64 {
-        let delay = min(configuration.keepaliveInterval, Session.managementTimeout)
+        let delay = min(keepaliveInterval, Session.managementTimeout)
         return boundAt.addingReportingOverflow(delay.nanoseconds).partialValue
     }
 
-    /// A new timer, which replaces the one before.
     mutating func timer(after delay: Duration, from now: UInt64? = nil) -> SessionTimer {
         timerID += 1
         timerDue = now.map { $0.addingReportingOverflow(delay.nanoseconds).partialValue } ?? .max
@@ -33,39 +32,29 @@ extension Session {
 
     // MARK: Pauses
 
-    /// The next step after reading was paused or resumed.
-    enum PauseAction: Equatable {
-        case none
-        case wait(SessionTimer)
-        case send([UInt8])
-    }
-
-    /// Notes that reading was paused or resumed: the pause does not count as the peer's silence, and a standard server
-    /// is told when it becomes long.
-    mutating func readingPaused(_ paused: Bool, now: UInt64) -> PauseAction {
+    /// Notes that reading was paused or resumed, and tells a standard server when the pause becomes long.
+    mutating func readingPaused(_ paused: Bool, now: UInt64) -> Settlement {
         let isNew = paused != (keepalive.pause(now: now) != nil)
         keepalive.paused(paused, now: now)
-        guard isNew, case .open = state, !management.isRequested else { return .none }
+        guard isNew, case .open = state, !management.isRequested else { return Settlement() }
         guard paused else {
-            if let bytes = presence.becomeAvailable() {
-                management.wrote()
-                return .send(bytes)
-            }
-            return timer(notAfter: keepalive.due, now: now)
+            guard let bytes = presence.becomeAvailable() else { return timer(notAfter: keepalive.due, now: now) }
+            management.wrote()
+            return Settlement(bytes: bytes)
         }
-        guard presence.isAvailable else { return .none }
+        guard presence.isAvailable else { return Settlement() }
         return timer(notAfter: now.addingReportingOverflow(Presence.longestPause.nanoseconds).partialValue, now: now)
     }
 
     /// Sets the timer if it would fire later than this: a stream that keeps pausing must not put it off forever.
-    private mutating func timer(notAfter due: UInt64, now: UInt64) -> PauseAction {
-        guard timerDue > due else { return .none }
-        return .wait(timer(after: .nanoseconds(Int64(clamping: due > now ? due - now : 0)), from: now))
+    private mutating func timer(notAfter due: UInt64, now: UInt64) -> Settlement {
+        guard timerDue > due else { return Settlement() }
+        let delay = Duration.nanoseconds(Int64(clamping: due > now ? due - now : 0))
+        return Settlement(timer: timer(after: delay, from: now))
     }
 
     // MARK: Firing
 
-    /// The next step when a timer fires.
     package enum TimerAction: Sendable, Equatable {
         /// Nothing: it was a late one.
         case none
@@ -82,12 +71,7 @@ extension Session {
         case end([UInt8], SessionOutcome)
     }
 
-    /// Handles a timer.
-    ///
-    /// - Parameters:
-    ///   - id: The timer's id.
-    ///   - now: Nanoseconds of the monotonic clock.
-    /// - Returns: The next step.
+    /// Handles the timer of this id.
     package mutating func timerFired(_ id: UInt64, now: UInt64) -> TimerAction {
         if id == Session.drainingTimerID {
             guard isDraining, case .open = state else { return .none }
@@ -119,7 +103,7 @@ extension Session {
             }
             let bytes = presence.becomeUnavailable() ?? []
             management.wrote()
-            return .withdraw(bytes, timer(after: configuration.keepaliveInterval, from: now))
+            return .withdraw(bytes, timer(after: keepaliveInterval, from: now))
         }
         if presence.needsRefresh, boundTime(now: now) >= Presence.refreshDelay {
             let due = keepalive.due
@@ -131,12 +115,12 @@ extension Session {
         }
         switch keepalive.timerFired(now: now) {
         case .wait(let delay): return .wait(timer(after: delay, from: now))
-        case .ping where configuration.isComponent:
+        case .ping where settings.dialect == .component:
             // The answer to a ping would be a stanza for our domain like any other: a server with several
             // connections of the component gives it to any of them. So a space is sent, and TCP finds out whether it
             // arrives.
             keepalive.answered(now: now)
-            return .ping([0x20], timer(after: configuration.keepaliveInterval, from: now))
+            return .ping([0x20], timer(after: keepaliveInterval, from: now))
         case .ping(let delay):
             pings += 1
             management.wrote()
@@ -149,22 +133,15 @@ extension Session {
 
     // MARK: Pings
 
-    private var pingID: String { "\(configuration.idPrefix)-ping-\(pings)" }
+    private var pingID: String { "\(idPrefix)-ping-\(pings)" }
 
     private var ping: [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.append(xml: "<iq type=\"get\" to=\"")
-        bytes.append(escaping: configuration.domain.utf8)
-        bytes.append(xml: "\" id=\"")
-        bytes.append(escaping: pingID.utf8)
-        bytes.append(xml: "\"><ping xmlns=\"urn:xmpp:ping\"/></iq>")
-        return bytes
+        let (to, id) = (settings.domain.xmlEscaped, pingID.xmlEscaped)
+        return Array("<iq type=\"get\" to=\"\(to)\" id=\"\(id)\"><ping xmlns=\"urn:xmpp:ping\"/></iq>".utf8)
     }
 
-    /// Whether a stanza answers the last ping: a result, or an error, which proves as well that the peer receives.
-    ///
-    /// It comes from the pinged domain; servers also leave the address out or answer in the name of our account (RFC
-    /// 6120 section 8.1.2.1). Nobody else can guess the id.
+    /// Whether a stanza answers the last ping, whose id nobody else can guess: a result or an error from the pinged
+    /// domain, from nobody, or in the name of our account (RFC 6120 section 8.1.2.1).
     func isPong(_ stanza: Stanza) -> Bool {
         guard pings > 0, stanza.element(0, is: "iq", in: XMLNamespace.client),
             let type = stanza.attribute("type", of: 0), stanza.equals(type, "result") || stanza.equals(type, "error"),

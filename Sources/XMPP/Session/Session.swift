@@ -1,15 +1,8 @@
 package import Vocabulary
 package import XMLWire
 
-/// A bound stream until its end, as a pure value: each event returns the next step.
+/// A bound stream until its end, as a pure value (drawn in docs/state-machines.md).
 ///
-/// ```
-/// open ──our close──▶ finishing(ours) ──settled, or close now──▶ closing ──the peer's tag, or 2 s──▶ ended
-///   │                        └──the peer's tag──▶ finishing(peers)                                    ▲
-///   ├──the peer's tag──▶ finishing(peers) ──settled, 2 s, or close now────────────────────────────────┤
-///   ├──unreadable stanza, counted by the server──▶ finishing(refusal) ──settled, or close now─────────┤
-///   └──stream error, bad XML, silence, transport gone─────────────────────────────────────────────────┘
-/// ```
 /// *Settled* means that every delivered message has been reported to ``committed(_:size:now:)``; with nothing in flight
 /// `finishing` ends at once. The caller writes acks as long as ``canSend`` is true and before it reports the commit.
 /// With a standard server stanzas are counted for stream management, in `open` only: what is not taken must not be
@@ -38,9 +31,13 @@ package struct Session: ~Copyable {
         case ended
     }
 
-    private(set) var configuration: SessionConfiguration
-    var state = State.open
     private var codec: UpstreamCodec
+    let idPrefix: String
+    /// The time from the last proof that the peer receives to the next ping.
+    let keepaliveInterval: Duration
+    /// Whether messages are taken, or ignored.
+    private let takesMessages: Bool
+    var state = State.open
     var window: InFlightWindow
     var keepalive: Keepalive
     var management: StreamManagement
@@ -63,42 +60,34 @@ package struct Session: ~Copyable {
     /// Whether another resource of the account has been seen.
     private var hasRival = false
 
-    /// A session on a stream that is bound at this instant.
-    ///
-    /// - Parameters:
-    ///   - configuration: The settings.
-    ///   - codec: A codec for this session alone.
-    ///   - stream: The negotiation's result.
-    ///   - now: Nanoseconds of a monotonic clock.
+    /// A session on a stream that is bound at this instant; the prefix of our IQs' ids is random for each connection.
     package init(
-        configuration: SessionConfiguration,
-        codec: UpstreamCodec,
+        _ settings: StreamSettings,
+        takesMessages: Bool = true,
+        idPrefix: String,
         stream: BoundStream,
         now: UInt64
     ) {
-        self.configuration = configuration
-        self.codec = codec
-        self.codec.bound(to: stream.address, stream.limits)
+        self.takesMessages = takesMessages
+        self.idPrefix = idPrefix
+        codec = UpstreamCodec(settings)
+        codec.bound(to: stream.address, stream.limits)
         boundAt = now
         address = stream.address
-        domain = JID(configuration.domain)
-        let component = configuration.isComponent ? ComponentDomain(configuration.domain) : nil
-        window = InFlightWindow(window: configuration.window ?? 0)
+        domain = JID(settings.domain)
+        window = InFlightWindow(window: settings.window)
         management = stream.resumed ?? StreamManagement(stream.management)
-        presence = Presence(stream.management, priority: configuration.priority)
-        queries = QueryResponder(version: configuration.version, as: component, now: now)
+        presence = Presence(stream.management, priority: settings.priority)
+        queries = QueryResponder(version: settings.version, as: settings.component, now: now)
         // The greeting's presence.
         if stream.resumed == nil, stream.management == .offered { management.wrote() }
-        if let idle = stream.limits.idle {
-            // XEP-0478 section 3: a stream without traffic for that long is closed. Pings are traffic.
-            self.configuration.keepaliveInterval = min(configuration.keepaliveInterval, max(idle / 2, .seconds(1)))
-        }
-        keepalive = Keepalive(
-            interval: self.configuration.keepaliveInterval,
-            timeout: configuration.keepaliveTimeout,
-            now: now
-        )
+        // XEP-0478 section 3: a stream without traffic for that long is closed. Pings are traffic.
+        let longest = stream.limits.idle.map { max($0 / 2, .seconds(1)) } ?? settings.keepaliveInterval
+        keepaliveInterval = min(settings.keepaliveInterval, longest)
+        keepalive = Keepalive(interval: keepaliveInterval, timeout: settings.keepaliveTimeout, now: now)
     }
+
+    var settings: StreamSettings { codec.settings }
 
     /// Whether stanzas, above all acks, may still be written: until our `</stream:stream>` is sent.
     package var canSend: Bool {
@@ -119,10 +108,8 @@ package struct Session: ~Copyable {
         }
     }
 
-    /// Writes the stream's acks.
     package var acks: AckEncoder { codec.acks }
 
-    /// Whether no delivered message is in flight.
     package var isSettled: Bool { window.isEmpty }
 
     package func boundTime(now: UInt64) -> Duration {
@@ -131,7 +118,6 @@ package struct Session: ~Copyable {
 
     // MARK: Stanzas
 
-    /// The next step after a stanza.
     package enum StanzaAction: Sendable {
         /// Hand it to the pipeline, count its kind, and set the timer, if any.
         case deliver(IncomingMessage, SessionTimer?)
@@ -155,14 +141,7 @@ package struct Session: ~Copyable {
         case none
     }
 
-    /// Handles a stanza.
-    ///
-    /// - Parameters:
-    ///   - stanza: Lent for the call.
-    ///   - receivedAt: Microseconds since 1970-01-01 UTC.
-    ///   - parsedAt: Nanoseconds of the monotonic clock.
-    ///   - following: How many bytes of the same read are still to be decoded.
-    /// - Returns: The next step.
+    /// Handles a stanza; see ``UpstreamCodec/decode(_:receivedAt:parsedAt:following:)``.
     package mutating func stanza(
         _ stanza: Stanza,
         receivedAt: Int64,
@@ -184,10 +163,8 @@ package struct Session: ~Copyable {
 
     private mutating func deliver(_ message: consuming IncomingMessage, now: UInt64) -> StanzaAction {
         hasTakenStanza = true
-        guard configuration.window != nil else { return .none }
-        let action = window.took(bytes: message.bytes.count)
-        var timer: SessionTimer?
-        if action == .pause, case .wait(let next) = readingPaused(true, now: now) { timer = next }
+        guard takesMessages else { return .none }
+        let timer = window.took(bytes: message.bytes.count) ? readingPaused(true, now: now).timer : nil
         if management.isActive { management.number(&message) }
         return .deliver(message, timer)
     }
@@ -197,7 +174,7 @@ package struct Session: ~Copyable {
         management.noted()
         // Only a CCS is the server of its stream. On a standard server it is another account, or a device, which
         // can't close the connection and must not make us open more.
-        guard kind.announcesDraining, codec.configuration.dialect == .ccs else { return .note(kind) }
+        guard kind.announcesDraining, codec.settings.dialect == .ccs else { return .note(kind) }
         defer { isDraining = true }
         let timer = SessionTimer(id: Session.drainingTimerID, delay: Session.drainingLimit)
         return .drain(kind, isDraining ? nil : timer)
@@ -242,9 +219,8 @@ package struct Session: ~Copyable {
         return codec.isTrusted(from, in: stanza) ? .trusted : .stranger
     }
 
-    /// Counts acks that were written, one stanza each, or are kept until the session is resumed.
-    ///
-    /// - Returns: The number of the last one if they must be kept until the server has them; otherwise nil.
+    /// Counts acks that were written or are kept; returns the last one's number if they must be kept until the server
+    /// has them.
     package mutating func wrote(_ count: Int) -> UInt32? {
         management.wrote(count)
         return management.grant == nil ? nil : management.sent
@@ -286,12 +262,8 @@ package struct Session: ~Copyable {
         return .end(bytes, .streamError(error))
     }
 
-    /// Counts a skipped stanza: well-formed, but too deep or too wide to be read.
-    ///
-    /// That settles it, so that a server that counts stanzas does not send it again.
-    ///
-    /// - Parameter name: The stanza's name.
-    /// - Returns: Whether to count it as `other`; false once stanzas are no longer taken.
+    /// Counts a skipped stanza, well-formed but too deep or too wide to be read, so that a server that counts stanzas
+    /// does not send it again; returns whether to count it as `other`.
     package mutating func skipped(_ name: StanzaName) -> Bool {
         guard case .open = state else { return false }
         hasTakenStanza = true

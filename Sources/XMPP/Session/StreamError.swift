@@ -4,11 +4,9 @@ package import XMLWire
 package enum StreamErrorCondition: String, Sendable, CaseIterable {
     case badFormat = "bad-format"
     case badNamespacePrefix = "bad-namespace-prefix"
-    /// `conflict`: another connection took the resource.
     case conflict
     case connectionTimeout = "connection-timeout"
     case hostGone = "host-gone"
-    /// `host-unknown`: the server does not serve the domain.
     case hostUnknown = "host-unknown"
     case improperAddressing = "improper-addressing"
     case internalServerError = "internal-server-error"
@@ -32,16 +30,6 @@ package enum StreamErrorCondition: String, Sendable, CaseIterable {
     case unsupportedFeature = "unsupported-feature"
     case unsupportedStanzaType = "unsupported-stanza-type"
     case unsupportedVersion = "unsupported-version"
-
-    init?(element: String) {
-        if element == "xml-not-well-formed" {
-            self = .notWellFormed
-        } else if let known = StreamErrorCondition(rawValue: element) {
-            self = known
-        } else {
-            return nil
-        }
-    }
 }
 
 /// A `{http://etherx.jabber.org/streams}error`; its free text is not read.
@@ -56,9 +44,9 @@ package struct StreamError: Sendable, Equatable {
         condition = .undefinedCondition
         for child in stanza.children()
         where stanza.equals(stanza.elements[child].namespace, XMLNamespace.streamErrors) {
-            guard let known = StreamErrorCondition(element: stanza.string(stanza.elements[child].name)) else {
-                continue
-            }
+            let name = stanza.string(stanza.elements[child].name)
+            let isOld = name == "xml-not-well-formed"
+            guard let known = isOld ? .notWellFormed : StreamErrorCondition(rawValue: name) else { continue }
             condition = known
             if known == .seeOtherHost { otherHost = PeerText.host(stanza.bytes[stanza.elements[child].text]) }
         }
@@ -71,14 +59,8 @@ package struct StreamError: Sendable, Equatable {
     }
 
     /// The bytes that report our own verdict on the peer's stream and end ours (RFC 6120 section 4.9.1.1).
-    ///
-    /// - Parameter condition: The peer's error.
-    /// - Returns: The error and the closing tag.
     package static func farewell(_ condition: StreamErrorCondition) -> [UInt8] {
-        var bytes: [UInt8] = []
-        bytes.append(xml: "<stream:error><")
-        bytes += Array(condition.rawValue.utf8)
-        bytes.append(xml: " xmlns=\"urn:ietf:params:xml:ns:xmpp-streams\"/></stream:error></stream:stream>")
-        return bytes
+        let element = "<\(condition.rawValue) xmlns=\"\(XMLNamespace.streamErrors)\"/>"
+        return Array("<stream:error>\(element)</stream:error></stream:stream>".utf8)
     }
 }

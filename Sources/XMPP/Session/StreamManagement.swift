@@ -1,23 +1,14 @@
 import Vocabulary
-import XMLWire
+package import XMLWire
 
 /// Stream management (XEP-0198) on one stream, as a pure value: how far we answer for received stanzas, and how many of
-/// ours the server has.
+/// ours the server has (drawn in docs/state-machines.md); all counts are modulo 2^32.
 ///
-/// ```
-/// off
-/// requested ──enabled──▶ active ──lost, and resumed──▶ active
-///     └──────failed────▶ off
-/// ```
-/// The server keeps every stanza until `h` covers it, and puts the rest into its offline store when the session ends.
-/// So `h` counts only the stanzas before the first uncommitted message: whatever kills this process, the server still
-/// has what the database has not.
+/// The server keeps every stanza until `h` covers it, and stores the rest when the session ends. So `h` counts only the
+/// stanzas before the first uncommitted message: whatever kills this process, the server has what the database has not.
 ///
-/// In the other direction, our own stanzas are counted from the request on, and the server is asked how many it has
-/// (`<r/>`) as soon as ``askAfter`` are unknown. Its `h` is checked: one that goes back, or beyond what was sent, ends
-/// the stream, since the two sides then disagree about what was said.
-///
-/// Memory: a number for each unsettled message, which the in-flight window bounds.
+/// Our own stanzas are counted from the request on, and the server is asked how many it has (`<r/>`) as soon as
+/// ``askAfter`` are unknown. An `h` that goes back, or beyond what was sent, ends the stream.
 package struct StreamManagement: Sendable, Equatable {
     package enum Offer: Sendable, Equatable {
         /// None, and none expected: a CCS, or a component's connection.
@@ -31,7 +22,6 @@ package struct StreamManagement: Sendable, Equatable {
     package enum Outcome: Sendable, Equatable {
         /// The server keeps what `h` does not cover.
         case enabled
-        /// The server does not offer it.
         case missing
         /// The server refused the request after offering it, with this condition.
         case refused(StanzaErrorCondition)
@@ -44,10 +34,21 @@ package struct StreamManagement: Sendable, Equatable {
         /// Nothing: it is part of stream management, but needs no answer.
         case ignore
         case send([UInt8])
-        /// The server has answered our request.
         case decided(Outcome)
         /// The server's `h` is impossible: end the stream with this error, whose bytes end with our closing tag.
         case refuse([UInt8])
+    }
+
+    /// The server's answer to `<resume/>`.
+    package enum ResumptionAnswer: Sendable, Equatable {
+        /// Not an answer.
+        case none
+        /// The stream continues: the server has this many of our stanzas, modulo 2^32.
+        case resumed(confirmed: UInt32)
+        /// The session is gone: bind a new one on this stream.
+        case refused(StanzaErrorCondition)
+        /// The answer is about another session, or its count is impossible: nothing on this stream can be relied on.
+        case invalid
     }
 
     private enum State: Equatable {
@@ -63,10 +64,8 @@ package struct StreamManagement: Sendable, Equatable {
     /// The number of unconfirmed stanzas of ours at which the server is asked for its count.
     static let askAfter: UInt32 = 100
 
-    /// The request for stream management.
-    ///
-    /// - Parameter resume: How long the server is asked to hold the session of a lost connection; zero for not at all.
-    /// - Returns: The element.
+    /// The request for stream management; a time is how long the server is asked to hold the session of a lost
+    /// connection.
     static func request(resume: Duration) -> [UInt8] {
         guard resume > .zero else { return Array("<enable xmlns=\"urn:xmpp:sm:3\" resume=\"false\"/>".utf8) }
         let seconds = max(resume.components.seconds, 1)
@@ -89,11 +88,7 @@ package struct StreamManagement: Sendable, Equatable {
     /// The server's grant of resumption; nil without one.
     private(set) var grant: ResumptionGrant?
 
-    /// Stream management as the negotiation leaves it.
-    ///
-    /// - Parameters:
-    ///   - offer: The server's offer.
-    ///   - start: The number before the first; other than 0 only in tests.
+    /// Stream management as the negotiation leaves it; the count starts elsewhere only in tests.
     init(_ offer: Offer, after start: UInt32 = 0) {
         state = offer == .offered ? .requested : .off
         received = start
@@ -102,17 +97,12 @@ package struct StreamManagement: Sendable, Equatable {
         confirmed = start
     }
 
-    /// Whether stanzas are counted.
     var isActive: Bool { if case .active = state { true } else { false } }
 
-    /// Whether our request waits for its answer.
     var isRequested: Bool { if case .requested = state { true } else { false } }
 
     /// The number of the last stanza before the first unsettled one: `h`.
     var handled: UInt32 { unsettled.first.map { $0 &- 1 } ?? received }
-
-    /// The number of the last received stanza.
-    var lastReceived: UInt32 { received }
 
     // MARK: Received
 
@@ -129,10 +119,7 @@ package struct StreamManagement: Sendable, Equatable {
         message.stanzaNumber = received
     }
 
-    /// Notes settled messages, in any order.
-    ///
-    /// One from before ``Outcome/enabled`` has the number 0 and is skipped, as is an unknown one. A counted message has
-    /// the number 0 only after 2^32 others.
+    /// Notes settled messages, in any order; unknown ones, and those from before ``Outcome/enabled``, are skipped.
     mutating func settled(_ messages: [IncomingMessage]) {
         guard isActive, let first = unsettled.first else { return }
         // By distance from the oldest, so that the order holds across the wrap.
@@ -168,11 +155,9 @@ package struct StreamManagement: Sendable, Equatable {
 
     /// Counts stanzas of ours, in the order they are written.
     mutating func wrote(_ count: Int = 1) {
-        guard !isOff else { return }
+        guard state != .off else { return }
         sent &+= UInt32(truncatingIfNeeded: count)
     }
-
-    private var isOff: Bool { if case .off = state { true } else { false } }
 
     /// Handles the server's count of our stanzas.
     private mutating func confirm(_ element: Stanza) -> ElementAction {
@@ -194,25 +179,10 @@ package struct StreamManagement: Sendable, Equatable {
         return Array("<stream:error>\(condition)\(detail)</stream:error></stream:stream>".utf8)
     }
 
-    /// Gives up resumption.
     mutating func forgoResumption() { grant = nil }
 
-    /// Notes that `h` is sent outside of an `<a/>`.
-    mutating func markTold() { told = handled }
-
-    /// Continues the count after a resumption, from the number of our stanzas that the server has.
-    ///
-    /// - Returns: False if that number is impossible.
-    mutating func goOn(from count: UInt32) -> Bool {
-        guard count &- confirmed <= sent &- confirmed else { return false }
-        confirmed = count
-        sent = count
-        isAsked = false
-        return true
-    }
-
     /// Parses a count in `h`: only digits, below 2^32 (XEP-0198 section 4).
-    static func counter(_ text: some Collection<UInt8>) -> UInt32? {
+    fileprivate static func counter(_ text: some Collection<UInt8>) -> UInt32? {
         guard (1...10).contains(text.count) else { return nil }
         var number: UInt64 = 0
         for byte in text {
@@ -225,9 +195,6 @@ package struct StreamManagement: Sendable, Equatable {
     // MARK: The server's elements
 
     /// Handles a top-level element.
-    ///
-    /// - Parameter element: Lent for the call.
-    /// - Returns: The next step.
     mutating func receive(_ element: Stanza) -> ElementAction {
         guard element.equals(element.elements[0].namespace, XMLNamespace.streamManagement) else { return .none }
         let name = element.elements[0].name
@@ -249,11 +216,73 @@ package struct StreamManagement: Sendable, Equatable {
         }
     }
 
-    static func condition(of element: Stanza) -> StanzaErrorCondition {
-        for child in element.children()
-        where element.equals(element.elements[child].namespace, XMLNamespace.stanzaErrors) {
-            if let known = StanzaErrorCondition(rawValue: element.string(element.elements[child].name)) { return known }
-        }
-        return .undefinedCondition
+    private static func condition(of element: Stanza) -> StanzaErrorCondition {
+        element.condition(in: XMLNamespace.stanzaErrors) ?? .undefinedCondition
+    }
+
+    // MARK: Resumption of a stream whose connection was lost (XEP-0198 section 5)
+
+    /// Whether the stream can be resumed: it is counted, the server holds it, and everything received has settled, so
+    /// that `h` covers it and nothing of it comes again.
+    package var canResume: Bool { isActive && grant != nil && handled == received }
+
+    /// The server's preferred host for resuming, made safe for a log; nil if it does not say.
+    package var location: String? { grant?.location }
+
+    /// Until when the server holds the session of a connection that was lost at this time: as long as it says, or else
+    /// as it was asked.
+    package func resumable(until now: UInt64, asked: Duration) -> UInt64 {
+        let (due, overflow) = now.addingReportingOverflow((grant?.longest ?? asked).nanoseconds)
+        return overflow ? .max : due
+    }
+
+    /// The request to resume; its `h` covers what has committed.
+    package mutating func resumption() -> [UInt8] {
+        guard let grant else { return [] }
+        told = handled
+        let id = String(decoding: grant.id, as: UTF8.self).xmlEscaped
+        return Array("<resume xmlns=\"urn:xmpp:sm:3\" previd=\"\(id)\" h=\"\(told)\"/>".utf8)
+    }
+
+    /// Handles the server's answer, with the number of our stanzas that it has: what it does not have must be sent
+    /// again, or given up, and the count continues from there.
+    package mutating func answered(_ element: Stanza) -> ResumptionAnswer {
+        guard element.equals(element.elements[0].namespace, XMLNamespace.streamManagement) else { return .none }
+        let name = element.elements[0].name
+        if element.equals(name, "failed") { return .refused(StreamManagement.condition(of: element)) }
+        guard element.equals(name, "resumed") else { return .none }
+        guard let id = element.attribute("previd", of: 0), element.bytes[id].elementsEqual(grant?.id ?? []),
+            let count = element.attribute("h", of: 0).flatMap({ StreamManagement.counter(element.bytes[$0]) }),
+            count &- confirmed <= sent &- confirmed
+        else { return .invalid }
+        confirmed = count
+        sent = count
+        isAsked = false
+        return .resumed(confirmed: count)
+    }
+}
+
+/// A server's grant of resumption, in its `<enabled/>` (XEP-0198 section 3).
+package struct ResumptionGrant: Sendable, Equatable {
+    /// The longest id that is kept, in bytes.
+    static let idLimit = 4_000
+
+    /// The session's id (`id`), which `<resume/>` repeats; UTF-8.
+    package let id: [UInt8]
+    /// How long the server holds the session of a lost connection (`max`); nil if it does not say.
+    package let longest: Duration?
+    /// The server's preferred host for resuming (`location`), made safe for a log; nil if it does not say.
+    package let location: String?
+
+    /// Reads an `<enabled/>`; nil if the session can't be resumed.
+    init?(_ element: Stanza) {
+        guard let resume = element.attribute("resume", of: 0),
+            element.equals(resume, "true") || element.equals(resume, "1"),
+            let id = element.attribute("id", of: 0), (1...ResumptionGrant.idLimit).contains(id.count)
+        else { return nil }
+        self.id = Array(element.bytes[id])
+        longest = element.attribute("max", of: 0)
+            .flatMap { StreamManagement.counter(element.bytes[$0]) }.map { .seconds(Int64($0)) }
+        location = element.attribute("location", of: 0).map { PeerText.host(element.bytes[$0]) }
     }
 }

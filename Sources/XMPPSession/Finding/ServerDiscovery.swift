@@ -3,10 +3,9 @@ package import TLSWire
 
 /// Finds the server of a domain without a configured host (RFC 6120 section 3.2, XEP-0368).
 ///
-/// The name servers are asked anew for every connection. All that is remembered is the place where the last connection
-/// failed after TCP connect; it is tried last once. So a server that has recovered or moved is found, and one that
-/// accepts connections but can't serve them hides no other. Answers are not trusted: any host must have the domain's
-/// certificate.
+/// The name servers are asked anew for every connection, and the place where the last one failed after TCP connect is
+/// tried last once: so a server that moved is found, and one that can't serve hides no other. Answers are not trusted:
+/// any host must have the domain's certificate.
 package struct ServerDiscovery: Sendable {
     /// The two services under which a domain announces its server to clients.
     package enum Service: String, Sendable, CaseIterable {
@@ -16,7 +15,6 @@ package struct ServerDiscovery: Sendable {
         case startTLS = "_xmpp-client._tcp"
     }
 
-    /// The result of the question for a service.
     package enum Finding: Sendable, Equatable {
         case answer(ServiceAnswer)
         case failed(DNSError)
@@ -30,9 +28,7 @@ package struct ServerDiscovery: Sendable {
     package var nameServers: NameServers
     /// Where the last connection failed after TCP connect: tried last.
     var avoided: ServerTarget?
-    /// The most places tried for a connection.
     static let targetLimit = 16
-    /// The port of a domain without service records.
     static let fallbackPort = 5222
 
     /// At least one of the two contexts is given.
@@ -82,7 +78,6 @@ package struct ServerDiscovery: Sendable {
         return [try fallback(findings)]
     }
 
-    /// The domain itself, if it has no service records or the look-up failed.
     private func fallback(_ findings: [Service: Finding]) throws(ServerNotFound) -> ServerTarget {
         guard let startTLS else {
             switch findings[.direct] {

@@ -1,6 +1,6 @@
 package import NIOCore
+import XMPP
 
-/// A place where the sender's server may be reached, and how TLS begins there.
 package struct ServerTarget: Sendable {
     /// How the place was found.
     package enum Origin: Sendable, Equatable {
@@ -17,19 +17,7 @@ package struct ServerTarget: Sendable {
     package var security: SenderSettings.Security
     package var origin: Origin
 
-    /// Whether TLS begins with the first byte.
-    package var isDirect: Bool {
-        if case .direct = security { true } else { false }
-    }
-
-    /// The value of `tls.mode` for it; `none` without TLS.
-    var transport: String {
-        switch security {
-        case .direct: "direct"
-        case .startTLS: "starttls"
-        case .clear: "none"
-        }
-    }
+    package var isDirect: Bool { security.mode == .direct }
 }
 
 /// The server that a connection has reached, for the log and for `check`.
@@ -42,10 +30,10 @@ package struct ReachedServer: Sendable {
     package var summary: String {
         var text = "\(target.host) port \(target.port)"
         if let ip = address?.ipAddress, ip != target.host { text += " (\(ip))" }
-        switch target.security {
+        switch target.security.mode {
         case .direct: text += ", TLS from the first byte"
-        case .startTLS: text += ", STARTTLS"
-        case .clear: text += ", without TLS"
+        case .starttls: text += ", STARTTLS"
+        case .none: text += ", without TLS"
         }
         switch target.origin {
         case .configured: return text

@@ -3,16 +3,13 @@ import NIOCore
 import NIOPosix
 import Vocabulary
 
-/// Asks name servers off the event loops.
+/// Asks name servers off the event loops, on a few threads, since glibc's resolver blocks for up to half a minute.
 ///
-/// glibc's resolver blocks, so it has its own threads: a few for the process, so that one sender's silent name servers,
-/// which can hold a thread for half a minute, do not delay others. A question fails at its time limit even if its
-/// thread still works; one that gets a thread only after its limit is not asked at all, so that an outage of the name
-/// servers piles nothing up.
+/// A question fails at its time limit even if its thread still works; one that gets a thread only after its limit is
+/// not asked at all, so that an outage of the name servers piles nothing up.
 enum ServiceLookup {
     static let timeout = Duration.seconds(10)
 
-    /// The number of concurrent questions; each connection has two.
     static let threadCount = 8
 
     /// The threads, kept for the process's lifetime.
@@ -22,9 +19,7 @@ enum ServiceLookup {
         return pool
     }()
 
-    /// Asks for all services that a discovery allows, concurrently.
-    ///
-    /// - Returns: Never fails: a failed question is a ``ServerDiscovery/Finding/failed(_:)``.
+    /// Asks for all services that a discovery allows, concurrently; never fails.
     static func findings(
         of discovery: ServerDiscovery,
         on eventLoop: any EventLoop
@@ -38,7 +33,6 @@ enum ServiceLookup {
             .map { Dictionary(uniqueKeysWithValues: $0) }
     }
 
-    /// Runs a question on a thread, up to its time limit.
     static func ask(
         within timeout: Duration = timeout,
         on eventLoop: any EventLoop,

@@ -62,7 +62,7 @@ extension DocumentedBlock {
     static let queries: [DocumentedBlock] = [
         .init("messages list", 1, .output()),
         .init("messages list", 2, .output()),
-        .init("messages list", 3, .labels("Sources/CLI/Options/ReadOptions.swift", ["this may read about "])),
+        .init("messages list", 3, .labels("Sources/CLI/Options/CommonOptions.swift", ["this may read about "])),
         .init("messages show", .output()),
         .init(
             "messages tail",

@@ -3,7 +3,7 @@ import Foundation
 import QuerySupport
 import Testing
 
-@Suite("GET messages/{key}, conflicts and quarantine", .timeLimit(.minutes(2)))
+@Suite("GET messages/{key}, conflicts and quarantine", .timeLimit(.minutes(10)))
 struct MessageDetailTests {
     @Test("a message is shown with what waits, what was given up, and what contradicts it")
     func detail() async throws {

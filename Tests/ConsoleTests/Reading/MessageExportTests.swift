@@ -5,7 +5,7 @@ import QuerySupport
 import Querying
 import Testing
 
-@Suite("GET messages/export", .timeLimit(.minutes(2)))
+@Suite("GET messages/export", .timeLimit(.minutes(10)))
 struct MessageExportTests {
     /// Some thousand small messages, put into the table by the database itself.
     private static func fill(_ console: ConsoleHarness, _ count: Int) async throws {

@@ -4,7 +4,7 @@ import Foundation
 import QuerySupport
 import Testing
 
-@Suite("GET messages", .timeLimit(.minutes(2)))
+@Suite("GET messages", .timeLimit(.minutes(10)))
 struct MessageListTests {
     private static let seeds = (1...7).map { number in
         Seed(

@@ -10,7 +10,7 @@ import Vocabulary
 
 @testable import Console
 
-@Suite("GET messages/stream", .timeLimit(.minutes(2)))
+@Suite("GET messages/stream", .timeLimit(.minutes(10)))
 struct MessageStreamTests {
     /// Stores a message that was received some seconds ago.
     private static func add(

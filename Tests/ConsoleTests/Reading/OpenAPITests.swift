@@ -5,7 +5,7 @@ import Testing
 
 @testable import Console
 
-@Suite("the API's description", .timeLimit(.minutes(3)))
+@Suite("the API's description", .timeLimit(.minutes(10)))
 struct OpenAPITests {
     @Test("every operation has a name of its own and a tag, and every schema that one refers to is there")
     func complete() async throws {

@@ -3,7 +3,7 @@ import Foundation
 import QuerySupport
 import Testing
 
-@Suite("a receipt's token", .timeLimit(.minutes(2)))
+@Suite("a receipt's token", .timeLimit(.minutes(10)))
 struct ReceiptTests {
     private static let data =
         #"{"\u0064evice_registration_id":"token-SECRET-b","message_status":"MESSAGE_SENT_TO_DEVICE"}"#

@@ -5,7 +5,7 @@ import Testing
 
 @testable import Console
 
-@Suite("streams when something goes wrong", .timeLimit(.minutes(2)))
+@Suite("streams when something goes wrong", .timeLimit(.minutes(10)))
 struct StreamFaultTests {
     @Test("what was published before a stream's first position is not sent behind it")
     func firstPosition() async throws {

@@ -1,7 +1,7 @@
 import Postgres
 
 /// The statements over `idempotency_keys`.
-enum IdempotencyStatements: StatementCatalog {
+enum IdempotencyStatements {
     /// How long answers are kept.
     static let lifetime = Duration.seconds(86_400)
 
@@ -56,15 +56,5 @@ enum IdempotencyStatements: StatementCatalog {
             LIMIT \(limit) FOR UPDATE SKIP LOCKED
         ))
         """
-    }
-
-    static var samples: [StatementSample] {
-        [
-            StatementSample("lock", lock("x", "x")),
-            StatementSample("find", find("x", "x")),
-            StatementSample("used", used("x", limit: 1)),
-            StatementSample("keep", keep("x", "x", request: [], status: 200, location: nil, answer: [])),
-            StatementSample("sweep", sweep(limit: 1)),
-        ]
     }
 }

@@ -3,7 +3,7 @@ import Postgres
 import Vocabulary
 
 /// The statements over `jobs` and `job_items`.
-enum JobStatements: StatementCatalog {
+enum JobStatements {
     /// How many rows of `dead_letters` a row of `job_items` holds and one transaction processes.
     static let chunkSize = 1_000
     /// How long a frozen set can be started.
@@ -173,28 +173,5 @@ enum JobStatements: StatementCatalog {
             LIMIT \(limit) FOR UPDATE SKIP LOCKED
         )
         """
-    }
-
-    static var samples: [StatementSample] {
-        let job = Digest128(high: 1, low: 1)
-        var filter = DeadLetterFilter()
-        filter.handler = "orders"
-        return [
-            StatementSample("freeze", freeze("dead.retry", filter, subject: "x", who: "x", most: 1)),
-            StatementSample("planned", planned(limit: 1)),
-            StatementSample("held", held),
-            StatementSample("release", release),
-            StatementSample("start", start(job, "dead.retry", who: "x", reason: nil)),
-            StatementSample("cancel", cancel(job)),
-            StatementSample("find", find(job)),
-            StatementSample("running", running),
-            StatementSample("lock", lock(job)),
-            StatementSample("gone", "WITH \(gone(job, 1)) SELECT FROM gone"),
-            StatementSample("advance", advance(job, done: 1, skipped: 1, isLast: true)),
-            StatementSample("fail", fail(job, "x")),
-            StatementSample("note", note(job, "x")),
-            StatementSample("deleteItems", deleteItems(job)),
-            StatementSample("sweep", sweep(limit: 1)),
-        ]
     }
 }

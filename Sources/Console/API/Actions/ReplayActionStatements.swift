@@ -1,6 +1,6 @@
 import Postgres
 
-enum ReplayActionStatements: StatementCatalog {
+enum ReplayActionStatements {
     /// Counts the replays to handlers that are planned and never started, up to a limit.
     static func planned(limit: Int) -> SQL {
         """
@@ -9,6 +9,4 @@ enum ReplayActionStatements: StatementCatalog {
         ) AS counted
         """
     }
-
-    static var samples: [StatementSample] { [StatementSample("planned", planned(limit: 1))] }
 }

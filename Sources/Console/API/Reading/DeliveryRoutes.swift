@@ -66,13 +66,11 @@ struct DeliveryRoutes: EndpointGroup {
     private func deliveries(_ request: EndpointRequest) async throws -> Response {
         let sight = services.settings.sight
         let asked = try request.filter(WaitingFilter.self, showsPayloads: sight.payloads)
-        var query = WaitingQuery()
-        (query.limit, query.cursor) = (try request[Self.limit], try request[Self.afterDelivery])
-        let rows = try await services.reader.withConnection(.search) { [query] connection in
-            var query = query
-            query.filter = try await asked.judged(connection)
-            return try await query.rows(connection).shown(to: sight, connection)
+        let (limit, cursor) = (try request[Self.limit], try request[Self.afterDelivery])
+        let rows = try await services.reader.withConnection(.search) { connection in
+            try await WaitingDeliveries(connection).list(asked.judged(connection), after: cursor, limit: limit)
+                .shown(to: sight, connection)
         }
-        return JSONAnswer.page(rows, next: rows.count < query.limit ? nil : rows.last?.cursor.description)
+        return JSONAnswer.page(rows, next: rows.count < limit ? nil : rows.last?.cursor.description)
     }
 }

@@ -53,7 +53,7 @@ enum SenderStreams {
         for streams in workers.flatMap(\.streams) {
             var sum =
                 sums[streams.sender]
-                ?? WorkerReport.Streams(sender: streams.sender, connecting: 0, bound: 0, draining: 0)
+                ?? WorkerReport.Streams(sender: streams.sender)
             sum.connecting += streams.connecting
             sum.bound += streams.bound
             sum.draining += streams.draining

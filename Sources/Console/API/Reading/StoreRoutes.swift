@@ -78,7 +78,7 @@ struct SenderView: Sendable {
                 senderID: id,
                 idScopes: stored.first { $0.senderID == id }?.idScopes ?? [],
                 streams: streams.first { $0.sender == id }
-                    ?? WorkerReport.Streams(sender: id, connecting: 0, bound: 0, draining: 0)
+                    ?? WorkerReport.Streams(sender: id)
             )
         }
     }

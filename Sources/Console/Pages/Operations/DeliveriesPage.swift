@@ -25,9 +25,9 @@ struct DeliveriesPage: ConsoleRoutes {
             let now = try await connection.databaseTime()
             let handlers = try await HandlerStates(connection).list(counted: 10_000)
             guard list.asked.mistakes.isEmpty else { return ([WaitingDelivery](), handlers, now) }
-            var query = WaitingQuery()
-            (query.filter, query.cursor, query.limit) = (try list.asked.judged(now: now), list.cursor, Self.pageSize)
-            return (try await query.rows(connection).shown(to: services.settings.sight, connection), handlers, now)
+            let rows = try await WaitingDeliveries(connection)
+                .list(list.asked.judged(now: now), after: list.cursor, limit: Self.pageSize)
+            return (try await rows.shown(to: services.settings.sight, connection), handlers, now)
         }
         let view = View(list: list, handlers: handlers, now: now, mayAct: request.mayAct)
         let lead: HTML = "Deliveries that are not done yet; what is due first comes first."

@@ -1,7 +1,0 @@
-/// An accepted ack of one copy.
-package struct AckRecord: Sendable {
-    /// The message's id, unescaped.
-    package var id: [UInt8]
-    /// When the ack was read.
-    package var at = ContinuousClock.now
-}

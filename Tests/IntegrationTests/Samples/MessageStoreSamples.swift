@@ -1,0 +1,317 @@
+import Dispatcher
+import Postgres
+import UpstreamKit
+import Vocabulary
+
+@testable import MessageStore
+
+extension AttemptStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("ensure", ensure(from: UTCDay(number: 20_000), to: UTCDay(number: 20_001))),
+            StatementSample("purge", purge),
+        ]
+    }
+}
+
+extension AuditStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        var narrow = AuditFilter()
+        (narrow.who, narrow.action, narrow.before) = ("anna", "dead.retry", 1)
+        (narrow.since, narrow.until) = (Timestamp(microseconds: 0), Timestamp(microseconds: 1))
+        let author = AuditAuthor("anna", via: .command)
+        return [
+            StatementSample("record", record("dead.retry", "x", count: 1, by: author)),
+            StatementSample("exists", exists),
+            StatementSample("page", page(AuditFilter(), limit: 1)),
+            StatementSample("page, narrowed", page(narrow, limit: 1)),
+        ]
+    }
+}
+
+extension CheckStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("facts", facts), StatementSample("missing", missing(WorkerRight.all, of: nil)),
+            StatementSample("objects", objects), StatementSample("disk", disk),
+        ]
+    }
+}
+
+extension ClaimStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            ("ahead", ahead), ("behind", behind), ("suspects", suspects), ("untried", untried),
+            ("untriedPiece", untriedPiece), ("lockOrdered", lockOrdered), ("due", due), ("devices", devices),
+            ("deviceRange", deviceRange), ("deviceUntried", deviceUntried), ("deviceSuspects", deviceSuspects),
+        ].map { StatementSample($0.0, $0.1) }
+    }
+}
+
+extension ConflictReleaseStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        let key = Digest128(high: 1, low: 1)
+        return [
+            StatementSample("find", find(key, key)),
+            StatementSample("queue", queue(key, key)),
+            StatementSample("mark", mark(key, key)),
+        ]
+    }
+}
+
+extension DeadLetterStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        let all = DeadLetterFilter()
+        var narrow = DeadLetterFilter()
+        narrow.handler = "orders"
+        narrow.group = "timeout"
+        narrow.category = "com.example.orders"
+        narrow.messageKey = MessageKey(Digest128(high: 1, low: 1))
+        narrow.since = Timestamp(microseconds: 0)
+        narrow.until = Timestamp(microseconds: 1)
+        return [
+            StatementSample("list", list(all, limit: 1)),
+            StatementSample("list, narrowed", list(narrow, limit: 1)),
+            StatementSample("list, after a cursor", list(narrow, after: .sample, limit: 1)),
+            StatementSample("summary", summary(handler: nil, groups: 1, counted: 1)),
+            StatementSample("summary, of a handler", summary(handler: "orders", groups: 1, counted: 1)),
+            StatementSample("groups", groups(narrow)),
+            StatementSample("count", count(narrow)),
+            StatementSample("act", act(.retry, gone(narrow, limit: 1))),
+            StatementSample("act, discard", act(.discard, gone(narrow, limit: 1))),
+            StatementSample("gone", "WITH \(gone(narrow, limit: 1)) SELECT FROM gone"),
+        ]
+    }
+}
+
+extension DeliveryStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("register", register),
+            StatementSample("keep", keep),
+            StatementSample("withdraw", withdraw(1)),
+            StatementSample("seen", seen),
+            StatementSample("unclaimed", unclaimed),
+            StatementSample("nextToken", nextToken),
+            StatementSample("controls", controls),
+            StatementSample("hold", hold("orders", HandlerHold(remaining: .seconds(1), reason: "a test"))),
+            StatementSample("pause", pause("orders", reason: "a test")),
+            StatementSample("backlog", backlog),
+            StatementSample("extend", extend),
+            StatementSample("unpackExpired", unpackExpired),
+            StatementSample("endUnread", endUnread),
+            StatementSample("listen", listen),
+        ]
+    }
+}
+
+extension ErasureStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        let device = Digest128(high: 0, low: 0)
+        let bodies = [Bodies.day("upstream.messages"), .deadMessages, .conflicts]
+        return [
+            StatementSample("partitions", partitions), StatementSample("awaitRetention", awaitRetention),
+            StatementSample("count", count(of: device)), StatementSample("dequeue", dequeue([device])),
+            StatementSample("conceal", conceal([device], receivedAt: [Timestamp(microseconds: 0)])),
+            StatementSample("rest", rest(of: device)), StatementSample("lastQuarantined", lastQuarantined),
+            StatementSample("stanzas", stanzas(after: 0)),
+            StatementSample("deleteQuarantined", deleteQuarantined([1])),
+            StatementSample("vacuum", script: vacuum("upstream.dead_messages")),
+        ]
+            + bodies.map { StatementSample("choose, \($0)", choose($0, of: device, atMost: 1)) }
+            + bodies.map { StatementSample("delete, \($0)", delete($0, at: ["(0,1)"])) }
+    }
+}
+
+extension HandlerStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("list", list(counted: 1)),
+            StatementSample("workers", workers),
+            StatementSample("pause", pause("orders", for: nil, reason: nil)),
+            StatementSample("resume", resume("orders")),
+            StatementSample("endHold", "UPDATE upstream.handlers SET \(endHold) WHERE name = 'orders'"),
+            StatementSample("limitLockWait", limitLockWait),
+            StatementSample("lock", lock("orders")),
+            StatementSample("lockSubscriptions", lockSubscriptions),
+            StatementSample("sweep", sweep("deliveries", "orders", limit: 1)),
+            StatementSample("empty", empty("delivery_blocks", "orders")),
+            StatementSample("remove", remove("orders")),
+        ]
+    }
+}
+
+extension HealthStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("isReadOnly", isReadOnly), StatementSample("durability", durability),
+            StatementSample("upkeep", upkeep),
+        ]
+    }
+}
+
+extension MigrationStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        let some = Migration.embedded.first.map {
+            [StatementSample("record", record($0)), StatementSample("erase", erase($0))]
+        }
+        return [
+            StatementSample("lock", lock), StatementSample("limitLocks", limitLocks(milliseconds: 1)),
+            StatementSample("bootstrap", script: bootstrap),
+            StatementSample("leave", script: UnreleasedSchema.leave),
+            StatementSample("exists", exists), StatementSample("list", list),
+        ] + (some ?? [])
+    }
+}
+
+extension PartitionStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("ensure", ensure(from: UTCDay(number: 20_000), to: UTCDay(number: 20_001))),
+            StatementSample("filterIDs", filterIDs), StatementSample("unfilteredDays", unfilteredDays),
+        ]
+    }
+}
+
+extension RetentionStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        let (time, day) = (Timestamp(microseconds: 0), UTCDay(number: 20_000))
+        let policy = RetentionPolicy(messages: .zero, dedupeWindow: .zero)
+        return [
+            StatementSample("partitions", partitions), StatementSample("needs", needs(before: time)),
+            StatementSample("begin", script: begin), StatementSample("now", now),
+            StatementSample("ledger", ledger(before: time)),
+            StatementSample("expired", expired(bodies: time, deadLetters: time)),
+            StatementSample("policy", self.policy), StatementSample("raise", raise(to: policy)),
+            StatementSample("set", set(policy)), StatementSample("keep", keep(day, rows: 1)),
+            StatementSample("drop", drop(day)), StatementSample("discardNeeds", discardNeeds(from: time, to: time)),
+            StatementSample("lastRun", lastRun), StatementSample("isDue", isDue),
+            StatementSample("record", record(RetentionReport(), time)),
+        ]
+            + Purge.Table.allCases.map { StatementSample("blocks, \($0)", blocks(of: $0)) }
+            + Purge.Table.allCases.map { StatementSample("purge, \($0)", purge($0, from: 0, blocks: 1)) }
+            + Purge.Rows.allCases.map { StatementSample("purge, \($0)", purge($0, rows: 1)) }
+    }
+}
+
+extension SenderStatements: StatementCatalog {
+    static var samples: [StatementSample] { [StatementSample("list", list)] }
+}
+
+extension SettleStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            ("complete", complete), ("retry", retry), ("release", release), ("postpone", postpone),
+            ("setAside", setAside), ("completeBlocks", completeBlocks), ("unpack", unpack),
+        ].flatMap { [StatementSample($0.0, $0.1.plain), StatementSample("\($0.0), recorded", $0.1.recorded)] }
+    }
+}
+
+extension StatisticsStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("head", head), StatementSample("tables", tables),
+            StatementSample("categories", categories(1)),
+        ]
+    }
+}
+
+extension StoreStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        let times: [PostgresType] = [.timestamptz, .timestamptz]
+        let rows: [PostgresType] = [.text, .text, .uuid, .text, .text, .text, .text, .text, .text]
+        // Preceded by the batch's single sender and its address.
+        let offer: [PostgresType] = [.text, .text, .text, .int8, .int8, .text.array, .text.array, .text.array, .int8]
+        let stanzas: [PostgresType] = [.text, .text, .text, .text, .bytea, .timestamptz, .bytea]
+        return [
+            StatementSample(
+                "insert",
+                insert,
+                arrays: [.uuid, .uuid, .timestamptz, .uuid, .timestamptz, .text] + rows,
+                offer + [.text.array, .text.array, .bool, .bool, .bool] + times
+            ),
+            StatementSample("insertOne", insertOne, [.uuid, .uuid, .timestamptz, .text, .text] + rows + times),
+            StatementSample("ledger", ledger, arrays: [.uuid]),
+            StatementSample("conflicts", conflicts, arrays: [.uuid, .uuid, .timestamptz, .text] + rows, times),
+            StatementSample("quarantine", quarantine, arrays: stanzas, times),
+            StatementSample("lockLoads", lockLoads),
+            StatementSample("known", known([])),
+            StatementSample("deleteDeliveries", deleteDeliveries(of: [])),
+        ]
+    }
+}
+
+extension WaitingStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        let cursor = WaitingCursor(
+            dueAt: Timestamp(microseconds: 0),
+            receivedAt: Timestamp(microseconds: 0),
+            messageKey: MessageKey(Digest128(high: 0, low: 0)),
+            handler: "orders"
+        )
+        return [
+            StatementSample("page", page(WaitingFilter(), limit: 1)),
+            StatementSample("page, after a cursor", page(.sample, after: cursor, limit: 1)),
+            StatementSample("count", count(WaitingFilter())), StatementSample("count, narrowed", count(.sample)),
+            StatementSample("retryNow", retryNow(.sample, limit: 1)),
+            StatementSample("retryNow, all", retryNow(WaitingFilter(), limit: 1)),
+            StatementSample("endHolds", endHolds(.sample)),
+            StatementSample("endHolds, all", endHolds(WaitingFilter())),
+            StatementSample("cancel", cancel(.sample, error: "x", limit: 1)),
+            StatementSample("cancel, all", cancel(WaitingFilter(), error: "x", limit: 1)),
+        ]
+    }
+}
+
+extension WorkerStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("write", write), StatementSample("purge", purge), StatementSample("remove", remove),
+            StatementSample("list", list),
+        ]
+    }
+}
+
+extension WaitingFilter {
+    fileprivate static var sample: WaitingFilter {
+        var filter = WaitingFilter()
+        filter.handler = "orders"
+        filter.messageKey = MessageKey(Digest128(high: 1, low: 1))
+        filter.category = "com.example.orders"
+        filter.since = Timestamp(microseconds: 0)
+        filter.until = Timestamp(microseconds: 1)
+        filter.errorGroup = "timeout"
+        return filter
+    }
+}
+
+extension DeadLetterCursor {
+    fileprivate static let sample = DeadLetterCursor(
+        diedAt: Timestamp(microseconds: 0),
+        messageKey: MessageKey(Digest128(high: 0, low: 0)),
+        handler: "orders"
+    )
+}
+
+/// The module's catalogs.
+let messageStoreCatalogs: [any StatementCatalog.Type] = [
+    AttemptStatements.self,
+    AuditStatements.self,
+    CheckStatements.self,
+    ClaimStatements.self,
+    ConflictReleaseStatements.self,
+    DeadLetterStatements.self,
+    DeliveryStatements.self,
+    ErasureStatements.self,
+    HandlerStatements.self,
+    HealthStatements.self,
+    MigrationStatements.self,
+    PartitionStatements.self,
+    RetentionStatements.self,
+    SenderStatements.self,
+    SettleStatements.self,
+    StatisticsStatements.self,
+    StoreStatements.self,
+    WaitingStatements.self,
+    WorkerStatements.self,
+]
