@@ -282,7 +282,7 @@ let package = Package(
         // What the suites with real processes share.
         .target(
             name: "IntegrationSupport",
-            dependencies: ["Vocabulary", nio, nioPosix, logging],
+            dependencies: ["Vocabulary", "Telemetry", nio, nioPosix, logging],
             path: "Tests/IntegrationSupport",
             swiftSettings: strict
         ),
@@ -316,7 +316,7 @@ let package = Package(
 
         suite("VocabularyTests", ["Vocabulary"]),
         suite("UpstreamKitTests", ["Vocabulary", "UpstreamKit"]),
-        suite("TelemetryTests", ["Vocabulary", "Telemetry", logging]),
+        suite("TelemetryTests", ["Vocabulary", "IntegrationSupport", "Telemetry", logging]),
         suite("DigestsTests", ["Vocabulary", "Digests"]),
         suite("DNSTests", ["DNS"]),
         suite("TLSWireTests", ["TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
@@ -405,7 +405,7 @@ let package = Package(
                 "ConfigurationKeys", "Handlers", "Probing", "UpstreamConfiguration",
                 "UpstreamKit", "Ingest", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore",
                 "Telemetry",
-                "DNS", "Postgres",
+                "DNS",
                 "TLSWire", "XMLWire", "XMPP", "XMPPSession", nio, nioPosix, logging, lifecycle,
             ]
         ),

@@ -56,7 +56,7 @@ private func checkMembers(_ text: UnsafeBufferPointer<UInt8>, _ scanner: JSONSca
         }
         require(count <= literal.count, "a text longer than its literal")
         let valid = String(validating: room[..<count], as: UTF8.self) != nil
-        require(valid == member.traits.isDisjoint(with: .unstorable), "storable and not UTF-8, or the reverse")
+        require(valid == member.traits.isStorable, "storable and not UTF-8, or the reverse")
     }
 }
 

@@ -141,7 +141,7 @@ struct HandlerReport: Sendable {
     }
 
     func show(_ activity: HandlerActivity) {
-        metrics.circuit.set(activity.circuit.rawValue)
+        metrics.circuit.set(activity.circuit.index)
         metrics.paused.set(activity.isPaused ? 1 : 0)
     }
 

@@ -94,7 +94,7 @@ final class BatchTrace: Sendable {
         }
         let span = tracing.begin(.receive, destination, in: context, at: message.receivedAt) {
             $0.merge(message.identifying)
-            $0[.outcome] = .string(MessageOutcome(outcome).text)
+            $0[.outcome] = .string(outcome.rawValue)
         }
         span.addLink(SpanLink(context: self.span.context, attributes: [:]))
         return span
@@ -121,10 +121,10 @@ final class BatchTrace: Sendable {
         if let error {
             transaction.updateAttributes { attributes in
                 if let state = error.sqlState { attributes[.databaseStatus] = .string(state) }
-                attributes[.errorType] = .string(error.sqlState ?? error.failureClass.text)
+                attributes[.errorType] = .string(error.sqlState ?? error.failureClass.rawValue)
             }
             // The server's message may quote data; the class is enough here, and the log has the rest.
-            transaction.setStatus(SpanStatus(code: .error, message: error.failureClass.text))
+            transaction.setStatus(SpanStatus(code: .error, message: error.failureClass.rawValue))
         }
         transaction.end()
     }

@@ -221,7 +221,7 @@ package struct IngestService: Sendable {
             let category = settled[index].category.map {
                 categories.index(of: UnsafeBufferPointer(rebasing: settled[index].bytes.unsafeBytes[$0.range]))
             }
-            return (category ?? CategoryLabels.other, MessageOutcome(outcomes[index]))
+            return (category ?? CategoryLabels.other, outcomes[index])
         }
     }
 
@@ -262,17 +262,5 @@ extension CommitPlan {
             let ceiling = size.timedOut(bytes: sizes[range].reduce(0, +), after: duration)
             return timedOut(sizes: sizes, ceiling: ceiling)
         }
-    }
-}
-
-extension MessageOutcome {
-    init(_ outcome: StoreOutcome) {
-        self =
-            switch outcome {
-            case .stored: .stored
-            case .duplicate: .duplicate
-            case .conflict: .conflict
-            case .quarantined: .quarantined
-            }
     }
 }

@@ -1,9 +1,9 @@
 import Synchronization
+import Vocabulary
 
 /// The progress of one of the worker's loops, for the watchdog: a loop that works for too long without a step hangs.
 ///
-/// Waiting never counts as hanging: a database that doesn't answer is not the loop's fault, and a restart would not
-/// help. Lock-free; one loop writes, anybody reads.
+/// Waiting never counts as hanging. Lock-free; one loop writes, anybody reads.
 package final class LoopProgress: Sendable {
     package enum Phase: UInt64, Sendable {
         /// Waits for work.
@@ -48,7 +48,6 @@ package final class LoopProgress: Sendable {
     }
 
     private static func packed(_ phase: Phase, _ now: ContinuousClock.Instant) -> UInt64 {
-        let age = max(.zero, now - origin).components
-        return UInt64(age.seconds * 1_000_000 + age.attoseconds / 1_000_000_000_000) << 2 | phase.rawValue
+        UInt64(max(.zero, now - origin).microseconds) << 2 | phase.rawValue
     }
 }

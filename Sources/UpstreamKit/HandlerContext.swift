@@ -3,32 +3,22 @@ public struct HandlerContext: Sendable {
     /// The handler's registered name.
     public var handler: String
 
-    /// The number of this attempt, from 1.
-    ///
-    /// Only failed attempts count. One that a shutdown cut short does not, so a number can come twice.
+    /// The number of this attempt, from 1; one that a shutdown cut short does not count, so a number can come twice.
     public var attempt: Int
 
     /// The replay that sent the message again; nil for the original delivery.
     public var replayID: String?
 
-    /// When the call times out: then its task is cancelled and the message is retried later.
+    /// When the call times out: its task is cancelled, and the message is retried.
     public var deadline: ContinuousClock.Instant
 
-    /// The attempt's trace, as the header `traceparent` of W3C Trace Context; nil if tracing is off.
-    ///
-    /// Pass it on with your requests.
+    /// The header `traceparent` of W3C Trace Context to pass on with your requests; nil if tracing is off.
     public var traceparent: String?
 
     /// The header `tracestate` that belongs to ``traceparent``, if any.
     public var tracestate: String?
 
-    /// A context with these values.
-    ///
-    /// - Parameters:
-    ///   - handler: The handler's registered name.
-    ///   - attempt: The number of this attempt, from 1.
-    ///   - replayID: The replay that sent the message again.
-    ///   - deadline: When the call times out; by default in 30 seconds.
+    /// A context with these values; by default of a first attempt that times out in 30 seconds.
     public init(
         handler: String,
         attempt: Int = 1,

@@ -2,9 +2,7 @@ package import Vocabulary
 
 /// A handler, the messages it wants, and how it gets them.
 public struct HandlerRegistration: Sendable {
-    /// The name in tables, metrics and logs, unique in the installation; see ``RegistrationError/Code/name``.
-    ///
-    /// The name is the handler's identity: deliveries wait under it, so a renamed handler starts anew.
+    /// The name in tables, metrics and logs, unique in the installation; a renamed handler starts anew.
     public var name: String
 
     /// The categories it wants.
@@ -49,11 +47,6 @@ public struct HandlerRegistration: Sendable {
     }
 
     /// A registration of Swift code.
-    ///
-    /// - Parameters:
-    ///   - name: Unique among all handlers of the installation.
-    ///   - categories: The categories it wants: exact names, or ``CategorySet/all``.
-    ///   - handler: The code.
     public init(_ name: String, categories: CategorySet, handler: any UpstreamHandler) {
         self.init(name: name, categories: categories, body: .handler(handler))
     }
@@ -67,9 +60,7 @@ public struct HandlerRegistration: Sendable {
 
 /// The categories that a handler subscribes to.
 public struct CategorySet: Sendable, Hashable, ExpressibleByArrayLiteral {
-    /// The exact names, or nil for every category.
-    ///
-    /// UTF-8 bytes, since Swift's `String ==` treats different spellings of a text as equal.
+    /// The exact names, or nil for every category; bytes, since `String ==` takes different spellings for equal.
     private let members: Set<[UInt8]>?
 
     /// Every category, including future ones.
@@ -81,7 +72,7 @@ public struct CategorySet: Sendable, Hashable, ExpressibleByArrayLiteral {
         self.init(members: members.contains([UInt8(ascii: "*")]) ? nil : members)
     }
 
-    /// The categories with these names; `*` among them means all.
+    /// The categories with these names.
     public init(arrayLiteral names: String...) {
         self.init(names)
     }
@@ -114,9 +105,9 @@ public enum HandlerOrdering: String, Sendable, Hashable, CaseIterable {
     case device
 }
 
-/// How many attempts may start in a period; retries count as well as first attempts.
+/// How many attempts, retries included, may start in a period in each worker.
 ///
-/// It applies to each worker separately. Messages over the rate wait in the table, where any worker may take them.
+/// Messages over the rate wait in the table, where any worker may take them.
 public struct HandlerRate: Sendable, Hashable {
     /// The number of attempts, from 1 to 1,000,000.
     public var count: Int
@@ -125,10 +116,6 @@ public struct HandlerRate: Sendable, Hashable {
     public var period: Duration
 
     /// A rate.
-    ///
-    /// - Parameters:
-    ///   - count: The number of attempts, from 1 to 1,000,000.
-    ///   - period: The period, above zero.
     public init(_ count: Int, per period: Duration = .seconds(1)) {
         self.count = count
         self.period = period
@@ -149,11 +136,6 @@ public struct RetryPolicy: Sendable, Hashable {
     public var maximum: Duration
 
     /// A policy with these values.
-    ///
-    /// - Parameters:
-    ///   - maxAttempts: The attempts before a message becomes a dead letter, at least 1.
-    ///   - initial: The longest wait after the first failure.
-    ///   - maximum: The longest wait of all.
     public init(maxAttempts: Int = 75, initial: Duration = .seconds(1), maximum: Duration = .seconds(3600)) {
         self.maxAttempts = maxAttempts
         self.initial = initial

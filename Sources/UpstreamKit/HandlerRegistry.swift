@@ -1,6 +1,6 @@
 /// A worker's handlers, with valid and unique names.
 public struct HandlerRegistry: Sendable {
-    /// The registrations in the order in which they were added.
+    /// The registrations, in the order of their addition.
     public private(set) var registrations: [HandlerRegistration] = []
 
     /// A registry without handlers.

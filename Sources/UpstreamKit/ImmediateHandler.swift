@@ -5,10 +5,6 @@ package import Vocabulary
 /// It gets all waiting messages in one call, which saves most of the dispatcher's cost of an attempt.
 package protocol ImmediateHandler: UpstreamHandler {
     /// Takes these messages; all are done when it returns.
-    ///
-    /// - Parameters:
-    ///   - messages: The messages in order.
-    ///   - handler: The handler's registered name.
     func take(_ messages: [MessageOutline], handler: String)
 }
 
@@ -18,13 +14,10 @@ package protocol ContainedHandler: UpstreamHandler {}
 /// A message without ids, token and data, so that none of these is copied.
 package struct MessageOutline: Sendable, Equatable {
     package var messageKey: Digest128
-    /// The digest of the registration token.
     package var deviceKey: Digest128
-    /// The app it came from.
     package var category: String
     /// The size of its data in bytes; 0 without data.
     package var dataCount: Int
-    /// The number of this attempt, from 1.
     package var attempt: Int
 
     package init(messageKey: Digest128, deviceKey: Digest128, category: String, dataCount: Int, attempt: Int) {

@@ -2,8 +2,8 @@ package import Vocabulary
 
 /// Identifies a message: the first 16 bytes of a SHA-256 over its sender and id.
 ///
-/// It is the key of every table, the `message_key` of logs and the `webhook-id` of webhooks. Redelivery, retries and
-/// replays keep it, so it is the idempotency key for a handler's effects.
+/// It is the `message_key` of tables and logs and the `webhook-id` of webhooks. Redelivery, retries and replays keep it:
+/// use it as the idempotency key of your effects.
 public struct MessageKey: Hashable, Comparable, Sendable, CustomStringConvertible {
     package var digest: Digest128
 
@@ -12,8 +12,6 @@ public struct MessageKey: Hashable, Comparable, Sendable, CustomStringConvertibl
     }
 
     /// Parses a UUID: `8-4-4-4-12` hex digits in either case.
-    ///
-    /// - Parameter text: The form of ``description``, or of PostgreSQL's `uuid`.
     public init?(_ text: String) {
         guard let digest = Digest128(uuid: text.utf8) else { return nil }
         self.digest = digest
@@ -35,8 +33,6 @@ public struct DeviceKey: Hashable, Comparable, Sendable, CustomStringConvertible
     }
 
     /// Parses a UUID: `8-4-4-4-12` hex digits in either case.
-    ///
-    /// - Parameter text: The form of ``description``, or of PostgreSQL's `uuid`.
     public init?(_ text: String) {
         guard let digest = Digest128(uuid: text.utf8) else { return nil }
         self.digest = digest

@@ -1,7 +1,6 @@
 /// The registration token of the app instance that sent a message: whoever holds it can send to that device.
 ///
-/// It is a secret. Every conversion to text (`print`, string interpolation, `dump`, a debugger) shows a mask, so that a
-/// token reaches a log only through ``rawValue``, which is easy to search for.
+/// Every conversion to text (`print`, interpolation, `dump`, a debugger) shows a mask.
 public struct RegistrationToken: Hashable, Sendable {
     /// The token itself.
     ///

@@ -53,8 +53,6 @@ public struct ClosureHandler: UpstreamHandler {
     private let body: @Sendable (UpstreamMessage, HandlerContext) async throws -> HandlerOutcome
 
     /// A handler that calls `body`.
-    ///
-    /// - Parameter body: Handles one message, as ``UpstreamHandler/handle(_:context:)`` does.
     public init(_ body: @escaping @Sendable (UpstreamMessage, HandlerContext) async throws -> HandlerOutcome) {
         self.body = body
     }

@@ -8,7 +8,7 @@ public import FoundationEssentials
 /// A handler receives it after it has been committed and acked, possibly more than once (at-least-once delivery);
 /// ``messageKey`` stays the same each time.
 public struct UpstreamMessage: Sendable {
-    /// Identifies the message in every table and log; use it as the idempotency key of your effects.
+    /// Identifies the message in every table and log.
     public var messageKey: MessageKey
 
     /// The id that the device gave the message, unique for ``senderID`` (with `id_scope: device`, for the token as
@@ -29,8 +29,8 @@ public struct UpstreamMessage: Sendable {
 
     /// The verbatim JSON text of the message's `data` in UTF-8; nil if the message had none.
     ///
-    /// It is valid JSON (RFC 8259) of any type, usually an object. It may repeat keys, or hold `\u0000`, lone
-    /// surrogates or numbers that no machine type can hold. Read it with ``decode(_:using:)``.
+    /// Valid JSON of any type, usually an object, perhaps with repeated keys, `\u0000`, lone surrogates or numbers that
+    /// no machine type can hold. Read it with ``decode(_:using:)``.
     public var data: [UInt8]?
 
     /// A JSON object of the envelope's other members, verbatim and in order; nil if there were none.
@@ -43,18 +43,6 @@ public struct UpstreamMessage: Sendable {
     public var receivedAtMicroseconds: Int64
 
     /// A message with these fields.
-    ///
-    /// - Parameters:
-    ///   - messageKey: The key of every table.
-    ///   - messageID: The id that the device gave the message.
-    ///   - senderID: The sender that the message was addressed to.
-    ///   - category: The app it came from.
-    ///   - registrationToken: The token of the app instance.
-    ///   - deviceKey: The digest of that token.
-    ///   - data: The verbatim JSON text of `data`.
-    ///   - extra: A JSON object of the envelope's other members.
-    ///   - messageType: Nil, or `receipt`.
-    ///   - receivedAtMicroseconds: Microseconds since 1970-01-01 00:00 UTC.
     public init(
         messageKey: MessageKey,
         messageID: String,

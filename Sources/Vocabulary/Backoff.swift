@@ -1,11 +1,8 @@
 /// Exponential delays with full jitter: a random part of `initial · 2^(attempt-1)`, bounded by `maximum`.
 ///
-/// The whole delay is random, to spread clients that failed together ("Exponential Backoff And Jitter", AWS
-/// Architecture Blog, 2015). Holds no clock or generator, and never overflows.
+/// All of it is random, to spread clients that failed together ("Exponential Backoff And Jitter", AWS, 2015).
 package struct Backoff: Hashable, Sendable {
-    /// The upper bound of the first delay.
     package var initial: Duration
-    /// The upper bound of every delay.
     package var maximum: Duration
     /// The lower bound of every delay, against a hot loop.
     package var minimum: Duration
@@ -24,7 +21,6 @@ package struct Backoff: Hashable, Sendable {
         return max(ceiling(attempt: attempt) * part, minimum)
     }
 
-    /// The delay after a number of failures, with the generator's next number.
     package func delay(attempt: Int, using generator: inout some RandomNumberGenerator) -> Duration {
         delay(attempt: attempt, random: Double.random(in: 0...1, using: &generator))
     }

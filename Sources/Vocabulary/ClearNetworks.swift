@@ -4,7 +4,6 @@ package struct ClearNetworks: Sendable {
 
     package init(_ networks: [Network] = []) { self.networks = networks }
 
-    /// Whether a connection to this address may stay unencrypted.
     package func contains(_ address: NetworkAddress) -> Bool {
         if address.isLoopback || networks.contains(where: { $0.contains(address) }) { return true }
         // `10.0.0.0/8` also covers `::ffff:10.1.2.3`, which is the same host.

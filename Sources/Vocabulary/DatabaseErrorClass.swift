@@ -1,8 +1,7 @@
 /// Why the database or the connection to it failed: the label `class` of `upstream_database_errors_total`.
 ///
-/// A closed set. A server's error is classified once, where its result is read; the last cases are our own, without an
-/// SQLSTATE.
-package enum DatabaseErrorClass: Int, CaseIterable, Hashable, Sendable {
+/// The last cases are our own, without an SQLSTATE.
+package enum DatabaseErrorClass: String, CaseIterable, Hashable, Sendable {
     /// No connection, or it broke (08, or no SQLSTATE at all).
     case connection
     /// The server refused the role, the password or the database name (28, 3D).
@@ -16,13 +15,13 @@ package enum DatabaseErrorClass: Int, CaseIterable, Hashable, Sendable {
     /// An I/O error or a damaged file (58, XX).
     case system
     /// The server accepts no writes: a standby, or read-only mode (25006).
-    case readOnly
+    case readOnly = "read_only"
     /// Deadlock, or a serialization failure (40).
     case rollback
     /// A lock was not granted in time (55).
     case lock
     /// No partition for the row's time (23514 without a constraint name).
-    case missingPartition
+    case missingPartition = "missing_partition"
     /// The server refused a value (22).
     case data
     /// A constraint was violated (23).
@@ -43,29 +42,4 @@ package enum DatabaseErrorClass: Int, CaseIterable, Hashable, Sendable {
     case local
     /// We had closed the connection.
     case closed
-
-    package var text: String {
-        switch self {
-        case .connection: "connection"
-        case .authentication: "authentication"
-        case .resources: "resources"
-        case .intervention: "intervention"
-        case .timeout: "timeout"
-        case .system: "system"
-        case .readOnly: "read_only"
-        case .rollback: "rollback"
-        case .lock: "lock"
-        case .missingPartition: "missing_partition"
-        case .data: "data"
-        case .constraint: "constraint"
-        case .limit: "limit"
-        case .permission: "permission"
-        case .schema: "schema"
-        case .other: "other"
-        case .deadline: "deadline"
-        case .cancelled: "cancelled"
-        case .local: "local"
-        case .closed: "closed"
-        }
-    }
 }

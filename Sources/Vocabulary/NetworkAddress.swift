@@ -6,8 +6,7 @@ package struct NetworkAddress: Sendable, Hashable, CustomStringConvertible {
 
     /// Parses an address without zone or brackets; nil for anything else.
     ///
-    /// IPv4 only in dotted form with four decimal numbers: `127.1` or `0x7f.1` is left to the resolver, whose answer is
-    /// then checked.
+    /// IPv4 only with four decimal numbers: `127.1` is left to the resolver, whose answer is then checked.
     package init?(_ text: String) {
         var storage = in6_addr()
         let family = text.utf8.contains(UInt8(ascii: ":")) ? AF_INET6 : AF_INET
@@ -50,8 +49,7 @@ extension NetworkAddress {
 
     /// The IPv4 address of an IPv4-mapped one (`::ffff:0:0/96`, RFC 4291 section 2.5.5.2); nil for others.
     ///
-    /// The same host, reached in the same way; the other forms of ``embeddedIPv4`` lead through a translator or a
-    /// tunnel.
+    /// The same host; the other forms of ``embeddedIPv4`` lead through a translator or a tunnel.
     package var mappedIPv4: NetworkAddress? {
         guard bytes.count == 16, bytes[..<10].allSatisfy({ $0 == 0 }), bytes[10] == 0xFF, bytes[11] == 0xFF else {
             return nil

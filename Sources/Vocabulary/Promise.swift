@@ -1,15 +1,10 @@
 import Dispatch
 import Synchronization
 
-/// A value that one task awaits and any thread delivers, once.
-///
-/// The base of all waits of tasks for other threads: the waiter stores a promise under its own lock, and whoever has
-/// the value takes it from there and fulfils it.
+/// A value that one task awaits and any thread delivers, once: the base of all waits of tasks for other threads.
 package final class Promise<Value: Sendable>: Sendable {
     private enum State {
-        /// There is neither a value nor a waiter.
         case empty
-        /// The waiter came first.
         case awaited(CheckedContinuation<Value, Never>)
         /// The value is there; later ones are dropped.
         case fulfilled(Value)
@@ -17,10 +12,8 @@ package final class Promise<Value: Sendable>: Sendable {
 
     private let state = Mutex(State.empty)
 
-    /// A promise without a value yet.
     package init() {}
 
-    /// Whether the value is there.
     package var isFulfilled: Bool {
         state.withLock { state in
             if case .fulfilled = state { true } else { false }
@@ -34,9 +27,7 @@ package final class Promise<Value: Sendable>: Sendable {
         }
     }
 
-    /// Delivers the value; only the first call counts.
-    ///
-    /// - Returns: Whether this call was the first.
+    /// Delivers the value; only the first call counts, and returns true.
     @discardableResult
     package func fulfil(_ value: Value) -> Bool {
         let (isFirst, waiter) = state.withLock { state -> (Bool, CheckedContinuation<Value, Never>?) in
@@ -65,12 +56,7 @@ package final class Promise<Value: Sendable>: Sendable {
         }
     }
 
-    /// Waits for the value until the task is cancelled or the time is up; for one task.
-    ///
-    /// - Parameters:
-    ///   - other: Delivered if the value does not come in time.
-    ///   - limit: The longest time; nil for no limit.
-    /// - Returns: The value delivered first.
+    /// Waits for the value, or delivers the other one when the task is cancelled or the time is up; for one task.
     package func value(or other: Value, within limit: Duration? = nil) async -> Value {
         if let limit {
             DispatchQueue.global().asyncAfter(deadline: .now() + limit.inSeconds) { self.fulfil(other) }
@@ -84,7 +70,6 @@ package final class Promise<Value: Sendable>: Sendable {
 }
 
 extension Promise<Void> {
-    /// Ends the wait.
     package func fulfil() { fulfil(()) }
 
     /// Waits, even if the task is cancelled.

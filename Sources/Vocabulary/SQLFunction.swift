@@ -2,14 +2,11 @@
 package struct SQLFunction: Sendable, Hashable, CustomStringConvertible {
     /// The quoted name: `"app"."take_order"`.
     package let quoted: String
-
     /// The name as configured.
     package let description: String
 
-    /// Parses a name as PostgreSQL would: `function` or `schema.function`, each part a plain identifier (folded to
-    /// lower case) or one in double quotes.
-    ///
-    /// - Returns: nil for anything else, including arguments and spaces.
+    /// Parses `function` or `schema.function` as PostgreSQL would, each part plain (folded to lower case) or in double
+    /// quotes; nil for anything else, including arguments and spaces.
     package init?(_ text: String) {
         var parts: [[UInt8]] = []
         var rest = Array(text.utf8)[...]

@@ -154,7 +154,7 @@ final class ConnectionSlot: Sendable {
         guard !state.withLock({ $0.isCancelled }) else { return finish() }
         let delay = state.withLock { $0.policy.delay(after: ending, random: .random(in: 0..<1)) }
         environment.metrics.reconnects[reason].increment()
-        let fields: LogFields = [.reason: .string(reason.text), .durationSeconds: .seconds(delay)]
+        let fields: LogFields = [.reason: .string(reason.rawValue), .durationSeconds: .seconds(delay)]
         logger.event(.info, .reconnectScheduled, "opening a new connection", fields)
         guard delay > .zero else { return waitForPlace() }
         guard wait({ [self] in waitForPlace() }) else { return }

@@ -185,7 +185,7 @@ final class MessageReceiver: StreamDelegate {
     }
 
     private func log(_ end: SessionEnd) {
-        let fields: LogFields = [.reason: .string(end.reason.text), .error: .string(end.message)]
+        let fields: LogFields = [.reason: .string(end.reason.rawValue), .error: .string(end.message)]
         let (level, event, words): (Logger.Level, EventName, StaticString) =
             switch end.reason {
             case .streamClosed, .draining: (.info, .streamClosed, "the stream was closed")

@@ -1,3 +1,4 @@
+import IntegrationSupport
 import Logging
 import Telemetry
 import Testing

@@ -64,7 +64,7 @@ private final class AuditingSink: AckSink {
             tags += messages.map { $0.bytes[0] }
             // Inside the lock: writers settle side by side, and books read before another's tags would be too old.
             let books = metrics.messages.snapshot()
-            let booked = MessageOutcome.allCases.reduce(0) { $0 + Int(books.settled($1)) }
+            let booked = StoreOutcome.allCases.reduce(0) { $0 + Int(books.settled($1)) }
             worst.withLock { $0 = min($0, booked - tags.count) }
         }
     }

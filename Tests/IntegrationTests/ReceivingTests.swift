@@ -2,6 +2,7 @@ import CCSEmulator
 import IntegrationSupport
 import Telemetry
 import Testing
+import Vocabulary
 
 extension Integration {
     /// The good way, with everything a peer may do that is not wrong.
@@ -75,7 +76,7 @@ extension Integration {
                         try await stage.waitUntilComplete()
                         let tally = await stage.emulator.tally()
                         #expect(tally.isClean, "\(tally.summary)")
-                        func total(_ outcome: MessageOutcome) -> Int {
+                        func total(_ outcome: StoreOutcome) -> Int {
                             first.settled(outcome) + second.settled(outcome)
                         }
                         // Copies that reach both workers in the same microsecond count as new twice; the rows below don't.

@@ -6,6 +6,7 @@ import Logging
 import NIOCore
 import Telemetry
 import UpstreamConfiguration
+import Vocabulary
 import Worker
 
 /// What a worker is told, beyond where its peers are.
@@ -190,7 +191,7 @@ final class LocalWorker: Sendable {
 
     var metrics: Metrics { runtime.metrics }
 
-    func settled(_ outcome: MessageOutcome) -> Int { Int(metrics.messages.snapshot().settled(outcome)) }
+    func settled(_ outcome: StoreOutcome) -> Int { Int(metrics.messages.snapshot().settled(outcome)) }
 
     var inFlight: Int { metrics.messages.snapshot().inFlight }
 

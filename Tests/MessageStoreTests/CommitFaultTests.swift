@@ -2,6 +2,7 @@ import Dispatcher
 import Foundation
 import Glibc
 import Ingest
+import IntegrationSupport
 import Logging
 import MessageStore
 import Telemetry

@@ -66,7 +66,7 @@ import Vocabulary
             "connection", "authentication", "resources", "intervention", "timeout", "system", "read_only", "rollback",
             "lock", "missing_partition", "data", "constraint", "limit", "permission", "schema", "other",
         ]
-        #expect(PostgresError.Class.allCases.map(\.text) == server + ["deadline", "cancelled", "local", "closed"])
+        #expect(PostgresError.Class.allCases.map(\.rawValue) == server + ["deadline", "cancelled", "local", "closed"])
         // What a server says never falls into a class of our own.
         let own: Set<PostgresError.Class> = [.deadline, .cancelled, .local, .closed]
         for first in "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ" {

@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import IntegrationSupport
 import Logging
 import Testing
 import Vocabulary

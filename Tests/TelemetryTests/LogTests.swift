@@ -1,4 +1,5 @@
 import Foundation
+import IntegrationSupport
 import Logging
 import Testing
 import Vocabulary

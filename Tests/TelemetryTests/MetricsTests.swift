@@ -122,7 +122,7 @@ struct MetricsTests {
         let metrics = made()
         metrics.handler(0).waiting.set(12)
         metrics.handler(0).paused.set(1)
-        metrics.handler(1).circuit.set(CircuitState.halfOpen.rawValue)
+        metrics.handler(1).circuit.set(CircuitState.halfOpen.index)
         let exposition = try scraped(metrics)
         #expect(exposition.value("upstream_deliveries_waiting", ["handler": "orders"]) == 12)
         #expect(exposition.value("upstream_handler_paused", ["handler": "orders"]) == 1)
@@ -194,7 +194,7 @@ struct MessageAccountsTests {
                     for round in 0..<rounds {
                         metrics.messages.received(upstream: 3, receipt: 1, malformed: 1)
                         metrics.messages.settled(count: 5) { index in
-                            ((index + worker) % 3, MessageOutcome.allCases[(index + round) % 4])
+                            ((index + worker) % 3, StoreOutcome.allCases[(index + round) % 4])
                         }
                         if round % 50 == 0 { await Task.yield() }
                     }
@@ -218,6 +218,6 @@ struct MessageAccountsTests {
         let books = metrics.messages.snapshot()
         #expect(books.inFlight == 0)
         #expect(books.received(.upstream) == UInt64(4 * rounds * 3))
-        #expect(MessageOutcome.allCases.reduce(0) { $0 + books.settled($1) } == UInt64(4 * rounds * 5))
+        #expect(StoreOutcome.allCases.reduce(0) { $0 + books.settled($1) } == UInt64(4 * rounds * 5))
     }
 }

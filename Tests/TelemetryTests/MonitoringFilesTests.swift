@@ -10,8 +10,8 @@ struct MonitoringFilesTests {
     /// The values that a label may have; labels that are not here have open ones.
     private static let values: [MetricName: [String: Set<String>]] = [
         .connections: ["state": all(ConnectionState.self)],
-        .stanzas: ["kind": all(StanzaLabel.self).union(all(CopyKind.self))],
-        .messages: ["outcome": all(MessageOutcome.self)],
+        .stanzas: ["kind": all(StanzaLabel.self).union(all(IncomingMessage.Kind.self))],
+        .messages: ["outcome": all(StoreOutcome.self)],
         .acks: ["outcome": all(AckOutcome.self)],
         .databaseErrors: ["class": all(DatabaseErrorClass.self)],
         .reconnects: ["reason": all(ReconnectReason.self)],
@@ -19,7 +19,7 @@ struct MonitoringFilesTests {
         .circuit: ["state": all(CircuitState.self)],
     ]
 
-    private static func all<Label: MetricLabel>(_: Label.Type) -> Set<String> { Set(Label.allCases.map(\.text)) }
+    private static func all<Label: MetricLabel>(_: Label.Type) -> Set<String> { Set(Label.allCases.map(\.rawValue)) }
 
     private func text(_ name: String, in folder: String = "deploy/monitoring") throws -> String {
         var root = URL(filePath: #filePath)

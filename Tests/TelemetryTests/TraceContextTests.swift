@@ -73,7 +73,7 @@ struct TraceContextTests {
         let digest = Digest128(high: 0x0123_4567_89AB_CDEF, low: 0xFEDC_BA98_7654_3210)
         let context = TraceContext(trace: digest, span: 0x0F1E_2D3C_4B5A_6978, isSampled: true)
         #expect(context.traceparent == "00-0123456789abcdeffedcba9876543210-0f1e2d3c4b5a6978-01")
-        #expect(context.traceText == "0123456789abcdeffedcba9876543210")
+        #expect("\(context.trace)" == "01234567-89ab-cdef-fedc-ba9876543210")
         let least = TraceContext(trace: Digest128(high: 0, low: 1), span: 1, isSampled: false)
         #expect(least.traceparent == "00-00000000000000000000000000000001-0000000000000001-00")
         let most = TraceContext(trace: Digest128(high: .max, low: .max), span: .max, isSampled: true)
@@ -89,7 +89,7 @@ struct TraceContextTests {
         let key = Digest128(high: 0x0123_4567_89AB_CDEF, low: 0xFEDC_BA98_7654_3210)
         let context = TraceContext(messageKey: key, isSampled: true)
         #expect(context == TraceContext(messageKey: key, isSampled: true))
-        #expect(context.traceText == key.description.replacing("-", with: ""))
+        #expect(context.trace == key)
         #expect(context.span != 0 && context.isSampled && !context.isRemote)
     }
 

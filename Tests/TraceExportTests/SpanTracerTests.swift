@@ -30,7 +30,7 @@ struct SpanTracerTests {
             #expect(ended.count == 2 * recorded)
             #expect(
                 ended.allSatisfy {
-                    $0.context.traceText == "0af7651916cd43dd8448eb211c80319c" && $0.context.state == "a=1"
+                    "\($0.context.trace)" == "0af76519-16cd-43dd-8448-eb211c80319c" && $0.context.state == "a=1"
                 }
             )
             #expect(ended.first?.parent?.span == ended.last?.context.span)

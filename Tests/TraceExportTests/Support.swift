@@ -1,3 +1,4 @@
+import IntegrationSupport
 import Logging
 import Synchronization
 import Telemetry

@@ -112,7 +112,7 @@ struct AdminServerTests {
                 logger: logger
             )
             let second = try #require(made)
-            await #expect(throws: AdminError.self) { try await second.run() }
+            await #expect(throws: WorkerError.self) { try await second.run() }
             #expect(output.lines.contains { $0.contains("admin.failed") })
         }
     }

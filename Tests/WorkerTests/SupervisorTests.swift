@@ -4,12 +4,10 @@ import IntegrationSupport
 import Logging
 import NIOCore
 import NIOPosix
-import Postgres
 import Synchronization
 import Telemetry
 import Testing
 import Vocabulary
-import XMPPSession
 
 @testable import UpstreamConfiguration
 @testable import Worker
@@ -282,35 +280,11 @@ struct SupervisorTests {
         let yaml = "database: {url: 'host=/nowhere dbname=x'}\n"
         let configuration = try ConfigurationLoader(environment: [:])
             .read(yaml: yaml, path: "c", needsSenders: false, parts: []).configuration
-        let metrics = Metrics(senders: [], categories: [], handlers: [], version: "test")
-        let commits = CommitStatus(metrics: metrics, logger: logger())
-        let database = try PostgresSettings(url: configuration.database.url)
-        // Nobody runs it, so that it stays as it is before the first check.
-        let monitor = DatabaseMonitor(database, metrics: metrics, logger: logger())
-        let shared = WorkerRuntime.Shared(
-            configuration: configuration,
-            database: database,
-            metrics: metrics,
-            monitor: monitor,
-            clock: DatabaseClock(),
-            abandoned: AbandonedServices(),
-            tracing: nil,
-            logger: logger()
-        )
-        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-        defer { group.shutdownGracefully { _ in } }
-        let parts = WorkerRuntime.Parts(
-            roles: [.receive],
-            senders: [],
-            dispatch: nil,
-            readiness: Readiness([]),
-            ingest: IngestQueue(),
-            commits: commits,
-            open: OpenConnections(),
-            group: group,
-            manager: nil
-        )
-        let supervisor = shared.supervisor(parts, LoopWatch(eventLoops: []))
+        // Nobody runs its services, so that the monitor stays as it is before the first check.
+        let parts = try WorkerParts(configuration, own: [], roles: [.receive], version: "test", logger: logger())
+        defer { parts.group.shutdownGracefully { _ in } }
+        let (metrics, commits) = (parts.metrics, parts.commits)
+        let supervisor = parts.supervisor(LoopWatch(eventLoops: []), nil)
         metrics.messages.received(upstream: 2, malformed: 1)
         for second in [0, 60] { supervisor.look(now: start + .seconds(second)) }
         #expect(events("database.unavailable").count == 1)

@@ -39,7 +39,7 @@ struct CommandFailure: Error, CustomStringConvertible {
             )
         case let error as LocalCluster.StartError: self.init(.unavailable, error.description)
         case let error as MigrationError: self.init(ExitStatus(error), "\(error)")
-        case is WorkerError, is AdminError, is ConsoleError: self.init(.configuration, "\(error)")
+        case is WorkerError, is ConsoleError: self.init(.configuration, "\(error)")
         case let error as AckedFile.Failure: self.init(error.isMissing ? .noInput : .badData, error.description)
         case let error as FilterError: self.init(.usage, "\(error)")
         case let error as FilterMistake: self.init(error)

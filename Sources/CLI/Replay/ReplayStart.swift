@@ -151,20 +151,18 @@ struct ReplayEndpointOptions: ParsableArguments {
             }
         }
         let isLocalpart = username.map { $0 == "localpart" } ?? (known?.username == .localpart)
-        var settings = try EndpointSettings.make(
-            .init(
-                host: host,
-                port: port,
-                account: parts[0],
-                domain: parts[1],
-                secret: SecretFile(path: secret),
-                caFile: caFile ?? known?.caFile,
-                serverName: serverName ?? (known?.host == host ? known?.serverName : nil) ?? host,
-                isStartTLS: tls.map { $0 == "starttls" } ?? (known?.tlsMode == .starttls),
-                isLocalpart: isLocalpart,
-                // CCS users sign in with the whole address, and CCS supports only PLAIN.
-                allowsPlain: known?.allowPlain ?? !isLocalpart
-            ),
+        var settings = try EndpointSettings(
+            host: host,
+            port: port,
+            account: parts[0],
+            domain: parts[1],
+            secret: SecretFile(path: secret),
+            caFile: caFile ?? known?.caFile,
+            serverName: serverName ?? (known?.host == host ? known?.serverName : nil) ?? host,
+            isStartTLS: tls.map { $0 == "starttls" } ?? (known?.tlsMode == .starttls),
+            isLocalpart: isLocalpart,
+            // CCS users sign in with the whole address, and CCS supports only PLAIN.
+            allowsPlain: known?.allowPlain ?? !isLocalpart,
             configuration
         )
         if let attempts { settings.attempts = max(1, attempts) }

@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import Logging
 import Synchronization
@@ -5,9 +6,9 @@ import Vocabulary
 
 /// A log output to a file descriptor, such as standard error (stdout is for data alone).
 ///
-/// A separate thread writes, so that a stalled reader blocks nobody: lines that come meanwhile are buffered and written
-/// in one go. When the buffer is full, lines are dropped and counted, and a line reports them as soon as there is room.
-package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
+/// A thread of its own writes, so that a stalled reader blocks nobody. Meanwhile lines are buffered; when the buffer is
+/// full, they are dropped and counted, and a line reports them as soon as there is room.
+package final class DescriptorLogOutput: LogOutput {
     /// The process's standard error, shared by all loggers.
     package static let standardError = {
         atexit { DescriptorLogOutput.flushStandardError() }
@@ -22,55 +23,35 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
     /// How long ``write(_:)`` waits for its lines to be written; not at all while the reader is stalled.
     private static let patience = Duration.milliseconds(250)
 
+    private struct State {
+        var waiting = LogBuffer()
+        /// The bytes taken so far, and those of them written or refused.
+        var bytes = (taken: 0, done: 0)
+        /// Whoever waits for bytes to be written or refused, with their end.
+        var waiters: [(end: Int, done: DispatchSemaphore)] = []
+        /// Dropped lines not yet reported.
+        var untold = 0
+        var format = LogFormat.json
+        var hasThread = false
+        /// Whether the thread sleeps and has not been woken yet.
+        var isIdle = false
+        /// Whether a wait has timed out since the last write ended.
+        var isStalled = false
+    }
+
     private let descriptor: Int32
     /// The number of lines dropped.
     private let total = Atomic<Int>(0)
-    /// Guards everything below.
-    private let lock: UnsafeMutablePointer<pthread_mutex_t>
+    private let state = Mutex(State())
     /// Signalled when there is something to write.
-    private let filled: UnsafeMutablePointer<pthread_cond_t>
-    /// Signalled when something was written or refused.
-    private let emptied: UnsafeMutablePointer<pthread_cond_t>
-    private var waiting = LogBuffer()
-    /// The bytes taken so far, and those of them written or refused.
-    private var bytes = (taken: 0, done: 0)
-    /// Dropped lines not yet reported.
-    private var untold = 0
-    private var format = LogFormat.json
-    private var hasThread = false
-    /// Whether the thread sleeps and has not been woken yet.
-    private var isIdle = false
-    /// Whether a wait has timed out since the last write ended.
-    private var isStalled = false
+    private let filled = DispatchSemaphore(value: 0)
 
     /// An output to a descriptor, which stays the caller's, for the process's lifetime.
-    package init(_ descriptor: Int32) {
-        self.descriptor = descriptor
-        lock = .allocate(capacity: 1)
-        filled = .allocate(capacity: 1)
-        emptied = .allocate(capacity: 1)
-        pthread_mutex_init(lock, nil)
-        pthread_cond_init(filled, nil)
-        var attributes = pthread_condattr_t()
-        pthread_condattr_init(&attributes)
-        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
-        pthread_cond_init(emptied, &attributes)
-        pthread_condattr_destroy(&attributes)
-    }
-
-    deinit {
-        // No thread was started: it would have kept this alive.
-        pthread_cond_destroy(emptied)
-        pthread_cond_destroy(filled)
-        pthread_mutex_destroy(lock)
-        emptied.deallocate()
-        filled.deallocate()
-        lock.deallocate()
-    }
+    package init(_ descriptor: Int32) { self.descriptor = descriptor }
 
     package var dropped: Int { total.load(ordering: .relaxed) }
 
-    package func show(in format: LogFormat) { locked { self.format = format } }
+    package func show(in format: LogFormat) { state.withLock { $0.format = format } }
 
     package func append(_ body: (inout LogBuffer) -> Void) { _ = take(body) }
 
@@ -79,56 +60,50 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
     }
 
     /// Waits until all lines so far are written, or the time is over; for the end of the process.
-    package func flush(within time: Duration) { wait(for: locked { bytes.taken }, within: time, orSkip: false) }
-
-    private func locked<T>(_ body: () -> T) -> T {
-        pthread_mutex_lock(lock)
-        defer { pthread_mutex_unlock(lock) }
-        return body()
+    package func flush(within time: Duration) {
+        wait(for: state.withLock { $0.bytes.taken }, within: time, orSkip: false)
     }
 
     /// Takes lines or drops them; returns the byte count to wait for.
     private func take(_ body: (inout LogBuffer) -> Void) -> Int {
-        locked {
-            guard waiting.count < Self.mostWaiting, hasThread || startThread() else {
+        state.withLock { state in
+            if !state.hasThread, state.waiting.count < Self.mostWaiting { state.hasThread = startThread() }
+            guard state.waiting.count < Self.mostWaiting, state.hasThread else {
                 var lines = LogBuffer()
                 body(&lines)
-                drop(lines.bytes[...])
-                return bytes.taken
+                drop(lines.bytes[...], &state)
+                return state.bytes.taken
             }
-            let count = waiting.count
-            body(&waiting)
-            bytes.taken += waiting.count - count
-            if isIdle {
-                isIdle = false
-                pthread_cond_signal(filled)
+            let count = state.waiting.count
+            body(&state.waiting)
+            state.bytes.taken += state.waiting.count - count
+            if state.isIdle {
+                state.isIdle = false
+                filled.signal()
             }
-            return bytes.taken
+            return state.bytes.taken
         }
     }
 
-    /// Counts dropped lines; under the lock.
-    private func drop(_ lines: ArraySlice<UInt8>) {
+    /// Counts dropped lines.
+    private func drop(_ lines: ArraySlice<UInt8>, _ state: inout State) {
         let count = lines.count { $0 == 0x0A }
-        untold += count
+        state.untold += count
         total.wrappingAdd(count, ordering: .relaxed)
     }
 
     private func wait(for end: Int, within time: Duration, orSkip: Bool) {
-        var limit = timespec()
-        clock_gettime(CLOCK_MONOTONIC, &limit)
-        let nanoseconds = limit.tv_nsec + Int(time / .nanoseconds(1))
-        (limit.tv_sec, limit.tv_nsec) = (limit.tv_sec + nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000)
-        locked {
-            while bytes.done < end, !(orSkip && isStalled) {
-                guard pthread_cond_timedwait(emptied, lock, &limit) != 0 else { continue }
-                isStalled = bytes.done < end
-                return
-            }
+        let done = DispatchSemaphore(value: 0)
+        let isWaiting = state.withLock { state in
+            guard state.bytes.done < end, !(orSkip && state.isStalled) else { return false }
+            state.waiters.append((end, done))
+            return true
         }
+        guard isWaiting, done.wait(timeout: .now() + time.inSeconds) == .timedOut else { return }
+        state.withLock { $0.isStalled = $0.bytes.done < end }
     }
 
-    /// Starts the thread under the lock; false if the system has none to give.
+    /// Starts the thread; false if the system has none to give.
     private func startThread() -> Bool {
         // Retained by the thread for ever.
         let this = Unmanaged.passRetained(self)
@@ -147,7 +122,6 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
             return false
         }
         pthread_detach(thread)
-        hasThread = true
         return true
     }
 
@@ -156,34 +130,36 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
         // Whether the last line written is incomplete.
         var isCut = false
         while true {
-            let end = locked {
-                while waiting.isEmpty {
-                    isIdle = true
-                    pthread_cond_wait(filled, lock)
+            let taken = state.withLock { state -> Int? in
+                state.isIdle = state.waiting.isEmpty
+                guard !state.isIdle else { return nil }
+                swap(&lines, &state.waiting)
+                if state.untold > 0 {
+                    lines.append(line: notice(state.untold, in: state.format))
+                    state.untold = 0
                 }
-                isIdle = false
-                swap(&lines, &waiting)
-                if untold > 0 {
-                    lines.append(line: notice(untold))
-                    untold = 0
-                }
-                return bytes.taken
+                return state.bytes.taken
+            }
+            guard let end = taken else {
+                filled.wait()
+                continue
             }
             // The rest of a half-written line was refused: end it, so that the next one stays on its own.
             if isCut, put([0x0A]) == 1 { isCut = false }
             let written = isCut ? 0 : put(lines.bytes)
             if written > 0 { isCut = lines.bytes[written - 1] != 0x0A }
-            locked {
-                drop(lines.bytes[written...])
-                bytes.done = end
-                isStalled = false
-                pthread_cond_broadcast(emptied)
+            state.withLock { state in
+                drop(lines.bytes[written...], &state)
+                state.bytes.done = end
+                state.isStalled = false
+                for waiter in state.waiters where waiter.end <= end { waiter.done.signal() }
+                state.waiters.removeAll { $0.end <= end }
             }
             lines.removeAll()
         }
     }
 
-    private func notice(_ count: Int) -> [UInt8] {
+    private func notice(_ count: Int, in format: LogFormat) -> [UInt8] {
         let line = LogLine(
             time: .now,
             level: .warning,
@@ -193,10 +169,7 @@ package final class DescriptorLogOutput: LogOutput, @unchecked Sendable {
                 LogField.count.rawValue: LogValue.int(count).metadata,
             ]
         )
-        return switch format {
-        case .json: line.json
-        case .text(let colours): line.text(colours: colours)
-        }
+        return line.bytes(in: format)
     }
 
     /// Writes for as long as it takes; returns the number of bytes, less than all if the descriptor refuses the others.

@@ -1,13 +1,10 @@
 package import Logging
 import Synchronization
 
-/// A logger that buffers lines, for handlers of tens of thousands of messages a second, where a system call for each
-/// line would cost more than all else.
+/// A logger that buffers lines, where a system call for each would cost more than all else.
 ///
-/// Whoever settles the messages calls ``flush()`` first. A crash before that loses lines but settles nothing: the
-/// messages are redelivered and logged again.
+/// Whoever settles the messages calls ``flush()`` first: a crash before that loses lines, but settles nothing.
 package struct GatheredLog: Sendable {
-    /// Writes to memory.
     package let logger: Logger
     private let output: GatheringLogOutput?
 

@@ -2,8 +2,7 @@ package import Logging
 
 /// Lets only those library messages pass that mean something to an operator.
 ///
-/// Libraries' informational lines repeat ours. Errors that every orderly shutdown causes (a listener already closed, a
-/// cancelled task), or a client that went away, are dropped.
+/// Informational lines repeat ours; some errors come with every orderly shutdown, or with a client that went away.
 package struct LibraryLogHandler: LogHandler {
     /// Prefixes of messages without consequences.
     private static let harmless = [

@@ -18,7 +18,7 @@ package struct LineLogHandler: LogHandler {
     private let format: LogFormat
     private(set) var output: any LogOutput
 
-    /// A handler with a level of its own; the label is shown in lines that libraries log.
+    /// A handler with a threshold of its own.
     package init(
         label: String,
         level: Logger.Level,
@@ -58,12 +58,7 @@ package struct LineLogHandler: LogHandler {
             fields[LogField.source.rawValue] = .string(label)
         }
         let line = LogLine(time: .now, level: event.level, message: event.message.description, fields: fields)
-        let bytes =
-            switch format {
-            case .json: line.json
-            case .text(let colours): line.text(colours: colours)
-            }
-        output.append { $0.append(line: bytes) }
+        output.append { $0.append(line: line.bytes(in: format)) }
     }
 
     /// Writes one of our events.

@@ -8,20 +8,17 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case message
     case event
 
-    /// The sender id that a connection belongs to.
     case sender
     /// The connection's number in this process.
     case connection
     case messageKey = "message_key"
     case deviceKey = "device_key"
-    /// The message's category, as sent by the device.
     case category
     case handler
     /// The number of the attempt, from 1.
     case attempt
     case batch
-    /// The SQLSTATE of a database error.
-    case sqlstate = "sqlstate"
+    case sqlstate
     /// A duration in seconds, past or expected.
     case durationSeconds = "duration_seconds"
     /// The time left in seconds; negative if it is over.
@@ -41,19 +38,18 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case line
     case host
     case port
-    /// The IP address of the peer.
+    /// The peer's IP address.
     case address
     /// The name of the SRV records that led to a host.
     case service
     case state
-    /// The SASL mechanism that a connection signed in with.
+    /// The SASL mechanism in use.
     case mechanism
     /// The type of channel binding to the TLS connection, or `none`.
     case binding
     /// The SASL mechanisms that the server offers.
     case offered
     case certificate
-    /// The connection's cipher.
     case cipher
     /// The version of a schema, program or protocol.
     case version
@@ -63,13 +59,11 @@ package enum LogField: String, CaseIterable, Hashable, Sendable {
     case keys
     /// A loop that reports its progress to the watchdog.
     case loop
-    /// The name of a console user.
+    /// A console user.
     case principal
-    /// A request's method.
     case method
     /// The pattern of a request's path, without its values.
     case route
-    /// A response's HTTP status.
     case status
     case signal
     /// The library that logged the line.

@@ -1,6 +1,4 @@
-/// The typed fields of a log event, in the order in which they are written.
-///
-/// A list, since there are few: faster than a dictionary on the way to the line.
+/// The typed fields of a log event, in the order in which they are written: a list, since there are few.
 package struct LogFields: Sendable, ExpressibleByDictionaryLiteral {
     /// Sorted by ``LogField/place``, each field once.
     private(set) var values: [(LogField, LogValue)] = []

@@ -32,7 +32,14 @@ struct LogLine {
         return placed.map(\.index)
     }
 
-    var json: [UInt8] {
+    func bytes(in format: LogFormat) -> [UInt8] {
+        switch format {
+        case .json: json
+        case .text(let colours): text(colours: colours)
+        }
+    }
+
+    private var json: [UInt8] {
         // The size of most lines.
         var writer = JSONWriter(capacity: 512)
         writer.beginObject()
@@ -49,7 +56,7 @@ struct LogLine {
     }
 
     /// A line for people: time of day, level, message, then `name=value`.
-    func text(colours: Bool) -> [UInt8] {
+    private func text(colours: Bool) -> [UInt8] {
         var line = colours ? "\u{1B}[2m\(time.timeOfDay)\u{1B}[0m " : time.timeOfDay + " "
         let name = level.rawValue.uppercased()
         let padded = name + String(repeating: " ", count: max(0, 8 - name.count))

@@ -3,11 +3,7 @@ package import Logging
 extension Logger {
     /// Logs an event: constant text, a stable id, and typed fields, which are computed only if the level is logged.
     ///
-    /// - Parameters:
-    ///   - level: `info` is for operators, `debug` may run in production, `trace` may not.
-    ///   - event: The event's stable id.
-    ///   - message: What happened, without any values.
-    ///   - fields: The values.
+    /// `info` is for operators; `debug` may run in production, `trace` may not.
     package func event(
         _ level: Logger.Level,
         _ event: EventName,

@@ -6,9 +6,7 @@ import Vocabulary
 package struct CategoryLabels: Sendable {
     /// The label's values; index 0 is `other`.
     package let names: [String]
-    /// The indices of names by the hash of their bytes.
-    ///
-    /// It holds configured names only, so chosen collisions can't lengthen a list.
+    /// Indices by the hash of a configured name, so that chosen collisions can't lengthen a list.
     private let indices: [UInt64: [Int]]
     private let bytes: [[UInt8]]
 

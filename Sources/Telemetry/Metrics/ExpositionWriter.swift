@@ -9,8 +9,17 @@ struct ExpositionWriter {
         append("\n# TYPE \(name.rawValue) \(name.kind.rawValue)\n")
     }
 
-    mutating func sample(_ name: MetricName, _ values: [String], _ value: String) {
-        line(name.rawValue, zip(name.labels, values).map { ($0, $1) }, value)
+    mutating func sample(_ name: MetricName, _ values: [String], _ value: some BinaryInteger) {
+        line(name.rawValue, zip(name.labels, values).map { ($0, $1) }, String(value))
+    }
+
+    mutating func sample(_ name: MetricName, _ values: [String], _ value: Double) {
+        line(name.rawValue, zip(name.labels, values).map { ($0, $1) }, Self.number(value))
+    }
+
+    /// Writes one sample for each value of a closed label, which is the family's last.
+    mutating func closed<Label>(_ name: MetricName, _ values: [String], _ family: CounterFamily<Label>) {
+        for label in Label.allCases { sample(name, values + [label.rawValue], family[label].value) }
     }
 
     mutating func histogram(_ name: MetricName, _ values: [String], _ histogram: Histogram) {

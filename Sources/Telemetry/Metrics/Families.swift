@@ -6,7 +6,7 @@ package struct CounterFamily<Label: MetricLabel>: Sendable {
         counters = Label.allCases.map { _ in Counter() }
     }
 
-    package subscript(_ label: Label) -> Counter { counters[label.rawValue] }
+    package subscript(_ label: Label) -> Counter { counters[label.index] }
 }
 
 /// One gauge for each value of a closed label.
@@ -17,21 +17,18 @@ package struct GaugeFamily<Label: MetricLabel>: Sendable {
         gauges = Label.allCases.map { _ in Gauge() }
     }
 
-    package subscript(_ label: Label) -> Gauge { gauges[label.rawValue] }
+    package subscript(_ label: Label) -> Gauge { gauges[label.index] }
 }
 
 package struct HandlerMetrics: Sendable {
     package let deliveries = CounterFamily<DeliveryOutcome>()
-    /// Duration of attempts in seconds.
     package let duration = Histogram(bounds: Histogram.latencyBounds)
     package let deadLetters = Gauge()
-    /// Age of the oldest waiting delivery in seconds; 0 if none waits.
+    /// In seconds; 0 if none waits.
     package let oldestDeliveryAge = NumberGauge()
-    /// Deliveries waiting or running, over all workers, counted up to 100,000.
     package let waiting = Gauge()
-    /// The state of its circuit breaker in this worker: the raw value.
+    /// The state's index.
     package let circuit = Gauge()
-    /// 1 if it is paused, as far as this worker knows.
     package let paused = Gauge()
 
     package init() {}

@@ -3,8 +3,7 @@ import Vocabulary
 
 /// A distribution over fixed buckets.
 ///
-/// Takes one lock per call, so pass many observations (the acks of a batch) in one call. Readers see buckets and sum of
-/// the same moment.
+/// One lock per call: pass many observations (the acks of a batch) in one.
 package final class Histogram: Sendable {
     package struct Snapshot: Sendable, Equatable {
         /// Observations per bucket, not cumulative; the last bucket is above the highest bound.
@@ -15,8 +14,7 @@ package final class Histogram: Sendable {
 
         /// The lowest bucket bound not exceeded by at least `share` (0...1) of the observations.
         ///
-        /// Nil without observations, infinite if the share lies above the highest bound. Exact to the width of a
-        /// bucket.
+        /// Nil without observations, infinite if the share lies above the highest bound.
         package func bound(below share: Double, in bounds: [Double]) -> Double? {
             let wanted = share * Double(count)
             guard count > 0 else { return nil }

@@ -1,28 +1,26 @@
 import Synchronization
+package import Vocabulary
 
 /// The accounts of received copies: received = stored + duplicate + conflict + quarantined + in flight, in every
 /// snapshot.
 ///
-/// One lock guards all counts, so the two sides always agree. Each call takes a whole read or batch: two locks per
-/// batch, not per message.
+/// One lock guards all counts, and is taken once for a whole read or batch.
 package final class MessageAccounts: Sendable {
     package struct Snapshot: Sendable, Equatable {
-        /// Copies received, by ``CopyKind``.
+        /// Copies received, by ``IncomingMessage.Kind``.
         package var received: [UInt64]
-        /// Copies settled, by category and then by ``MessageOutcome``.
+        /// Copies settled, by category and then by ``StoreOutcome``.
         package var settled: [UInt64]
-        /// Copies received and not yet settled.
         package var inFlight: Int
 
-        package func received(_ kind: CopyKind) -> UInt64 { received[kind.rawValue] }
+        package func received(_ kind: IncomingMessage.Kind) -> UInt64 { received[kind.index] }
 
-        package func settled(category: Int, _ outcome: MessageOutcome) -> UInt64 {
-            settled[category * MessageOutcome.allCases.count + outcome.rawValue]
+        package func settled(category: Int, _ outcome: StoreOutcome) -> UInt64 {
+            settled[category * StoreOutcome.allCases.count + outcome.index]
         }
 
-        /// Copies of all categories that ended with one outcome.
-        package func settled(_ outcome: MessageOutcome) -> UInt64 {
-            stride(from: outcome.rawValue, to: settled.count, by: MessageOutcome.allCases.count)
+        package func settled(_ outcome: StoreOutcome) -> UInt64 {
+            stride(from: outcome.index, to: settled.count, by: StoreOutcome.allCases.count)
                 .reduce(0) { $0 + settled[$1] }
         }
     }
@@ -32,24 +30,22 @@ package final class MessageAccounts: Sendable {
 
     package init(categories: CategoryLabels) {
         self.categories = categories
-        let settled = categories.names.count * MessageOutcome.allCases.count
+        let settled = categories.names.count * StoreOutcome.allCases.count
         state = Mutex(
             Snapshot(
-                received: Array(repeating: 0, count: CopyKind.allCases.count),
+                received: Array(repeating: 0, count: IncomingMessage.Kind.allCases.count),
                 settled: Array(repeating: 0, count: settled),
                 inFlight: 0
             )
         )
     }
 
-    /// Counts copies read from the wire.
-    ///
-    /// Call it before they are handed over, so that none is settled before it was received.
+    /// Counts copies read from the wire, before they are handed over.
     package func received(upstream: Int = 0, receipt: Int = 0, malformed: Int = 0) {
         state.withLock { state in
-            state.received[CopyKind.upstream.rawValue] += UInt64(upstream)
-            state.received[CopyKind.receipt.rawValue] += UInt64(receipt)
-            state.received[CopyKind.malformed.rawValue] += UInt64(malformed)
+            state.received[IncomingMessage.Kind.upstream.index] += UInt64(upstream)
+            state.received[IncomingMessage.Kind.receipt.index] += UInt64(receipt)
+            state.received[IncomingMessage.Kind.malformed.index] += UInt64(malformed)
             state.inFlight += upstream + receipt + malformed
         }
     }
@@ -58,11 +54,11 @@ package final class MessageAccounts: Sendable {
     ///
     /// Call it before the acks are sent, so that no peer learns of an outcome that the metrics don't show. The category
     /// is an index of ``CategoryLabels/index(of:)``.
-    package func settled(count: Int, _ copy: (Int) -> (category: Int, outcome: MessageOutcome)) {
+    package func settled(count: Int, _ copy: (Int) -> (category: Int, outcome: StoreOutcome)) {
         state.withLock { state in
             for index in 0..<count {
                 let (category, outcome) = copy(index)
-                state.settled[category * MessageOutcome.allCases.count + outcome.rawValue] += 1
+                state.settled[category * StoreOutcome.allCases.count + outcome.index] += 1
             }
             state.inFlight -= count
         }

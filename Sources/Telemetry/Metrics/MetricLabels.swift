@@ -1,28 +1,30 @@
-/// A label with a closed set of values, whose raw values count from 0, so that a family is an array.
-package protocol MetricLabel: RawRepresentable<Int>, CaseIterable, Hashable, Sendable {
-    /// The label's value in Prometheus.
-    var text: String { get }
+package import Vocabulary
+
+/// A label with a closed set of values; the raw value is the text in Prometheus.
+package protocol MetricLabel: RawRepresentable<String>, CaseIterable, Hashable, Sendable {}
+
+extension MetricLabel {
+    /// The value's place among all, read from the enumeration's memory to avoid a look-up.
+    package var index: Int { withUnsafeBytes(of: self) { Int($0[0]) } }
 }
 
+extension DatabaseErrorClass: MetricLabel {}
+/// The outcome of a received copy (`upstream_messages_total{outcome}`).
+extension StoreOutcome: MetricLabel {}
+/// The kind of a received copy (`upstream_stanzas_received_total{kind}`).
+extension IncomingMessage.Kind: MetricLabel {}
+
 /// A connection's state (`upstream_xmpp_connections{state}`).
-package enum ConnectionState: Int, MetricLabel {
+package enum ConnectionState: String, MetricLabel {
     /// Opening: TCP, TLS, SASL, bind.
     case connecting
     case bound
     /// Draining: still receiving and acking while its replacement is opened.
     case draining
-
-    package var text: String {
-        switch self {
-        case .connecting: "connecting"
-        case .bound: "bound"
-        case .draining: "draining"
-        }
-    }
 }
 
 /// The kind of a stanza that ``MessageAccounts`` doesn't count (`upstream_stanzas_received_total{kind}`).
-package enum StanzaLabel: Int, MetricLabel {
+package enum StanzaLabel: String, MetricLabel {
     /// The server's ack of our message.
     case ack
     case nack
@@ -33,111 +35,41 @@ package enum StanzaLabel: Int, MetricLabel {
     case untrusted
     /// Everything else: presence, iq, unknown stanzas, messages without `gcm`.
     case other
-
-    package var text: String {
-        switch self {
-        case .ack: "ack"
-        case .nack: "nack"
-        case .control: "control"
-        case .error: "error"
-        case .untrusted: "untrusted"
-        case .other: "other"
-        }
-    }
-}
-
-/// The kind of a received copy (`upstream_stanzas_received_total{kind}`).
-package enum CopyKind: Int, MetricLabel {
-    case upstream
-    case receipt
-    /// Quarantined without an ack.
-    case malformed
-
-    package var text: String {
-        switch self {
-        case .upstream: "upstream"
-        case .receipt: "receipt"
-        case .malformed: "malformed"
-        }
-    }
-}
-
-/// The outcome of a received copy (`upstream_messages_total{outcome}`).
-package enum MessageOutcome: Int, MetricLabel {
-    /// New, and in `messages`.
-    case stored
-    /// Known, with the same content.
-    case duplicate
-    /// Known, with other content.
-    case conflict
-    case quarantined
-
-    package var text: String {
-        switch self {
-        case .stored: "stored"
-        case .duplicate: "duplicate"
-        case .conflict: "conflict"
-        case .quarantined: "quarantined"
-        }
-    }
 }
 
 /// The outcome of an ack (`upstream_acks_total{outcome}`).
-package enum AckOutcome: Int, MetricLabel {
+package enum AckOutcome: String, MetricLabel {
     /// Written to the connection that delivered the message.
     case sent
     /// Dropped: that connection is gone, and the redelivery will be acked instead.
-    case connectionGone
+    case connectionGone = "connection_gone"
     /// Not written: it would exceed the server's limit.
-    case tooLarge
-
-    package var text: String {
-        switch self {
-        case .sent: "sent"
-        case .connectionGone: "connection_gone"
-        case .tooLarge: "too_large"
-        }
-    }
+    case tooLarge = "too_large"
 }
 
 /// Why a connection is opened again (`upstream_reconnects_total{reason}`).
-package enum ReconnectReason: Int, MetricLabel {
+package enum ReconnectReason: String, MetricLabel {
     /// The server closed the stream properly.
-    case streamClosed
+    case streamClosed = "stream_closed"
     /// The server asked to drain the connection.
     case draining
     /// TCP: no address, refused, timed out.
-    case connectFailed
-    case tlsFailed
-    case authenticationFailed
+    case connectFailed = "connect_failed"
+    case tlsFailed = "tls_failed"
+    case authenticationFailed = "authentication_failed"
     /// Another failure of negotiation: no bind, no STARTTLS, a step that timed out.
-    case negotiationFailed
+    case negotiationFailed = "negotiation_failed"
     /// The server ended the stream with an error.
-    case streamError
+    case streamError = "stream_error"
     /// The stream broke a rule: invalid XML, or over a limit.
-    case policyViolation
+    case policyViolation = "policy_violation"
     /// The peer answered no ping, or accepted none of our data.
-    case pingTimeout
-    case connectionLost
-
-    package var text: String {
-        switch self {
-        case .streamClosed: "stream_closed"
-        case .draining: "draining"
-        case .connectFailed: "connect_failed"
-        case .tlsFailed: "tls_failed"
-        case .authenticationFailed: "authentication_failed"
-        case .negotiationFailed: "negotiation_failed"
-        case .streamError: "stream_error"
-        case .policyViolation: "policy_violation"
-        case .pingTimeout: "ping_timeout"
-        case .connectionLost: "connection_lost"
-        }
-    }
+    case pingTimeout = "ping_timeout"
+    case connectionLost = "connection_lost"
 }
 
 /// The outcome of an attempt (`upstream_deliveries_total{outcome}`).
-package enum DeliveryOutcome: Int, MetricLabel {
+package enum DeliveryOutcome: String, MetricLabel {
     case done
     case retry
     /// The handler rejected the message for good.
@@ -146,32 +78,37 @@ package enum DeliveryOutcome: Int, MetricLabel {
     case exhausted
     /// Returned without counting an attempt: shutdown, or a lost lease.
     case released
-
-    package var text: String {
-        switch self {
-        case .done: "done"
-        case .retry: "retry"
-        case .rejected: "rejected"
-        case .exhausted: "exhausted"
-        case .released: "released"
-        }
-    }
 }
 
 /// The state of a handler's circuit breaker (`upstream_handler_circuit{state}`).
-package enum CircuitState: Int, MetricLabel {
+package enum CircuitState: String, MetricLabel {
     /// Attempts run.
     case closed
     /// No attempt runs until a set time.
     case open
     /// A probe may begin, or is under way.
-    case halfOpen
+    case halfOpen = "half_open"
+}
 
-    package var text: String {
-        switch self {
-        case .closed: "closed"
-        case .open: "open"
-        case .halfOpen: "half_open"
-        }
-    }
+/// The outcome of a recorded span (`upstream_trace_spans_total{outcome}`).
+package enum SpanOutcome: String, MetricLabel {
+    /// The collector accepted it.
+    case exported
+    /// Dropped, since too many waited.
+    case dropped
+    /// Given up: the collector refused it, or was away for too long.
+    case failed
+}
+
+/// The owner of a certificate (`upstream_certificate_end_timestamp_seconds{certificate}`).
+package enum CertificateKind: String, MetricLabel {
+    /// A sender's server.
+    case server
+    /// Ours, shown to a sender's server.
+    case client
+    /// A webhook's server.
+    case webhook
+    /// Ours, shown to a webhook's server.
+    case webhookClient = "webhook_client"
+    case console
 }

@@ -47,84 +47,69 @@ package enum MetricName: String, CaseIterable, Sendable {
         case histogram
     }
 
-    package var kind: Kind {
-        switch self {
-        case .stanzas, .messages, .acks, .databaseErrors, .reconnects, .deliveries, .spans, .logLinesDropped,
-            .processCPU:
-            .counter
-        case .connections, .inFlight, .commitsWaiting, .deadLetters, .oldestDelivery, .deliveriesWaiting, .circuit,
-            .paused, .replaysRunning, .transactionAge, .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree,
-            .clockAhead,
-            .certificateEnd, .buildInfo, .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory,
-            .processStart, .processThreads:
-            .gauge
-        case .ackLatency, .commitDuration, .batchMessages, .deliveryDuration: .histogram
-        }
-    }
+    package var kind: Kind { about.kind }
 
     /// The labels, in the order in which they are written.
-    package var labels: [String] {
-        switch self {
-        case .connections: ["sender", "state"]
-        case .stanzas: ["kind"]
-        case .messages: ["category", "outcome"]
-        case .acks, .spans: ["outcome"]
-        case .databaseErrors: ["class"]
-        case .reconnects: ["reason"]
-        case .deliveries: ["handler", "outcome"]
-        case .deliveryDuration, .deadLetters, .oldestDelivery, .deliveriesWaiting, .paused: ["handler"]
-        case .circuit: ["handler", "state"]
-        case .certificateEnd: ["certificate", "name"]
-        case .buildInfo: ["version"]
-        case .inFlight, .ackLatency, .commitDuration, .commitsWaiting, .batchMessages, .replaysRunning,
-            .transactionAge, .partitionsAhead, .retentionLastRun, .retentionHeld, .diskFree, .clockAhead,
-            .logLinesDropped, .processCPU, .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory,
-            .processStart, .processThreads:
-            []
-        }
-    }
+    package var labels: [String] { about.labels }
 
-    package var help: String {
+    package var help: String { about.help }
+
+    private var about: (kind: Kind, labels: [String], help: String) {
         switch self {
-        case .connections: "XMPP connections by sender and state."
-        case .stanzas: "Stanzas received, by what they were."
-        case .messages: "Delivered copies that have been settled, by category and outcome."
-        case .inFlight: "Delivered copies received and not yet settled."
-        case .acks: "Acks written, and acks dropped because their connection was gone."
-        case .ackLatency: "Time from a stanza parsed to its ack written."
-        case .commitDuration: "Time that the transaction of a batch took."
-        case .commitsWaiting: "Commits found waiting for a standby to confirm them."
-        case .batchMessages: "Delivered copies in a committed batch."
-        case .databaseErrors: "Database errors, by class of SQLSTATE."
-        case .reconnects: "Connections opened again, by why the one before ended."
-        case .deliveries: "Attempts to hand a message to a handler, by outcome."
-        case .deliveryDuration: "Time that an attempt took in its handler."
-        case .deadLetters: "Deliveries given up and kept in dead_letters."
-        case .oldestDelivery: "Age of the oldest delivery that waits."
-        case .deliveriesWaiting: "Deliveries that wait or run, over all workers, counted up to 100,000."
-        case .circuit: "1 for what the handler's circuit breaker is doing in this worker."
-        case .paused: "1 where the handler is paused."
-        case .replaysRunning: "Replays to handlers that this worker runs."
+        case .connections: (.gauge, ["sender", "state"], "XMPP connections by sender and state.")
+        case .stanzas: (.counter, ["kind"], "Stanzas received, by what they were.")
+        case .messages:
+            (.counter, ["category", "outcome"], "Delivered copies that have been settled, by category and outcome.")
+        case .inFlight: (.gauge, [], "Delivered copies received and not yet settled.")
+        case .acks: (.counter, ["outcome"], "Acks written, and acks dropped because their connection was gone.")
+        case .ackLatency: (.histogram, [], "Time from a stanza parsed to its ack written.")
+        case .commitDuration: (.histogram, [], "Time that the transaction of a batch took.")
+        case .commitsWaiting: (.gauge, [], "Commits found waiting for a standby to confirm them.")
+        case .batchMessages: (.histogram, [], "Delivered copies in a committed batch.")
+        case .databaseErrors: (.counter, ["class"], "Database errors, by class of SQLSTATE.")
+        case .reconnects: (.counter, ["reason"], "Connections opened again, by why the one before ended.")
+        case .deliveries: (.counter, ["handler", "outcome"], "Attempts to hand a message to a handler, by outcome.")
+        case .deliveryDuration: (.histogram, ["handler"], "Time that an attempt took in its handler.")
+        case .deadLetters: (.gauge, ["handler"], "Deliveries given up and kept in dead_letters.")
+        case .oldestDelivery: (.gauge, ["handler"], "Age of the oldest delivery that waits.")
+        case .deliveriesWaiting:
+            (.gauge, ["handler"], "Deliveries that wait or run, over all workers, counted up to 100,000.")
+        case .circuit:
+            (.gauge, ["handler", "state"], "1 for what the handler's circuit breaker is doing in this worker.")
+        case .paused: (.gauge, ["handler"], "1 where the handler is paused.")
+        case .replaysRunning: (.gauge, [], "Replays to handlers that this worker runs.")
         case .transactionAge:
-            "Transactions since the oldest id in a database of the server; it takes none from about 2,145 million on."
-        case .partitionsAhead: "Days after today that have a partition of messages, without a gap."
-        case .retentionLastRun: "When the last complete run of retention began, over all workers; 0 if never."
-        case .retentionHeld: "Expired partitions that the last complete run of retention had to keep, over all workers."
+            (
+                .gauge, [],
+                "Transactions since the oldest id in a database of the server; it takes none from about 2,145 million on."
+            )
+        case .partitionsAhead: (.gauge, [], "Days after today that have a partition of messages, without a gap.")
+        case .retentionLastRun:
+            (.gauge, [], "When the last complete run of retention began, over all workers; 0 if never.")
+        case .retentionHeld:
+            (.gauge, [], "Expired partitions that the last complete run of retention had to keep, over all workers.")
         case .diskFree:
-            "What the database's disk has left, where the server is on this machine and the role may see its folder."
+            (
+                .gauge, [],
+                "What the database's disk has left, where the server is on this machine and the role may see its folder."
+            )
         case .certificateEnd:
-            "When a certificate ends that was seen: a sender's server's, a webhook's, the console's, or one of ours."
-        case .clockAhead: "How far the machine's clock is ahead of the database's; negative where it is behind."
-        case .processCPU: "CPU time that the process has used, user and system."
-        case .processOpenFiles: "File descriptors that are open."
-        case .processMostFiles: "The most file descriptors that may be open."
-        case .processVirtualMemory: "Virtual memory of the process."
-        case .processMemory: "Memory of the process that is in RAM."
-        case .processStart: "When the process started, since 1970 UTC."
-        case .processThreads: "Threads of the process."
-        case .spans: "Spans recorded by tracing, by what became of them."
-        case .logLinesDropped: "Log lines dropped because nobody read the log in time."
-        case .buildInfo: "Always 1; the version is in the label."
+            (
+                .gauge, ["certificate", "name"],
+                "When a certificate ends that was seen: a sender's server's, a webhook's, the console's, or one of ours."
+            )
+        case .clockAhead:
+            (.gauge, [], "How far the machine's clock is ahead of the database's; negative where it is behind.")
+        case .spans: (.counter, ["outcome"], "Spans recorded by tracing, by what became of them.")
+        case .logLinesDropped: (.counter, [], "Log lines dropped because nobody read the log in time.")
+        case .buildInfo: (.gauge, ["version"], "Always 1; the version is in the label.")
+        case .processCPU: (.counter, [], "CPU time that the process has used, user and system.")
+        case .processOpenFiles: (.gauge, [], "File descriptors that are open.")
+        case .processMostFiles: (.gauge, [], "The most file descriptors that may be open.")
+        case .processVirtualMemory: (.gauge, [], "Virtual memory of the process.")
+        case .processMemory: (.gauge, [], "Memory of the process that is in RAM.")
+        case .processStart: (.gauge, [], "When the process started, since 1970 UTC.")
+        case .processThreads: (.gauge, [], "Threads of the process.")
         }
     }
 }

@@ -4,12 +4,10 @@ import Glibc
 ///
 /// A figure that can't be read is NaN: no metric disappears because a sandbox hides a file.
 struct ProcessFigures: Sendable {
-    /// User and system time, in seconds.
     var cpu = Double.nan
     var openFiles = Double.nan
     /// The soft limit of open file descriptors.
     var mostFiles = Double.nan
-    /// Bytes.
     var virtualMemory = Double.nan
     /// Bytes in RAM.
     var memory = Double.nan
@@ -28,24 +26,7 @@ struct ProcessFigures: Sendable {
         return figures
     }
 
-    /// The value of one of these metrics; nil for any other.
-    func value(_ name: MetricName) -> Double? {
-        switch name {
-        case .processCPU: cpu
-        case .processOpenFiles: openFiles
-        case .processMostFiles: mostFiles
-        case .processVirtualMemory: virtualMemory
-        case .processMemory: memory
-        case .processStart: start
-        case .processThreads: threads
-        default: nil
-        }
-    }
-
-    /// Parses `/proc/self/stat`, whose fields proc(5) numbers from 1.
-    ///
-    /// The second is the program's name in parentheses, which may hold anything, so fields count from the last
-    /// parenthesis.
+    /// Parses `/proc/self/stat`, whose fields proc(5) numbers from 1; the second, in parentheses, may hold anything.
     mutating func take(stat: String) {
         guard let name = stat.lastIndex(of: ")") else { return }
         let fields = stat[stat.index(after: name)...].split(whereSeparator: \.isWhitespace)
@@ -67,7 +48,6 @@ struct ProcessFigures: Sendable {
         return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 
-    /// The text of a small file; nil if it can't be read.
     private static func read(_ path: String) -> String? {
         let descriptor = open(path, O_RDONLY | O_CLOEXEC)
         guard descriptor >= 0 else { return nil }

@@ -1,6 +1,5 @@
 package import Tracing
 
-/// Extensions of the tracing API between the pipeline and its tracer.
 extension InstrumentationContext {
     private enum TraceContextKey: InstrumentationContextKey {
         typealias Value = TraceContext

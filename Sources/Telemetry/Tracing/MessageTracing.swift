@@ -6,19 +6,14 @@ package import Vocabulary
 /// A message belongs to the trace named in its data, else to its own, whose id is the message's key. If the message's
 /// trace is recorded, so are its batch and its attempts, in every worker with the same ratio.
 package struct MessageTracing: Sendable {
-    /// Makes the spans.
     package let tracer: any Tracer
     private let sampler: TraceSampler
+    /// Where messages carry a context; nil to ignore it.
     private let member: TraceMember?
+    /// By their index in ``IncomingMessage/sender``.
     private let senderIDs: [String]
 
     /// Tracing with these settings.
-    ///
-    /// - Parameters:
-    ///   - tracer: Makes the spans.
-    ///   - sampler: Decides about messages without a context.
-    ///   - member: Where messages carry a context; nil to ignore it.
-    ///   - senderIDs: The configured senders, by their index in ``IncomingMessage/sender``.
     package init(tracer: any Tracer, sampler: TraceSampler, member: TraceMember?, senderIDs: [String]) {
         self.tracer = tracer
         self.sampler = sampler

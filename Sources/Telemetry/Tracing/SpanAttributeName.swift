@@ -18,9 +18,7 @@ package enum SpanAttributeName: String, CaseIterable, Sendable {
     case databaseSystem = "db.system.name"
     case databaseOperation = "db.operation.name"
     case databaseStatus = "db.response.status_code"
-    /// The message's category.
     case category = "upstream.category"
-    /// The number of the attempt, from 1.
     case attempt = "upstream.attempt"
     /// The outcome of an attempt or ack.
     case outcome = "upstream.outcome"

@@ -31,7 +31,7 @@ package struct TraceContext: Sendable, Hashable {
 
     /// The context of a message that brings none: the same in every worker and attempt.
     ///
-    /// The trace's id is the message's key, so that a key read in a log leads to the trace.
+    /// The trace's id is the message's key, which leads from a log to the trace.
     package init(messageKey key: Digest128, isSampled: Bool) {
         // The span's id is another mixture of the same digest, as unpredictable as a random one.
         let mixed = (key.high ^ key.low &* 0x9E37_79B9_7F4A_7C15)
@@ -45,8 +45,7 @@ extension TraceContext {
 
     /// Parses another process's `traceparent`, with its `tracestate` if that is valid (section 3.2).
     ///
-    /// Strict, as anybody may have written it: the right number of lower-case hex digits, and no zero ids; version `ff`
-    /// is refused, and additions of versions after 00 are ignored (section 3.2.4).
+    /// Strict, as anybody may have written it; what versions after 00 add is ignored (section 3.2.4).
     package init?(traceparent text: some RandomAccessCollection<UInt8>, tracestate state: [UInt8]? = nil) {
         var reader = HexReader(text)
         guard let version = reader.number(digits: 2), version != 0xFF, reader.dash(),
@@ -75,15 +74,6 @@ extension TraceContext {
             text.initializeElement(at: 35, to: UInt8(ascii: "-"))
             text.initializeElement(at: 52, to: UInt8(ascii: "-"))
             return Self.length
-        }
-    }
-
-    /// The trace's id as 32 lower-case hex digits.
-    package var traceText: String {
-        String(unsafeUninitializedCapacity: 32) { text in
-            Hex.write(trace.high, to: text, at: 0)
-            Hex.write(trace.low, to: text, at: 16)
-            return 32
         }
     }
 }

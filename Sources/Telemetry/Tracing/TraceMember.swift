@@ -3,8 +3,7 @@ import Vocabulary
 
 /// The member of a message's `data` in which apps send their trace context.
 ///
-/// `data` is untrusted: it is valid JSON, nothing more. A text with escapes, of another type or in another form than
-/// W3C's is no context.
+/// A text with escapes, of another type or in another form than W3C's is no context.
 package struct TraceMember: Sendable {
     /// The most names in a path.
     package static let depthLimit = 8
@@ -13,10 +12,7 @@ package struct TraceMember: Sendable {
     private let path: [[UInt8]]
     private static let state = Array("tracestate".utf8)
 
-    /// The member at a path.
-    ///
-    /// - Parameter path: Names with dots between them, at most ``depthLimit``: `traceparent`, `meta.traceparent`.
-    ///   `tracestate` is looked for next to it.
+    /// The member at a path such as `meta.traceparent`, of at most ``depthLimit`` names; `tracestate` stands next to it.
     package init?(path: String) {
         let names = path.split(separator: ".", omittingEmptySubsequences: false).map { Array($0.utf8) }
         let isPath = names.allSatisfy { !$0.isEmpty && !$0.contains(0x5C) }

@@ -8,9 +8,7 @@ package enum TraceState {
     /// The most bytes of a key or value (sections 3.3.1.3.1 and 3.3.1.3.2).
     private static let partLimit = 256
 
-    /// The text if it is a valid list without repeated keys; else nil.
-    ///
-    /// A valid one is printable ASCII, so it can go into a header as it is.
+    /// The text if it is a valid list without repeated keys, which is printable ASCII; else nil.
     package static func valid(_ text: [UInt8]) -> String? {
         guard text.count <= byteLimit else { return nil }
         var keys: Set<ArraySlice<UInt8>> = []

@@ -2,7 +2,6 @@
 package struct Digest128: Hashable, Comparable, Sendable, CustomStringConvertible {
     /// The first 8 bytes, read big-endian.
     package var high: UInt64
-
     /// The last 8 bytes, read big-endian.
     package var low: UInt64
 
@@ -70,7 +69,6 @@ package struct Digest128: Hashable, Comparable, Sendable, CustomStringConvertibl
         }
     }
 
-    /// The length of the UUID text form.
     fileprivate static var length: Int { 36 }
 
     /// Writes the UUID text form at the start of an uninitialised buffer with room for it.

@@ -1,6 +1,6 @@
 /// FNV-1a, 64 bits: a fast hash, the same in every process.
 ///
-/// For names and file checks; an attacker can construct collisions. Cryptographic hashes are in the Digests module.
+/// An attacker can construct collisions.
 package struct FNV1a: Sendable {
     package private(set) var hash: UInt64 = 0xCBF2_9CE4_8422_2325
 

@@ -59,20 +59,4 @@ package enum Hex {
             rest >>= 4
         }
     }
-
-    /// Decodes pairs of digits in either case; nil for anything else.
-    package static func decode(_ text: some Sequence<UInt8>) -> [UInt8]? {
-        var bytes: [UInt8] = []
-        var high: UInt8?
-        for byte in text {
-            guard let value = value(byte) else { return nil }
-            if let first = high {
-                bytes.append(first << 4 | value)
-                high = nil
-            } else {
-                high = value
-            }
-        }
-        return high == nil ? bytes : nil
-    }
 }

@@ -18,8 +18,7 @@ package struct JSONEscape: Sendable {
 
     /// For the inside of a string literal.
     package static let string = JSONEscape(.string, isForTerminal: false)
-    /// For the inside of a string literal, also escaping invisible characters and those that change the text's
-    /// direction.
+    /// Also escapes invisible characters and those that change the text's direction.
     package static let stringForTerminal = JSONEscape(.string, isForTerminal: true)
     /// For complete JSON shown on a terminal; its meaning stays.
     package static let jsonForTerminal = JSONEscape(.json, isForTerminal: true)

@@ -3,7 +3,6 @@ package struct JSONLayout {
     /// The deepest level that is indented.
     private static let deepest = 40
 
-    /// The kind of a piece.
     package enum Content {
         /// A bracket, an empty container, or a separator.
         case mark(StaticString)
@@ -15,13 +14,9 @@ package struct JSONLayout {
         case other(Range<Int>)
     }
 
-    /// One piece of a line.
     package struct Piece {
-        /// The text to show.
         package var content: Content
-        /// Whether it begins a line.
         package var beginsLine = false
-        /// Whether it ends a line.
         package var endsLine = false
     }
 
@@ -35,7 +30,6 @@ package struct JSONLayout {
         tokens = JSONTokens(text)
     }
 
-    /// The offset after the last piece.
     package var at: Int { tokens.at }
 
     /// The indentation of a line that begins here.
@@ -68,12 +62,7 @@ package struct JSONLayout {
         }
     }
 
-    /// A text's lines.
-    ///
-    /// - Parameters:
-    ///   - json: A JSON text; anything that is not JSON is kept as it came.
-    ///   - limit: The approximate number of lines.
-    /// - Returns: The lines without their ends.
+    /// About `limit` lines of a text, without their ends; what is not JSON is kept as it came.
     package static func lines(_ json: [UInt8], limit: Int = .max) -> [String] {
         json.withUnsafeBufferPointer { text in
             var layout = JSONLayout(text)

@@ -1,14 +1,11 @@
 package enum JSONLiteral {
     /// Writes a literal's text, which is never longer than the literal.
     ///
-    /// The form is UTF-8. What UTF-8 can't hold gets a byte form of its own, so that two different literals never have
-    /// the same bytes: half a surrogate pair becomes its three bytes of generalised UTF-8 (`ED A0 80` to `ED BF BF`),
-    /// and U+0000 becomes `C0 80`, neither of which is valid UTF-8. Such a text is never stored; the ledger's key and
-    /// the comparison of object keys are computed over it.
+    /// The literal was accepted by ``JSONScanner`` and comes without its quotes. What UTF-8 can't hold gets a byte form
+    /// of its own, so that two different literals never have the same bytes: half a surrogate pair becomes its three
+    /// bytes of generalised UTF-8, and U+0000 becomes `C0 80`. Such a text is never stored; the ledger's key and the
+    /// comparison of object keys are computed over it.
     ///
-    /// - Parameters:
-    ///   - literal: The body of a literal that ``JSONScanner`` has accepted, without its quotes.
-    ///   - output: Takes at least as many bytes as the literal has.
     /// - Returns: The number of bytes written.
     package static func unescape(_ literal: UnsafeBufferPointer<UInt8>, into output: UnsafeMutablePointer<UInt8>) -> Int
     {
@@ -60,14 +57,7 @@ package enum JSONLiteral {
     static func unit(_ digits: UnsafePointer<UInt8>) -> UInt32? {
         var value: UInt32 = 0
         for offset in 0..<4 {
-            let byte = digits[offset]
-            let digit: UInt8
-            switch byte {
-            case UInt8(ascii: "0")...UInt8(ascii: "9"): digit = byte - 48
-            case UInt8(ascii: "A")...UInt8(ascii: "F"): digit = byte - 55
-            case UInt8(ascii: "a")...UInt8(ascii: "f"): digit = byte - 87
-            default: return nil
-            }
+            guard let digit = Hex.value(digits[offset]) else { return nil }
             value = value << 4 | UInt32(digit)
         }
         return value

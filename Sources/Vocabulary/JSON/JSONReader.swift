@@ -2,16 +2,12 @@
 ///
 /// Whoever holds the reader borrows the text for as long. Every production checks the end before it reads a byte.
 struct JSONReader {
-    /// The text's first byte.
     let base: UnsafePointer<UInt8>
-    /// The number of bytes.
     let end: Int
-    /// The offset of the next byte.
     var at = 0
     /// The traits found since the caller last cleared them.
     var traits: JSONTraits = []
 
-    /// A reader at an offset of a text.
     init(base: UnsafePointer<UInt8>, end: Int, at: Int = 0) {
         self.base = base
         self.end = end

@@ -1,16 +1,12 @@
 /// A strict scanner of JSON texts (RFC 8259) that validates the whole text and finds the top-level members.
 ///
-/// It builds nothing: a member is a pair of spans into the text. It accepts the grammar of RFC 8259 and nothing else;
-/// the text must be UTF-8 without a byte order mark. Repeated keys are left to the caller. Nesting costs one bit per
-/// level, so that depth is bounded by the text's length and never by the stack.
-///
-/// A scanner reuses its storage.
+/// It builds nothing: a member is a pair of spans into the text. The text must be UTF-8 without a byte order mark;
+/// repeated keys are left to the caller. Nesting costs one bit per level, never stack. A scanner reuses its storage.
 package struct JSONScanner: Sendable {
     /// The deepest nesting of a value that counts as castable to `jsonb`; `[]` has depth 1.
     ///
-    /// PostgreSQL's JSON parser recurses and stops with SQLSTATE 54001 when `max_stack_depth` is used up. The deepest
-    /// casts that worked, measured with PostgreSQL 15 on x86-64: 13,072 objects or 14,523 arrays with the default of 2
-    /// MB, and 605 objects or 670 arrays with the configurable minimum, 100 kB. 512 is below all of them.
+    /// PostgreSQL's JSON parser recurses until `max_stack_depth` is used up (SQLSTATE 54001): measured with PostgreSQL
+    /// 15 on x86-64, from 13,072 objects on with the default of 2 MB, and from 605 on with the minimum, 100 kB.
     package static let maximumCastableDepth = 512
 
     /// The last scanned object's members in order; empty after any other value or a fault.
@@ -20,9 +16,7 @@ package struct JSONScanner: Sendable {
 
     package init() {}
 
-    /// Scans one JSON text.
-    ///
-    /// - Returns: The kind of value; for an object, ``members`` holds its members.
+    /// Scans one JSON text; for an object, ``members`` holds its members then.
     package mutating func scan(_ text: UnsafeBufferPointer<UInt8>) throws(JSONSyntaxError) -> JSONKind {
         members.removeAll(keepingCapacity: true)
         guard let base = text.baseAddress, !text.isEmpty else { throw JSONSyntaxError(.unexpectedEnd, at: 0) }

@@ -10,7 +10,7 @@ package enum JSONKind: UInt8, Sendable {
 
 /// What was found inside a value or a key, beyond its being valid JSON.
 ///
-/// The traits are computed, so that each use is a constant and the hot path has no lazy global.
+/// Computed and plain bits, so that the hot path has no lazy global and no unspecialised generic call.
 package struct JSONTraits: OptionSet, Sendable {
     package var rawValue: UInt8
 
@@ -27,8 +27,6 @@ package struct JSONTraits: OptionSet, Sendable {
     /// Nested deeper than ``JSONScanner/maximumCastableDepth``.
     @inlinable package static var tooDeep: JSONTraits { JSONTraits(rawValue: 16) }
 
-    // Plain bits: other modules would call the set's generic functions without specialisation.
-
     /// Whether the bytes are not the text.
     @inlinable package var isEscaped: Bool {
         @inline(__always) get { rawValue & 1 != 0 }
@@ -41,11 +39,6 @@ package struct JSONTraits: OptionSet, Sendable {
     @inlinable package var isCastable: Bool {
         @inline(__always) get { rawValue & 30 == 0 }
     }
-
-    /// Traits that `text` can't hold.
-    @inlinable package static var unstorable: JSONTraits { [.null, .loneSurrogate] }
-    /// Traits that `jsonb` refuses.
-    @inlinable package static var uncastable: JSONTraits { [.null, .loneSurrogate, .numberOutOfRange, .tooDeep] }
 }
 
 package struct JSONMember: Sendable, Equatable {
@@ -66,7 +59,6 @@ package struct JSONMember: Sendable, Equatable {
         @inline(__always) get { ByteSpan(start: Int(value.start) + 1, count: Int(value.count) - 2) }
     }
 
-    /// Whether the value is a string.
     @inlinable package var isString: Bool {
         @inline(__always)
         get {
@@ -88,9 +80,7 @@ package struct JSONSyntaxError: Error, Equatable {
         case invalidUTF8
         /// A backslash that begins no escape.
         case invalidEscape
-        /// Not a number in JSON's grammar.
         case invalidNumber
-        /// Something follows the value.
         case trailingBytes
         /// A byte order mark, which RFC 8259 section 8.1 forbids to send.
         case byteOrderMark

@@ -28,11 +28,9 @@ package struct JSONToken {
 
 /// Walks over the tokens of a JSON text, to show it, mask it, or find one of its members.
 ///
-/// It neither allocates nor recurses, and passes on what is not JSON: validation is up to ``JSONScanner``, which reads
-/// strings in the same way.
+/// It neither allocates nor recurses, and passes on what is not JSON: validation is up to ``JSONScanner``.
 package struct JSONTokens {
     private let text: UnsafeBufferPointer<UInt8>
-    /// The offset after the last token.
     package private(set) var at = 0
 
     /// The tokens of a text that outlives this value.
@@ -102,9 +100,7 @@ package struct JSONTokens {
         }
     }
 
-    /// The name of the next member of the object that was opened last; nil after its last member.
-    ///
-    /// The member's value comes next.
+    /// The name of the next member of the object that was opened last, before its value; nil after the last member.
     package mutating func nextName() -> JSONToken? {
         var token = next()
         if token?.kind == .comma { token = next() }
@@ -122,9 +118,7 @@ package struct JSONTokens {
 }
 
 extension JSONReader {
-    /// Reads the rest of a string, valid or not, up to its closing quote or the end.
-    ///
-    /// - Returns: Whether it is valid.
+    /// Reads the rest of a string up to its closing quote or the end; returns whether it is valid.
     fileprivate mutating func skipString() -> Bool {
         do throws(JSONSyntaxError) {
             try readString()

@@ -29,10 +29,7 @@ package struct JSONWriter: Sendable {
 
     /// Writes a member's name that needs no escape; its value comes next.
     package mutating func name(_ name: StaticString) {
-        separate()
-        bytes.append(UInt8(ascii: "\""))
-        name.withUTF8Buffer { bytes.append(contentsOf: $0) }
-        bytes.append(UInt8(ascii: "\""))
+        quoted { bytes in name.withUTF8Buffer { bytes.append(contentsOf: $0) } }
         bytes.append(UInt8(ascii: ":"))
     }
 
@@ -64,12 +61,7 @@ package struct JSONWriter: Sendable {
     }
 
     /// Writes a string known to need no escape.
-    package mutating func plain(_ text: String) {
-        separate()
-        bytes.append(UInt8(ascii: "\""))
-        bytes.append(contentsOf: text.utf8)
-        bytes.append(UInt8(ascii: "\""))
-    }
+    package mutating func plain(_ text: String) { quoted { $0.append(contentsOf: text.utf8) } }
 
     package mutating func string(utf8 text: UnsafeRawBufferPointer) {
         separate()
@@ -79,17 +71,15 @@ package struct JSONWriter: Sendable {
     }
 
     /// Writes a time as RFC 3339.
-    package mutating func time(_ time: Timestamp) {
-        separate()
-        bytes.append(UInt8(ascii: "\""))
-        bytes.append(rfc3339: time)
-        bytes.append(UInt8(ascii: "\""))
-    }
+    package mutating func time(_ time: Timestamp) { quoted { $0.append(rfc3339: time) } }
 
-    package mutating func uuid(_ digest: Digest128) {
+    package mutating func uuid(_ digest: Digest128) { quoted { $0.append(uuid: digest) } }
+
+    @inline(__always)
+    private mutating func quoted(_ write: (inout [UInt8]) -> Void) {
         separate()
         bytes.append(UInt8(ascii: "\""))
-        bytes.append(uuid: digest)
+        write(&bytes)
         bytes.append(UInt8(ascii: "\""))
     }
 
@@ -116,10 +106,7 @@ package struct JSONWriter: Sendable {
 
     package mutating func null() { raw("null") }
 
-    /// Writes a JSON value as it is.
-    ///
-    /// Line ends become spaces: in valid JSON they stand between tokens only, so the meaning stays and the text stays
-    /// on one line.
+    /// Writes a JSON value as it is, except that line ends, which stand between tokens only, become spaces.
     package mutating func json(_ value: [UInt8]) {
         separate()
         guard !strings.isForTerminal else {

@@ -1,7 +1,6 @@
 /// The answer to a copy once its transaction has committed.
 ///
-/// The spans are into the copy's bytes: the bodies of JSON string literals as received, without their quotes, which an
-/// ack echoes.
+/// The spans are bodies of JSON string literals as received, without their quotes, which an ack echoes.
 package enum AckAnswer: Sendable, Equatable {
     /// None: there is no usable id, or no receipt was requested.
     case none

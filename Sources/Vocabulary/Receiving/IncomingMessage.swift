@@ -1,10 +1,7 @@
-/// One received copy between wire and database: immutable bytes and spans into them.
-///
-/// The hot path's form of a message: no `String`, no object tree. Handlers get an ``UpstreamMessage``, made from the
-/// table's row.
+/// One received copy between wire and database: immutable bytes and spans into them, no `String`, no object tree.
 package struct IncomingMessage: Sendable {
     /// The label `kind` of `upstream_stanzas_received_total`.
-    package enum Kind: UInt8, Sendable {
+    package enum Kind: String, CaseIterable, Sendable {
         /// A device's message. Acked.
         case upstream
         /// A delivery receipt (`message_type: receipt`). Acked with its full id.
@@ -19,8 +16,7 @@ package struct IncomingMessage: Sendable {
         case absent
         /// Convertible to jsonb: column `data`.
         case json
-        /// Valid JSON that jsonb refuses (U+0000, lone surrogates, out-of-range numbers, deep nesting): column
-        /// `data_raw`.
+        /// Valid JSON that jsonb refuses: column `data_raw`.
         case raw
     }
 
@@ -37,10 +33,8 @@ package struct IncomingMessage: Sendable {
     /// The bytes that all spans below point into, in UTF-8.
     package var bytes: MessageBytes
     package var stanza: ByteSpan
-    /// The part that a server repeats unchanged on redelivery: the payload's text or, in a stanza without exactly one,
-    /// a form of what replaces it.
-    ///
-    /// Quarantine recognises a repeated stanza by it.
+    /// What a server repeats unchanged, by which quarantine recognises a repeated stanza: the payload's text or, in a
+    /// stanza without exactly one, a form of what replaces it.
     package var payload: ByteSpan?
     /// `message_id`, unescaped; nil unless a `text` column can hold it.
     package var messageID: ByteSpan?
@@ -74,20 +68,17 @@ package struct IncomingMessage: Sendable {
     package var sender: UInt16 = 0
     /// The stanza's number on its connection, modulo 2^32, where stanzas are counted (XEP-0198); else 0.
     package var stanzaNumber: UInt32 = 0
-    /// When the stanza was parsed, by the database's clock, in microseconds since 1970-01-01 UTC; stored as
-    /// `received_at`.
+    /// When it was parsed, by the database's clock, in microseconds since 1970 UTC; stored as `received_at`.
     package var receivedAt: Int64 = 0
-    /// When the stanza was parsed, in nanoseconds of the monotonic clock; for the ack's latency.
+    /// The same in nanoseconds of the monotonic clock, for the ack's latency.
     package var parsedAt: UInt64 = 0
 
-    /// A copy over the given storage; the envelope's reader fills in the spans.
     package init(kind: Kind, bytes: MessageBytes, stanza: ByteSpan) {
         self.kind = kind
         self.bytes = bytes
         self.stanza = stanza
     }
 
-    /// A copy over its own copy of these bytes.
     package init(kind: Kind, bytes: [UInt8], stanza: ByteSpan) {
         self.init(kind: kind, bytes: MessageBytes(bytes), stanza: stanza)
     }

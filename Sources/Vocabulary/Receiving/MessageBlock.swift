@@ -16,8 +16,8 @@ final class MessageBlock: @unchecked Sendable {
     /// read.
     static func filled(by size: Int, expected: Int, isFirst: Bool) -> MessageBlock {
         let capacity = max(size, min(size + min(expected, MessageStorage.blockBytes), MessageStorage.blockBytes))
-        // A block that would stay half empty gets the exact size, so that a message kept for long holds no more than
-        // that. The rest of a large read is an exception, or each of its messages would allocate.
+        // A block that would stay half empty gets the exact size, so that a message kept for long holds no more; but
+        // not in the rest of a large read, or each of its messages would allocate.
         let isShared = capacity >= MessageStorage.blockBytes * 3 / 4 || !isFirst
         if size <= MessageStorage.blockBytes, isShared, let block = pool.next() { return block }
         return MessageBlock(capacity: capacity)
@@ -45,8 +45,7 @@ final class MessageBlock: @unchecked Sendable {
 
 /// Blocks of ``MessageStorage/blockBytes``, reused once no message is in them.
 ///
-/// Receiving so allocates nothing for messages while they come and go at about the same pace. Beyond the limit, as in a
-/// database outage, blocks are allocated and freed.
+/// Beyond the limit, as in a database outage, blocks are allocated and freed.
 final class MessageBlockPool: Sendable {
     private struct State {
         /// A ring in the order of last use, the oldest at `next`.
@@ -57,7 +56,7 @@ final class MessageBlockPool: Sendable {
     private let state = Mutex(State())
     private let limit: Int
 
-    /// Keeps at most `limit` blocks; the default is 2 MB of them.
+    /// Keeps at most `limit` blocks, by default 2 MB of them.
     init(limit: Int = MessageBlockPool.limit) { self.limit = limit }
 
     #if SANITIZE

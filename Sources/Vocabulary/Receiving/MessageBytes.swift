@@ -1,7 +1,6 @@
 /// The immutable bytes of one message: a part of a block that the messages of one read share.
 ///
-/// A message keeps its whole block alive, which is ``MessageStorage/blockBytes`` large or holds this message alone: so
-/// its memory is bounded by its own size and a small constant.
+/// It keeps its whole block alive, which is ``MessageStorage/blockBytes`` large or holds this message alone.
 package struct MessageBytes: @unchecked Sendable {
     // Sendable: a part given to a message is never written again.
 
@@ -10,7 +9,6 @@ package struct MessageBytes: @unchecked Sendable {
     @usableFromInline let base: UnsafePointer<UInt8>
     package private(set) var count: Int
 
-    /// The first `count` bytes of a block's part.
     fileprivate init(_ block: MessageBlock, at base: UnsafePointer<UInt8>, count: Int) {
         self.block = block
         self.base = base
@@ -49,9 +47,7 @@ package struct MessageBytes: @unchecked Sendable {
         return try body(UnsafeRawBufferPointer(unsafeBytes))
     }
 
-    /// The bytes, valid while a message that holds them is alive.
-    ///
-    /// For a message read in place in an array: no reference counting.
+    /// The bytes, without reference counting: valid while a message that holds them is alive.
     @inlinable package var unsafeBytes: UnsafeBufferPointer<UInt8> {
         @inline(__always) get { UnsafeBufferPointer(start: base, count: count) }
     }
@@ -71,10 +67,7 @@ extension MessageBytes: RandomAccessCollection {
 
 /// A connection's allocator of message bytes; the messages of one read share a block.
 package struct MessageStorage: Sendable {
-    /// The size of a shared block.
-    ///
-    /// About six ordinary messages: its cost is spread over them, and a message that is kept longer than its neighbours
-    /// holds little more than itself.
+    /// The size of a shared block: about six ordinary messages, which share its cost.
     package static let blockBytes = 8 << 10
 
     private var block: MessageBlock?

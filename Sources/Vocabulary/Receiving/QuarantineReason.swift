@@ -19,8 +19,7 @@ package enum QuarantineReason: String, CaseIterable, Sendable {
     case messageTypeUnknown = "message_type_unknown"
     /// `message_id`, `from` or `category` holds U+0000 or a lone surrogate, which `text` can't hold. Acked.
     case textUnstorable = "text_unstorable"
-    /// `message_id` or `from` is over 4,096 bytes, or `category` over 255. Acked, unless the ack would exceed the
-    /// server's limit.
+    /// `message_id` or `from` is over 4,096 bytes, or `category` over 255. Acked, unless the ack would be too large.
     case fieldTooLong = "field_too_long"
     /// PostgreSQL refused the row for its content (SQLSTATE classes 22, 23, 54), alone in its transaction. Acked.
     case databaseRefused = "database_refused"

@@ -2,12 +2,11 @@
 package struct StoreError: Error, Sendable {
     /// The action that the failure asks for.
     package enum Kind: Sendable {
-        /// The database can't commit now; whether the batch has committed may be unknown. Wait and commit the same
-        /// batch again.
+        /// The database can't commit now, or the outcome is unknown. Wait and commit the same batch again.
         case unavailable
         /// The content of at least one row was rejected, and none of the batch's new rows is committed. Bisect.
         case refused
-        /// One of our timeouts ended the attempt; whether the batch has committed may be unknown. Commit smaller parts.
+        /// One of our timeouts ended the attempt; the outcome may be unknown. Commit smaller parts.
         case timedOut
         /// The database does not know the subscriptions of this worker's handlers, as after a failover or a restore.
         /// Register, and commit the same batch again.

@@ -46,8 +46,6 @@ package enum Amount {
     }
 
     /// A duration in its largest unit: `12 ms`, `4 s`, `3 min`, `5.2 h`, `12 d`.
-    ///
-    /// The form of every duration in commands, findings and pages.
     package static func time(_ seconds: Double) -> String {
         switch seconds {
         case ...0: "0 s"

@@ -3,7 +3,7 @@ package struct TableColumn: Sendable, ExpressibleByStringLiteral {
     /// The part that is cut from a long text.
     package enum Cut: Sendable {
         case end
-        /// The middle: ids and categories differ at their ends.
+        /// Ids and categories differ at their ends.
         case middle
         /// The end, without a mark: the rest can be used as it is.
         case prefix
@@ -12,11 +12,10 @@ package struct TableColumn: Sendable, ExpressibleByStringLiteral {
     package var title: String
     /// Its name in `--columns` and in CSV's header row: the member of the JSON object.
     package var name: String
-    /// The width that it is not cut below, in terminal columns.
+    /// The least width, in terminal columns.
     package var minimum: Int
     /// If even the minimums don't fit, columns with the greatest number are left out first; 0 always stays.
     package var dropOrder: Int
-    /// How a text that is too long is cut.
     package var cut: Cut
     /// Whether it is shown only on request by `--columns`.
     package var isExtra = false
@@ -41,7 +40,6 @@ package struct TableColumn: Sendable, ExpressibleByStringLiteral {
         return column
     }
 
-    /// The same column, marked as states.
     package var ofStates: TableColumn {
         var column = self
         column.isState = true

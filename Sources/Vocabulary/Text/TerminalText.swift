@@ -1,44 +1,34 @@
-/// Escapes untrusted text for a terminal.
+/// Escapes untrusted text, so that it can neither move a terminal's cursor nor disguise itself.
 ///
-/// Categories, ids and payloads come from apps that anybody can write. Control characters, invisible ones and those
-/// that change the text's direction are shown by number, so that text can neither move the cursor nor disguise itself.
+/// Control characters, invisible ones and those that change the text's direction are shown by number.
 package enum TerminalText {
     /// The text on one line, with `\n`, `\r`, `\t` and `\u{…}` for unsafe characters.
     package static func escape(_ text: some StringProtocol) -> String {
         guard !text.utf8.allSatisfy({ (0x20..<0x7F).contains($0) }) else { return String(text) }
-        var shown = String.UnicodeScalarView()
-        for scalar in text.unicodeScalars {
-            guard isUnsafe(scalar) else {
-                shown.append(scalar)
-                continue
-            }
+        return replacing(text) { scalar in
             switch scalar {
-            case "\n": shown += "\\n".unicodeScalars
-            case "\r": shown += "\\r".unicodeScalars
-            case "\t": shown += "\\t".unicodeScalars
-            default: shown += "\\u{\(String(scalar.value, radix: 16, uppercase: true))}".unicodeScalars
+            case "\n": "\\n"
+            case "\r": "\\r"
+            case "\t": "\\t"
+            default: "\\u{\(String(scalar.value, radix: 16, uppercase: true))}"
             }
         }
-        return String(shown)
     }
 
     /// JSON on one line, with `\uXXXX` for unsafe characters in strings; its meaning stays.
     package static func escape(json: String) -> String {
         guard json.unicodeScalars.contains(where: isUnsafe) else { return json }
-        var shown = String.UnicodeScalarView()
-        for scalar in json.unicodeScalars {
-            guard isUnsafe(scalar) else {
-                shown.append(scalar)
-                continue
-            }
+        return replacing(json) { scalar in
             // Line ends and tabs stand between tokens only.
-            if ["\n", "\r", "\t"].contains(scalar) {
-                shown.append(" ")
-                continue
-            }
-            for unit in UTF16.encode(scalar) ?? UTF16.encodedReplacementCharacter {
-                shown += "\\u\(Hex.encode(unit))".unicodeScalars
-            }
+            if ["\n", "\r", "\t"].contains(scalar) { return " " }
+            return (UTF16.encode(scalar) ?? UTF16.encodedReplacementCharacter).map { "\\u\(Hex.encode($0))" }.joined()
+        }
+    }
+
+    private static func replacing(_ text: some StringProtocol, _ escape: (Unicode.Scalar) -> String) -> String {
+        var shown = String.UnicodeScalarView()
+        for scalar in text.unicodeScalars {
+            if isUnsafe(scalar) { shown += escape(scalar).unicodeScalars } else { shown.append(scalar) }
         }
         return String(shown)
     }
@@ -73,8 +63,7 @@ package enum TerminalText {
         }
     }
 
-    /// Whether a character is invisible or changes the text's direction (bidirectional controls, zero width characters,
-    /// byte order mark, tags).
+    /// Whether a character is invisible or changes the text's direction.
     package static func isInvisible(_ scalar: UInt32) -> Bool {
         switch scalar {
         case 0xAD, 0x61C, 0x180E, 0x200B...0x200F, 0x202A...0x202E, 0x2060...0x206F, 0xFEFF, 0xFFF9...0xFFFB,

@@ -2,12 +2,9 @@
 package struct CivilDate: Hashable, Sendable {
     /// The year; 0 is the year before 1.
     package var year: Int
-    /// The month, 1 to 12.
     package var month: Int
-    /// The day of the month, from 1.
     package var day: Int
 
-    /// A date of these numbers, unchecked.
     package init(year: Int, month: Int, day: Int) {
         self.year = year
         self.month = month

@@ -1,6 +1,5 @@
 /// A reading of the database's clock, with our times before and after it.
 package struct ClockReading: Sendable, Equatable {
-    /// A moment on both clocks of this machine.
     package struct Moment: Sendable, Equatable {
         package var wall: Timestamp
         package var monotonic: MonotonicTime

@@ -2,11 +2,9 @@ import Synchronization
 
 /// The database's clock, read now and then and continued by the monotonic clock.
 ///
-/// It stamps messages, so that neither their day nor the order of a device's messages depends on a worker's clock.
-/// Until the first reading it follows the system's clock.
+/// It stamps messages, so that nothing depends on a worker's clock. Until the first reading it follows the system's.
 package final class DatabaseClock: Sendable {
-    /// The change, in microseconds, from which waiting messages are stamped anew; less is within a reading's
-    /// uncertainty.
+    /// The change, in microseconds, from which waiting messages are stamped anew; less may be a reading's error.
     package static let step: Int64 = 1_000_000
 
     /// The offset from the monotonic clock in microseconds.
@@ -30,9 +28,7 @@ package final class DatabaseClock: Sendable {
     /// The time at a past moment by the present offset.
     package func time(at moment: MonotonicTime) -> Int64 { moment.microseconds &+ offset.load(ordering: .relaxed) }
 
-    /// Whether stamps given at that moment predate a step.
-    ///
-    /// With a margin of one second for stamps given on other threads meanwhile.
+    /// Whether stamps given at that moment predate a step, with a second's margin for those of other threads.
     package func hasStepped(since moment: MonotonicTime) -> Bool {
         let stepped = steppedAt.load(ordering: .relaxed)
         return stepped > 0 && moment.nanoseconds < stepped &+ 1_000_000_000

@@ -1,17 +1,13 @@
 /// A duration as people write it: a whole number and one unit, `250ms`, `30s`, `15m`, `12h`, `30d`, `4w`.
-///
-/// Each user applies its own limits, to the text as well as to the duration.
 package struct DurationText: Hashable, Sendable {
     package enum Unit: String, CaseIterable, Sendable {
         case milliseconds = "ms"
         case seconds = "s"
         case minutes = "m"
         case hours = "h"
-        /// Days of 24 hours.
         case days = "d"
         case weeks = "w"
 
-        /// The unit's length in microseconds.
         package var microseconds: Int64 {
             switch self {
             case .milliseconds: 1_000
@@ -47,10 +43,7 @@ package struct DurationText: Hashable, Sendable {
 }
 
 extension Duration {
-    /// The duration in the largest unit up to days that divides it, rounded down to milliseconds: `90d`, `36h`,
-    /// `1500ms`.
-    ///
-    /// Zero is `0d`.
+    /// The duration in the largest unit up to days that divides it: `90d`, `36h`, `1500ms`; zero is `0d`.
     package var unitText: String {
         let whole = milliseconds
         for unit in [DurationText.Unit.days, .hours, .minutes, .seconds] where whole % (unit.microseconds / 1000) == 0 {

@@ -1,7 +1,5 @@
-/// An instant whose layout the compiler knows.
-///
-/// The layout of `ContinuousClock.Instant` is hidden, so any value that contains one is copied through the runtime's
-/// slow path.
+/// An instant whose layout the compiler knows: values with a `ContinuousClock.Instant` are copied by the runtime's slow
+/// path.
 @propertyWrapper
 package struct FixedInstant: Hashable, Sendable {
     private static let origin = ContinuousClock.now

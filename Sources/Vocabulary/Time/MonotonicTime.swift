@@ -1,8 +1,6 @@
 import Glibc
 
-/// A moment of the monotonic clock (`CLOCK_MONOTONIC`); only differences are meaningful.
-///
-/// 8 bytes, where an instant of Swift's own clocks takes 16; the hot path keeps one for each message.
+/// A moment of the monotonic clock (`CLOCK_MONOTONIC`), in 8 bytes; only differences are meaningful.
 package struct MonotonicTime: Hashable, Comparable, Sendable {
     /// Nanoseconds since a moment before the process's start.
     package var nanoseconds: UInt64
@@ -15,10 +13,8 @@ package struct MonotonicTime: Hashable, Comparable, Sendable {
         return MonotonicTime(nanoseconds: UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec))
     }
 
-    /// Whole milliseconds since the clock's zero.
     package var milliseconds: Int64 { Int64(nanoseconds / 1_000_000) }
 
-    /// Whole microseconds since the clock's zero.
     package var microseconds: Int64 { Int64(nanoseconds / 1_000) }
 
     @inlinable

@@ -1,6 +1,6 @@
 /// The response header `Retry-After` (RFC 9110 §10.2.3).
 package enum RetryAfter {
-    /// The longest wait an endpoint can request, in seconds; a registration's policy may cap it further.
+    /// The longest wait an endpoint can request, in seconds.
     package static let maximum: Int64 = 86_400
 
     /// The longest time for which an endpoint can request to get nothing at all.

@@ -2,9 +2,7 @@ extension Timestamp {
     /// RFC 3339 in UTC with six decimals: `2026-01-31T23:59:59.123456Z`.
     package var rfc3339: String { text { $0.append(rfc3339: self) } }
 
-    /// UTC to the second: `2026-01-31 23:59:59Z`.
-    ///
-    /// The form of every time in commands, findings and pages; programs get ``rfc3339``. Parsers accept both.
+    /// UTC to the second, for people (programs get ``rfc3339``): `2026-01-31 23:59:59Z`.
     package var shown: String { date + " " + timeOfDay + "Z" }
 
     /// The UTC date: `2026-01-31`.

@@ -7,13 +7,10 @@ import ServiceLifecycle
 package import Telemetry
 package import UpstreamConfiguration
 
-/// Serves health and metrics over HTTP: `/livez`, `/readyz`, `/metrics`.
-///
-/// First in the service group, so that it stops last and a shutdown can be observed to its end.
+/// Serves `/livez`, `/readyz` and `/metrics`; stops last, so that a shutdown can be observed to its end.
 package struct AdminServer: Service {
     /// The connections served at once, more than a scraper and a few probes need; others wait in the kernel's queue.
     private static let connectionLimit = 32
-    /// The most bytes in a request's head; ours need no more.
     private static let headLimit = 8 << 10
 
     private let host: String
@@ -25,12 +22,7 @@ package struct AdminServer: Service {
 
     /// Makes a server for an address; nil if the address is `off`.
     ///
-    /// - Parameters:
-    ///   - address: The address to listen at; port 0 takes a free port, which is logged.
-    ///   - metrics: The source of `/metrics`.
-    ///   - readiness: The source of `/readyz`.
-    ///   - logger: Logs the port and failures.
-    ///   - onListening: Receives the port.
+    /// Port 0 takes a free port, which is logged and passed to `onListening`.
     package init?(
         _ address: ListenAddress,
         metrics: Metrics,
@@ -50,9 +42,8 @@ package struct AdminServer: Service {
     package func run() async throws {
         // The library would log the same events as we do.
         let quiet = logger.forLibrary
-        let responder = AdminResponder(metrics: metrics, readiness: readiness)
         let application = Application(
-            responder: CallbackResponder<BasicRequestContext> { request, _ in responder.response(to: request) },
+            responder: CallbackResponder<BasicRequestContext> { request, _ in response(to: request) },
             server: .http1(
                 configuration: .init(
                     idleTimeout: .seconds(60),
@@ -89,29 +80,13 @@ package struct AdminServer: Service {
                 "cannot serve the admin endpoints; if another process uses the port, change admin.listen",
                 [.host: .string(host), .port: .int(port), .error: .string("\(error)")]
             )
-            throw AdminError(host: host, port: port, cause: "\(error)")
+            throw WorkerError.failed(
+                "cannot serve the admin endpoints on \(host):\(port): \(error); set admin.listen to a free address or to off"
+            )
         }
     }
-}
 
-/// A failure to serve the admin endpoints.
-package struct AdminError: Error, Sendable, CustomStringConvertible {
-    package var host: String
-    package var port: Int
-    /// The system's message.
-    package var cause: String
-
-    package var description: String {
-        "cannot serve the admin endpoints on \(host):\(port): \(cause); set admin.listen to a free address or to off"
-    }
-}
-
-/// Answers the requests.
-struct AdminResponder: Sendable {
-    let metrics: Metrics
-    let readiness: Readiness
-
-    func response(to request: Request) -> Response {
+    private func response(to request: Request) -> Response {
         guard request.method == .get || request.method == .head else {
             return plain("only GET and HEAD\n", .methodNotAllowed, [.allow: "GET, HEAD"], isHead: false)
         }

@@ -2,12 +2,9 @@ package import Ingest
 
 /// Checks for `/readyz` that received messages are being committed.
 package enum CommitChecks {
-    /// The longest wait of a message before the worker counts as not ready.
-    ///
-    /// Longer than a successful failover; shorter than the time after which streams withdraw their presence.
+    /// The longest wait of a message: longer than a failover, shorter than the time after which streams withdraw.
     package static let longestWait = Duration.seconds(5)
 
-    /// The checks `commits` and `standby` for a worker's queue and writers; `now` is the monotonic clock.
     package static func checks(
         queue: IngestQueue,
         status: CommitStatus,

@@ -2,16 +2,13 @@ import Synchronization
 
 /// A condition of readiness.
 package struct ReadinessCheck: Sendable {
-    /// The result of a check.
     package enum State: Sendable, Equatable {
-        /// The condition holds.
         case ready
-        /// The condition does not hold, with the reason as text.
+        /// The condition does not hold, and why.
         case notReady(String)
         /// The condition holds, with a remark.
         case remark(String)
 
-        /// Why the condition does not hold; nil if it does.
         package var reason: String? {
             guard case .notReady(let reason) = self else { return nil }
             return reason
@@ -41,7 +38,6 @@ package final class Readiness: Sendable {
     private let checks: [ReadinessCheck]
     private let draining = Atomic<Bool>(false)
 
-    /// Combines checks with that of not draining.
     package init(_ checks: [ReadinessCheck]) {
         self.checks = checks
     }
@@ -51,10 +47,8 @@ package final class Readiness: Sendable {
         draining.store(true, ordering: .relaxed)
     }
 
-    /// Whether shutdown has begun.
     package var isDraining: Bool { draining.load(ordering: .relaxed) }
 
-    /// The current results of all checks.
     package func report() -> Report {
         let isDraining = isDraining
         let own = ReadinessCheck("draining") { isDraining ? .notReady("shutting down") : .ready }

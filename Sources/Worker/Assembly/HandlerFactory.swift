@@ -5,15 +5,10 @@ import UpstreamKit
 
 /// Makes the configured handlers.
 package enum HandlerFactory {
-    /// The registrations of all configured handlers, then of the program's own.
+    /// The registrations of all configured handlers, then of the program's own; names are unique among all.
     ///
-    /// - Parameters:
-    ///   - configurations: The configured handlers.
-    ///   - own: The program's own handlers; each is checked, and names are unique among all.
-    ///   - logger: The logger of handlers.
-    ///   - gathered: The logger of handlers that log every message; by default the same.
-    /// - Throws: ``WorkerError/unusable(_:)`` with every handler that can't be made, and why.
-    /// - Returns: The registrations.
+    /// `gathered` is the logger of handlers that log every message, by default the same.
+    /// Throws ``WorkerError/unusable(_:)`` with every handler that can't be made, and why.
     static func registrations(
         _ configurations: [HandlerConfiguration],
         and own: [HandlerRegistration],

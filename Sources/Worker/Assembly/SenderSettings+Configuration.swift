@@ -8,6 +8,18 @@ import XMPP
 package import XMPPSession
 
 extension SenderSettings {
+    /// The settings of the configured sender at this index.
+    ///
+    /// - Throws: `TLSError` if the file of trusted certificates or the server's name can't be used.
+    init(_ configuration: WorkerConfiguration, index: Int) throws(TLSError) {
+        try self.init(
+            configuration.senders[index],
+            index: index,
+            limits: StreamLimits(configuration),
+            nameServers: configuration.nameServers
+        )
+    }
+
     /// The settings of a configured sender.
     ///
     /// - Throws: `TLSError` if the file of trusted certificates or the server's name can't be used.
@@ -27,8 +39,7 @@ extension SenderSettings {
             secret: {
                 // Only a client certificate replaces it.
                 guard !secretFile.path.isEmpty else { return [] }
-                guard let line = try secretFile.lines().first else { throw EmptySecret() }
-                return line
+                return try secretFile.firstLine()
             }
         )
         connections = sender.connections
@@ -108,8 +119,12 @@ extension StreamSettings {
     }
 }
 
-private struct EmptySecret: Error, CustomStringConvertible {
-    var description: String { "the file is empty" }
+extension SecretFile {
+    /// The secret that the file holds alone.
+    func firstLine() throws -> [UInt8] {
+        guard let line = try lines().first else { throw WorkerError.failed("the file is empty") }
+        return line
+    }
 }
 
 extension StreamLimits {

@@ -4,13 +4,7 @@ import Vocabulary
 
 /// Advice about a database that refuses or fails.
 package enum DatabaseAdvice {
-    /// The most likely fix, as a sentence without a full stop.
-    ///
-    /// - Parameters:
-    ///   - error: The error of the database, or of the way to it.
-    ///   - role: The session's role; nil without a session.
-    ///   - database: The session's database; nil without a session.
-    /// - Returns: The fix.
+    /// The most likely fix, as a sentence without a full stop; role and database are the session's, nil without one.
     package static func fix(_ error: PostgresError, role: String? = nil, database: String? = nil) -> String {
         switch error.failureClass {
         case .connection, .deadline: "check that the server runs and that database.url names its host and port"

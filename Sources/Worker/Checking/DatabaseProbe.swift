@@ -6,7 +6,6 @@ import UpstreamConfiguration
 import Vocabulary
 
 extension ExitStatus {
-    /// The exit status for a database error.
     package init(_ error: PostgresError) {
         self =
             switch error.failureClass {
@@ -21,7 +20,6 @@ extension ExitStatus {
             }
     }
 
-    /// The exit status for a failed migration.
     package init(_ error: MigrationError) {
         switch error {
         case .database(let error, _): self.init(error)
@@ -58,10 +56,7 @@ actor DatabaseSession: HandlerProbeSession {
     private var facts: DatabaseFacts?
     private var isSchemaCurrent = false
 
-    /// A session that its first step opens.
-    init(_ configuration: WorkerConfiguration) {
-        self.configuration = configuration
-    }
+    init(_ configuration: WorkerConfiguration) { self.configuration = configuration }
 
     func connect() async -> Probe.Result {
         do throws(PostgresError) {
@@ -146,11 +141,8 @@ actor DatabaseSession: HandlerProbeSession {
                 isSchemaCurrent = true
                 return .passed(detail: "the schema is current and the database is writable")
             case .readOnly:
-                return .failed(
-                    cause: "the server is read-only",
-                    fix: "name the primary in database.url, or all hosts: a worker connects to the writable one",
-                    status: .temporaryFailure
-                )
+                let fix = "name the primary in database.url, or all hosts: a worker connects to the writable one"
+                return .failed(cause: "the server is read-only", fix: fix, status: .temporaryFailure)
             case .schema(let state):
                 return .failed(
                     cause: state.problem ?? "the schema is not this binary's",

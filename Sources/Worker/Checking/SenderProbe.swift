@@ -5,7 +5,6 @@ import TLSWire
 import Telemetry
 package import UpstreamConfiguration
 import Vocabulary
-import XMLWire
 import XMPP
 import XMPPSession
 
@@ -31,12 +30,7 @@ extension ProbeSequence {
     ) async -> Probe.Result {
         let settings: SenderSettings
         do throws(TLSError) {
-            settings = try SenderSettings(
-                sender,
-                index: index,
-                limits: StreamLimits(configuration),
-                nameServers: configuration.nameServers
-            )
+            settings = try SenderSettings(configuration, index: index)
         } catch {
             return .failed(cause: error.message, fix: "check senders.\(index).tls", status: .configuration)
         }
@@ -58,13 +52,11 @@ extension ProbeSequence {
         return found
     }
 
-    /// The consequence of a standard server without stream management.
     private static let unmanaged =
         "\n        note: the server offers no stream management (XEP-0198): it forgets a message once it has written it to the "
         + "connection,\n        so what is in flight when this worker or the connection dies is lost"
         + "\n        fix: enable it on the server (Prosody: \"smacks\" in modules_enabled; ejabberd: mod_stream_mgmt)"
 
-    /// What every server does to a component.
     private static let forgetful =
         "\n        note: a server stores nothing for a component: what it had written to a connection that died is gone, and while "
         + "no worker is\n        connected it returns messages to their senders; so devices have to send a message again until it is "
@@ -94,33 +86,15 @@ extension ProbeSequence {
         let place =
             sender.isFound
             ? "the server that the service records of \(sender.host) name" : "\(sender.host) port \(sender.port)"
-        switch end.reason {
-        case .connectFailed:
-            return .failed(
-                cause: end.message,
-                fix: "check that \(place) is right and reachable from here",
-                status: .unavailable
-            )
-        case .tlsFailed:
-            return .failed(
-                cause: end.message,
-                fix: "check tls.mode, tls.ca_file and tls.server_name of this sender",
-                status: .protocolError
-            )
-        case .authenticationFailed:
-            let keys = sender.dialect == .component ? "domain" : "sender_id, username, domain"
-            return .failed(
-                cause: end.message,
-                fix: "check \(keys) and secret_file of this sender",
-                status: .refused
-            )
-        default:
-            return .failed(
-                cause: end.message,
-                fix: "check host, port and domain of this sender",
-                status: .protocolError
-            )
-        }
+        let keys = sender.dialect == .component ? "domain" : "sender_id, username, domain"
+        let (fix, status): (String, ExitStatus) =
+            switch end.reason {
+            case .connectFailed: ("check that \(place) is right and reachable from here", .unavailable)
+            case .tlsFailed: ("check tls.mode, tls.ca_file and tls.server_name of this sender", .protocolError)
+            case .authenticationFailed: ("check \(keys) and secret_file of this sender", .refused)
+            default: ("check host, port and domain of this sender", .protocolError)
+            }
+        return .failed(cause: end.message, fix: fix, status: status)
     }
 }
 

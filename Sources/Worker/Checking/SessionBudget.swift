@@ -6,7 +6,6 @@ import Vocabulary
 
 /// The number of sessions that `run` opens, and whether the server has room for them.
 struct SessionBudget {
-    /// The maximum.
     let needed: Int
     let purpose: String
 
@@ -28,13 +27,8 @@ struct SessionBudget {
         purpose = parts.joined(separator: ", ")
     }
 
-    /// Compares the budget with the server's limits.
-    ///
-    /// - Parameters:
-    ///   - facts: The server, and our role there.
-    ///   - isPooled: Whether a pooler stands in between, which opens fewer sessions than it accepts: the server's
-    ///     limits are then no reason to refuse.
-    /// - Returns: What is wrong, if anything.
+    /// Compares the budget with the server's limits, which are no reason to refuse with a pooler in between: it opens
+    /// fewer sessions than it accepts.
     func judge(_ facts: DatabaseFacts, isPooled: Bool) -> Probe.Result {
         let usable = facts.maximumConnections - facts.reservedConnections
         let limits = [

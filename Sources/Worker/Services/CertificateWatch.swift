@@ -9,46 +9,30 @@ import Vocabulary
 
 /// Records when certificates expire that no stream shows, and warns before they do.
 ///
-/// A sender's server shows its own with each connection (``MessageReceiver``). Files are read every hour, since another
-/// program renews them; webhooks' servers are asked as often, over a connection that carries no request.
+/// Files are read every hour, since another program renews them; webhooks' servers are asked as often, over a
+/// connection that carries no request.
 struct CertificateWatch: Service {
     /// The intervals of checks, and of repeated warnings.
     private static let (interval, silence) = (Duration.seconds(3_600), Duration.seconds(86_400))
-    /// The delay of the first check after the start: streams and handlers go first.
+    /// The delay of the first check: streams and handlers go first.
     private static let first = Duration.seconds(60)
 
     private let configuration: WorkerConfiguration
     private let dispatches: Bool
     private let metrics: Metrics
     private let logger: Logger
-    private let first: Duration
 
-    /// Watches a configuration's certificates.
-    ///
-    /// - Parameters:
-    ///   - configuration: The configuration with handlers and console.
-    ///   - dispatches: Whether this process runs handlers.
-    ///   - metrics: Records what is found.
-    ///   - logger: The process's logger.
-    ///   - first: The delay of the first check after the start.
-    init(
-        _ configuration: WorkerConfiguration,
-        dispatches: Bool,
-        metrics: Metrics,
-        logger: Logger,
-        first: Duration = first
-    ) {
-        self.configuration = configuration
-        self.dispatches = dispatches
-        self.metrics = metrics
-        self.logger = logger
-        self.first = first
+    init(_ parts: WorkerParts) {
+        configuration = parts.configuration
+        dispatches = parts.roles.contains(.dispatch)
+        metrics = parts.metrics
+        logger = parts.logger
     }
 
     func run() async throws {
         await cancelWhenGracefulShutdown {
             var told: [SeenCertificates.Certificate: ContinuousClock.Instant] = [:]
-            var wait = first
+            var wait = Self.first
             // What is known from the start is reported at once.
             warn(&told)
             while (try? await Task.sleep(for: wait)) != nil {
@@ -84,7 +68,7 @@ struct CertificateWatch: Service {
                 "a certificate has expired or will soon: renew it",
                 [
                     isSender ? .sender : .handler: .string(certificate.name), .remainingSeconds: .seconds(left),
-                    .certificate: .string(certificate.kind.text),
+                    .certificate: .string(certificate.kind.rawValue),
                 ]
             )
         }

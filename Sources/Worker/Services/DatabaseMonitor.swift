@@ -5,23 +5,39 @@ import Synchronization
 package import Telemetry
 package import Vocabulary
 
-/// Monitors the database: waits for it at startup, provides its state for `/readyz`, creates partitions ahead, and
-/// measures the store's upkeep.
+/// Waits for the database at startup, knows its state for `/readyz`, creates partitions, and measures the upkeep.
 ///
-/// Only one task queries the database; others read its results, so that an unresponsive database blocks nobody.
+/// Only one task queries the database; others read its results, so that an unresponsive one blocks nobody.
 package final class DatabaseMonitor: Sendable {
     /// A health check without an answer for this long counts as failed.
     private static let answerTimeout = Duration.seconds(5)
 
+    /// What the last check found.
+    private enum Finding {
+        case none
+        case health(StoreHealth)
+        /// No answer, with all that is known about it, and with the error's class and SQLSTATE alone.
+        case silence(String, summary: String)
+
+        var state: ReadinessCheck.State {
+            switch self {
+            case .none: .notReady("not checked yet")
+            case .health(.ready): .ready
+            case .health(.readOnly): .notReady("the database is read-only")
+            case .health(.schema(let schema)): .notReady(schema.problem ?? "the schema is not this binary's")
+            case .silence(let reason, _): .notReady(reason)
+            }
+        }
+
+        /// Whether a migration would help.
+        var isOfSchema: Bool {
+            if case .health(.schema(let schema)) = self { schema.isAwaited } else { false }
+        }
+    }
+
     private struct Known {
-        var state = ReadinessCheck.State.notReady("not checked yet")
-        /// The state without others' messages; nil if it has none.
-        var summary: String?
-        /// Whether the state is about the schema's version.
-        var isOfSchema = false
-        /// Whether a check has completed yet.
-        var isAsked = false
-        /// Whether this machine's clock and the database's differ, as last reported.
+        var finding = Finding.none
+        /// As last reported.
         var clocksDiffer = false
         /// Limits reports that partitions can't be created.
         var partitionsFailed = Reminder()
@@ -30,7 +46,7 @@ package final class DatabaseMonitor: Sendable {
         var asking: ContinuousClock.Instant?
         /// The result of startup; nil until it is known.
         var start: Result<Void, WorkerError>?
-        var waiters: [Promise<Result<Void, any Error>>] = []
+        var waiters: [Promise<Result<Void, WorkerError>?>] = []
     }
 
     private let client: PostgresClient
@@ -42,16 +58,7 @@ package final class DatabaseMonitor: Sendable {
     private let logger: Logger
     private let known = Mutex(Known())
 
-    /// Makes a monitor with its own connection.
-    ///
-    /// - Parameters:
-    ///   - settings: The database.
-    ///   - metrics: Receives the store's upkeep.
-    ///   - clock: Learns the database's time with each check.
-    ///   - firstInterval: The interval of checks until the database is first ready.
-    ///   - interval: The interval of later checks.
-    ///   - upkeepInterval: The interval of measuring the upkeep, at most with each check.
-    ///   - logger: The process's logger.
+    /// A monitor that checks every `firstInterval` until the database is first ready, then every `interval`.
     package init(
         _ settings: PostgresSettings,
         metrics: Metrics? = nil,
@@ -73,43 +80,42 @@ package final class DatabaseMonitor: Sendable {
     /// The result of the last check, or that the database does not answer.
     package var state: ReadinessCheck.State {
         known.withLock { known in
-            guard let asking = known.asking else { return known.state }
+            guard let asking = known.asking else { return known.finding.state }
             let silence = ContinuousClock.now - asking
-            guard silence > Self.answerTimeout else { return known.state }
+            guard silence > Self.answerTimeout else { return known.finding.state }
             return .notReady("the database has not answered for \(silence.components.seconds) s")
         }
     }
 
     /// Why the database is not ready, with only the error's class and SQLSTATE, for those who must not see messages of
     /// libpq or the server.
-    package var summary: String? { known.withLock { $0.summary } ?? state.reason }
+    package var summary: String? {
+        if case .silence(_, let summary) = known.withLock({ $0.finding }) { summary } else { state.reason }
+    }
 
     /// Whether the database was ever ready, so that the worker could begin.
     package var isReady: Bool {
-        known.withLock { known in
-            guard case .success = known.start else { return false }
-            return true
-        }
+        if case .success = known.withLock({ $0.start }) { true } else { false }
     }
 
     /// Why the database can't be used; nil if it can, or if only its schema is of another version.
-    package var outage: String? { known.withLock { $0.isOfSchema } ? nil : state.reason }
+    package var outage: String? { known.withLock { $0.finding.isOfSchema } ? nil : state.reason }
 
     /// Waits until ``run()`` has found the database writable and its schema current; afterwards returns at once.
     ///
-    /// A missing, older or newer schema is waited for without limit: migrations may run before, after, or while workers
-    /// start.
+    /// Another schema is waited for without limit: migrations may run before, after, or while workers start.
     ///
-    /// - Throws: ``WorkerError/schema(_:)`` if waiting can't help, because a migration was applied from another text;
-    ///   `CancellationError`.
-    package func waitUntilReady() async throws {
-        let promise = Promise<Result<Void, any Error>>()
-        let start = known.withLock { known in
+    /// - Throws: ``WorkerError/schema(_:)`` if waiting can't help, because a migration was applied from another text.
+    /// - Returns: False if the task was cancelled first.
+    package func waitUntilReady() async throws(WorkerError) -> Bool {
+        let promise = Promise<Result<Void, WorkerError>?>()
+        var start = known.withLock { known in
             if known.start == nil { known.waiters.append(promise) }
             return known.start
         }
-        if let start { return try start.get() }
-        try await promise.value(or: .failure(CancellationError())).get()
+        if start == nil { start = await promise.value(or: nil) }
+        try start?.get()
+        return start != nil
     }
 
     /// Checks the database repeatedly until cancelled.
@@ -161,40 +167,29 @@ package final class DatabaseMonitor: Sendable {
             defer { known.waiters = [] }
             return known.waiters
         }
-        for waiter in waiters { waiter.fulfil(result.mapError { $0 }) }
+        for waiter in waiters { waiter.fulfil(result) }
     }
 
     /// Checks the database; nil if it does not answer.
     private func ask() async -> StoreHealth? {
         known.withLock { $0.asking = .now }
-        let state: ReadinessCheck.State
+        let finding: Finding
         var health: StoreHealth?
-        var summary: String?
-        var isOfSchema = false
         do {
             let found = try await client.withConnection { [clock] in try await StoreHealth.check($0, clock: clock) }
             health = found
-            switch found {
-            case .ready: state = .ready
-            case .readOnly: state = .notReady("the database is read-only")
-            case .schema(let schema):
-                state = .notReady(schema.problem ?? "the schema is not this binary's")
-                isOfSchema = schema.isAwaited
-            }
+            finding = .health(found)
         } catch {
             // Cancelled: says nothing about the database.
             if Task.isCancelled { return nil }
-            state = .notReady("the database does not answer: \(error)")
-            summary = "the database does not answer" + Self.kind(error)
+            let reason = "the database does not answer"
+            finding = .silence("\(reason): \(error)", summary: reason + Self.kind(error))
         }
-        let before = known.withLock { known in
-            defer {
-                (known.state, known.asking, known.isOfSchema, known.isAsked) = (state, nil, isOfSchema, true)
-                known.summary = summary
-            }
-            return known
+        let (before, hasBegun) = known.withLock { known in
+            defer { (known.finding, known.asking) = (finding, nil) }
+            return (known.finding, known.start != nil)
         }
-        tell(state, isOfSchema: isOfSchema, before)
+        tell(finding, after: before, hasBegun: hasBegun)
         tell(clock.difference)
         return health
     }
@@ -207,21 +202,22 @@ package final class DatabaseMonitor: Sendable {
         return ": \(found.failureClass)" + (found.sqlState.map { " (SQLSTATE \($0))" } ?? "")
     }
 
-    private func tell(_ state: ReadinessCheck.State, isOfSchema: Bool, _ before: Known) {
-        switch state {
-        case .notReady(let reason) where isOfSchema:
+    private func tell(_ finding: Finding, after before: Finding, hasBegun: Bool) {
+        let wasNone = if case .none = before { true } else { false }
+        switch finding.state {
+        case .notReady(let reason) where finding.isOfSchema:
             guard known.withLock({ $0.schemaDiffers.isDue() }) else { return }
             // A running worker continues: docs/upgrade.md says with which migrations.
             logger.event(
                 .warning,
                 .schemaDiffers,
-                before.start == nil
-                    ? "the schema is not this binary's: waiting until it is"
-                    : "the schema is not this binary's any more: going on with it",
+                hasBegun
+                    ? "the schema is not this binary's any more: going on with it"
+                    : "the schema is not this binary's: waiting until it is",
                 [.error: .string(reason)]
             )
         // Once per outage, however its errors change; ``OutageLog`` repeats it once a minute.
-        case .notReady(let reason) where before.state == .ready || before.isOfSchema || !before.isAsked:
+        case .notReady(let reason) where before.state == .ready || before.isOfSchema || wasNone:
             logger.event(.warning, .databaseUnavailable, "database not ready; retrying", [.error: .string(reason)])
         case .ready where before.isOfSchema:
             known.withLock { $0.schemaDiffers.end() }
@@ -240,21 +236,15 @@ package final class DatabaseMonitor: Sendable {
             return known.clocksDiffer
         }
         guard isNotable != wasNotable else { return }
-        let ahead = LogValue.seconds(difference.ahead)
-        guard isNotable else {
-            return logger.event(
-                .info,
-                .clockAgrees,
-                "this machine's clock and the database's agree again",
-                [.aheadSeconds: ahead]
-            )
+        var fields: LogFields = [.aheadSeconds: .seconds(difference.ahead)]
+        if isNotable {
+            fields[.error] = .string(difference.description)
+            let message: StaticString =
+                "this machine's clock and the database's differ: messages are stamped by the database's"
+            logger.event(.warning, .clockDiffers, message, fields)
+        } else {
+            logger.event(.info, .clockAgrees, "this machine's clock and the database's agree again", fields)
         }
-        logger.event(
-            .warning,
-            .clockDiffers,
-            "this machine's clock and the database's differ: messages are stamped by the database's",
-            [.aheadSeconds: ahead, .error: .string(difference.description)]
-        )
     }
 
     /// A remark about the clocks; nil if they agree.
@@ -266,24 +256,15 @@ package final class DatabaseMonitor: Sendable {
     /// Measures the store's upkeep; unknown figures are set to NaN, not to their old values.
     private func measure() async {
         guard let metrics else { return }
-        guard let found = try? await client.withConnection({ try await StoreUpkeep.look($0) }) else {
-            let gauges = [
-                metrics.transactionAge, metrics.partitionsAhead, metrics.retentionLastRun, metrics.retentionHeld,
-                metrics.diskFree,
-            ]
-            for gauge in gauges { gauge.set(.nan) }
-            return
-        }
-        let disk = try? await client.withConnection { try await DatabaseDisk.look($0) }
-        if case .seen(let space)? = disk {
-            metrics.diskFree.set(Double(space.free))
-        } else {
-            metrics.diskFree.set(.nan)
-        }
-        metrics.transactionAge.set(Double(found.transactionAge))
-        metrics.partitionsAhead.set(Double(found.daysAhead))
-        metrics.retentionLastRun.set(Double(found.lastRetention?.microseconds ?? 0) / 1_000_000)
-        metrics.retentionHeld.set(Double(found.heldPartitions))
+        let found = try? await client.withConnection { try await StoreUpkeep.look($0) }
+        let disk = found == nil ? nil : try? await client.withConnection { try await DatabaseDisk.look($0) }
+        var free = Double.nan
+        if case .seen(let space)? = disk { free = Double(space.free) }
+        metrics.diskFree.set(free)
+        metrics.transactionAge.set(found.map { Double($0.transactionAge) } ?? .nan)
+        metrics.partitionsAhead.set(found.map { Double($0.daysAhead) } ?? .nan)
+        metrics.retentionLastRun.set(found.map { Double($0.lastRetention?.microseconds ?? 0) / 1_000_000 } ?? .nan)
+        metrics.retentionHeld.set(found.map { Double($0.heldPartitions) } ?? .nan)
     }
 
     /// Creates the partitions of the coming days.

@@ -17,14 +17,14 @@ struct DispatchRunner: Service {
     private let monitor: DatabaseMonitor
 
     /// Makes a dispatcher for these handlers; `log` gathers their lines.
-    init(_ shared: WorkerRuntime.Shared, _ registrations: [HandlerRegistration], _ log: GatheredLog) {
-        let configuration = shared.configuration
+    init(_ parts: WorkerParts, _ registrations: [HandlerRegistration], _ log: GatheredLog) {
+        let configuration = parts.configuration
         let owner = Self.workerName
-        let logger = shared.logger
+        let logger = parts.logger
         let isRecording = configuration.retention.attempts > .zero
         let recording = AttemptRecording(worker: owner, isWanted: isRecording) { Self.attemptsUnrecorded($0, logger) }
-        let store = PostgresDeliveryStore(shared.database, worker: owner, recording: recording)
-        let functions = FunctionCaller(shared.database, recording: recording)
+        let store = PostgresDeliveryStore(parts.database, worker: owner, recording: recording)
+        let functions = FunctionCaller(parts.database, recording: recording)
         var settings = DispatchSettings()
         settings.lease = configuration.lease
         // Earlier steps (acks, closing streams) and later ones (cancelled handlers, leases) need time as well.
@@ -33,15 +33,15 @@ struct DispatchRunner: Service {
         settings.recordsAttempts = isRecording
         self.store = store
         self.functions = functions
-        monitor = shared.monitor
+        monitor = parts.monitor
         service = DispatchService(
             store: store,
             registrations: registrations,
             senderIDs: configuration.senders.map(\.senderID),
             settings: settings,
-            metrics: shared.metrics,
+            metrics: parts.metrics,
             logger: logger,
-            tracing: shared.tracing,
+            tracing: parts.tracing?.pipeline,
             flush: log.flush
         ) { registration, delivery, message, context in
             switch registration.body {
@@ -61,30 +61,22 @@ struct DispatchRunner: Service {
         }
     }
 
-    /// Takes deliveries that ingest has just committed.
     var intake: any DeliveryIntake { service.intake }
 
-    /// Takes deliveries that replays have read.
     var replays: any ReplayIntake { service.replays }
 
     /// Whether no attempt runs and no result waits to be settled: then nothing is lost by not waiting.
     var isIdle: Bool { service.isIdle }
 
-    /// The dispatcher's progress, for the watchdog.
     var progress: LoopProgress { service.progress }
 
-    /// Changes a handler's retry policy; false if this worker has no such handler.
     func adopt(_ retry: RetryPolicy, of handler: String) -> Bool { service.adopt(retry, of: handler) }
 
     /// Waits until the handlers are subscribed: they would never get a message received before that.
     func waitUntilSubscribed() async { await service.waitUntilSubscribed() }
 
     func run() async throws {
-        do {
-            try await cancelWhenGracefulShutdown { try await monitor.waitUntilReady() }
-        } catch is CancellationError {
-            return
-        }
+        guard try await cancelWhenGracefulShutdown({ try await monitor.waitUntilReady() }) else { return }
         await withGracefulShutdownHandler {
             await service.run()
         } onGracefulShutdown: {
@@ -100,7 +92,6 @@ struct DispatchRunner: Service {
     /// This process's name for people: host and process id.
     static var workerName: String { "\(hostName):\(getpid())" }
 
-    /// Warns that settlements are written without the history of attempts for a while.
     static func attemptsUnrecorded(_ error: StoreError, _ logger: Logger) {
         logger.event(
             .warning,

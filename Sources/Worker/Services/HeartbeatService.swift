@@ -1,4 +1,3 @@
-import Dispatcher
 import Logging
 import MessageStore
 import Postgres
@@ -8,49 +7,23 @@ import Vocabulary
 
 /// Writes this worker's row in `upstream.workers` every few seconds, for the console and for people.
 ///
-/// Nothing depends on it: it has its own session with short time limits, and a database that refuses or hangs costs
-/// only a row and a log line.
+/// It has its own session with short time limits: a database that refuses or hangs costs a row and a log line.
 struct HeartbeatService: Service {
     /// How often the loop checks whether shutdown has begun, which is reported at once.
     private static let step = Duration.milliseconds(500)
     /// The number of rows after which rows of dead workers are purged again.
     private static let purgeEvery = 60
 
+    private let parts: WorkerParts
     private let client: PostgresClient
-    private let monitor: DatabaseMonitor
-    private let interval: Duration
-    private let isStopping: @Sendable () -> Bool
-    private let metrics: Metrics
-    private let roles: [String]
-    private let activity: @Sendable () -> [HandlerActivity]
-    private let logger: Logger
+    private let interval = WorkerTable.interval
 
-    /// Makes a heartbeat.
-    ///
-    /// - Parameters:
-    ///   - shared: What the worker's services share.
-    ///   - roles: The process's roles.
-    ///   - interval: How often a row is written.
-    ///   - isStopping: Whether shutdown has begun.
-    ///   - activity: The handlers' activity.
-    init(
-        _ shared: WorkerRuntime.Shared,
-        roles: Set<WorkerRole>,
-        interval: Duration = WorkerTable.interval,
-        isStopping: @escaping @Sendable () -> Bool,
-        activity: @escaping @Sendable () -> [HandlerActivity]
-    ) {
-        var settings = shared.database
+    init(_ parts: WorkerParts) {
+        self.parts = parts
+        var settings = parts.database
         settings.statementTimeout = 4_000
         settings.lockTimeout = 1_000
         client = PostgresClient(settings)
-        monitor = shared.monitor
-        self.interval = interval
-        self.isStopping = isStopping
-        logger = shared.logger
-        metrics = shared.metrics
-        self.roles = WorkerRole.allCases.filter(roles.contains).map(\.rawValue)
-        self.activity = activity
     }
 
     func run() async throws {
@@ -58,8 +31,8 @@ struct HeartbeatService: Service {
         let identity = WorkerReport(
             instance: Digest128(high: random.next(), low: random.next()),
             worker: DispatchRunner.workerName,
-            version: metrics.version,
-            roles: roles
+            version: parts.metrics.version,
+            roles: WorkerRole.allCases.filter(parts.roles.contains).map(\.rawValue)
         )
         let isListed = await cancelWhenGracefulShutdown { await write(identity) }
         if isListed {
@@ -72,17 +45,15 @@ struct HeartbeatService: Service {
 
     /// Writes rows until cancelled; returns whether it wrote any.
     private func write(_ identity: WorkerReport) async -> Bool {
-        var figures = WorkerFigures(
-            of: identity,
-            metrics: metrics,
-            isStopping: isStopping,
-            activity: activity,
-            now: .now
-        )
-        guard (try? await monitor.waitUntilReady()) != nil else { return false }
+        var figures = WorkerFigures(of: identity, parts.metrics, now: .now)
+        guard (try? await parts.monitor.waitUntilReady()) == true else { return false }
         var (rows, isFailing) = (0, false)
         while !Task.isCancelled {
-            let report = figures.next(now: .now)
+            let report = figures.next(
+                activity: parts.dispatch?.activity ?? [],
+                isStopping: parts.readiness.isDraining,
+                now: .now
+            )
             let isPurging = rows % Self.purgeEvery == 0
             do throws(PostgresError) {
                 try await client.run { connection throws(PostgresError) in
@@ -103,13 +74,13 @@ struct HeartbeatService: Service {
     /// Waits for the interval, or until shutdown begins.
     private func wait(since report: WorkerReport) async {
         let end = ContinuousClock.now + interval
-        while !Task.isCancelled, ContinuousClock.now < end, isStopping() == report.isStopping {
+        while !Task.isCancelled, ContinuousClock.now < end, parts.readiness.isDraining == report.isStopping {
             try? await Task.sleep(for: min(Self.step, interval))
         }
     }
 
     private func fail(_ error: PostgresError) {
-        logger.event(
+        parts.logger.event(
             .warning,
             .workerUnlisted,
             "cannot write this worker's row of upstream.workers; the worker goes on without, retrying",

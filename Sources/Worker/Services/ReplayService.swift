@@ -1,35 +1,27 @@
-import Dispatcher
 import Logging
 import Postgres
 import Replaying
 import ServiceLifecycle
+import Synchronization
 import Telemetry
+import UpstreamConfiguration
 import Vocabulary
 
 /// Runs replays to handlers, beside the handlers themselves; each replay runs in one worker.
 struct ReplayService: Service {
-    let settings: PostgresSettings
-    let monitor: DatabaseMonitor
-    /// How long a replay stays leased to a dead worker.
-    let lease: Duration
-    /// The handlers of this worker, if it has any.
-    let intake: (any ReplayIntake)?
-    let metrics: Metrics
-    let logger: Logger
+    private let parts: WorkerParts
 
     /// How often to look for replays that no process runs.
     private static let interval = Duration.seconds(2)
     /// The most concurrent replays in this worker.
     private static let limit = 4
 
+    init(_ parts: WorkerParts) { self.parts = parts }
+
     func run() async throws {
         try await cancelWhenGracefulShutdown {
-            do {
-                try await monitor.waitUntilReady()
-            } catch is CancellationError {
-                return
-            }
-            let client = PostgresClient(settings)
+            guard try await parts.monitor.waitUntilReady() else { return }
+            let client = PostgresClient(parts.database)
             await look(client)
             await client.close()
         }
@@ -45,17 +37,18 @@ struct ReplayService: Service {
                         try ReplayTable.abandoned(connection)
                     }
                     isWarned = false
-                    for replay in found where await running.begin(replay.id, limit: Self.limit) {
+                    for replay in found
+                    where running.ids.withLock({ $0.count < Self.limit && $0.insert(replay.id).inserted }) {
                         group.addTask {
-                            metrics.replaysRunning.add(1)
+                            parts.metrics.replaysRunning.add(1)
                             await self.run(replay)
-                            metrics.replaysRunning.add(-1)
-                            await running.end(replay.id)
+                            parts.metrics.replaysRunning.add(-1)
+                            _ = running.ids.withLock { $0.remove(replay.id) }
                         }
                     }
                 } catch {
                     if !isWarned, !Task.isCancelled {
-                        logger.event(
+                        parts.logger.event(
                             .warning,
                             .databaseUnavailable,
                             "cannot look for replays to run; retrying",
@@ -70,10 +63,10 @@ struct ReplayService: Service {
     }
 
     private func run(_ replay: Replay) async {
-        let client = PostgresClient(settings)
+        let client = PostgresClient(parts.database)
         var options = ReplayRunner.Settings(owner: "worker \(DispatchRunner.workerName)")
-        options.lease = min(options.lease, lease)
-        let runner = ReplayRunner(client, settings: options, logger: logger, intake: intake)
+        options.lease = min(options.lease, parts.configuration.lease)
+        let runner = ReplayRunner(client, settings: options, logger: parts.logger, intake: parts.dispatch?.replays)
         var fields: LogFields = [.replay: .string(replay.id.description)]
         do {
             let ending = try await runner.run(replay)
@@ -83,7 +76,7 @@ struct ReplayService: Service {
             fields[.state] = "interrupted"
             fields[.error] = .string("\(error)")
         }
-        logger.event(.info, .replayEnded, "replay run ended", fields)
+        parts.logger.event(.info, .replayEnded, "replay run ended", fields)
         await client.close()
     }
 }
@@ -103,12 +96,6 @@ extension ReplayRunner.Ending {
 }
 
 /// The replays that this worker runs.
-private actor RunningReplays {
-    private var ids: Set<Digest128> = []
-
-    func begin(_ id: Digest128, limit: Int) -> Bool {
-        ids.count < limit && ids.insert(id).inserted
-    }
-
-    func end(_ id: Digest128) { ids.remove(id) }
+private final class RunningReplays: Sendable {
+    let ids = Mutex<Set<Digest128>>([])
 }

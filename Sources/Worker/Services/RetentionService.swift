@@ -1,8 +1,9 @@
-package import Logging
-package import MessageStore
-package import Postgres
+import Logging
+import MessageStore
+import Postgres
 import ServiceLifecycle
 import Telemetry
+import UpstreamConfiguration
 package import Vocabulary
 
 /// The schedule of retention: at the start, then once a day, soon after midnight UTC.
@@ -15,9 +16,7 @@ package struct RetentionSchedule: Sendable {
 
     private let spread: Duration
 
-    /// A schedule with a random offset.
-    ///
-    /// - Parameter spread: From 0 to 1: the position in the half hour of starting times.
+    /// A schedule; `spread`, from 0 to 1, is the place in the half hour of starting times.
     package init(spread: Double = .random(in: 0..<1)) {
         self.spread = .seconds(1800) * spread
     }
@@ -32,67 +31,43 @@ package struct RetentionSchedule: Sendable {
 
 /// Runs retention within the worker.
 ///
-/// Every worker tries. An advisory lock lets one at a time delete, and later ones find the day's run done. The database
-/// decides what is too old, by its own clock and policy; a worker's configuration lengthens the policy once, at
-/// startup, and never shortens it.
-package struct RetentionService: Service {
-    /// How long a policy must have been unchanged before a worker deletes by it.
-    ///
-    /// So workers that start together with different files can all raise it first.
-    package static let settling = Duration.seconds(900)
+/// Every worker tries; an advisory lock lets one at a time delete, and later ones find the day's run done. The database
+/// decides by its own clock and policy, which a worker's configuration lengthens at startup and never shortens.
+struct RetentionService: Service {
+    /// How long a policy must be unchanged before a worker deletes by it, so that all that start together raise it first.
+    private static let settling = Duration.seconds(900)
 
-    private let monitor: DatabaseMonitor
+    private let parts: WorkerParts
     private let client: PostgresClient
-    private let policy: RetentionPolicy
-    private let schedule: RetentionSchedule
-    private let logger: Logger
-    private let now: @Sendable () -> Timestamp
+    private let schedule = RetentionSchedule()
 
-    /// Makes retention with its own connection.
-    ///
-    /// - Parameters:
-    ///   - settings: The database.
-    ///   - policy: The configuration's policy.
-    ///   - monitor: Knows when the database is ready.
-    ///   - logger: The process's logger.
-    ///   - schedule: The schedule.
-    ///   - now: The wall clock.
-    package init(
-        _ settings: PostgresSettings,
-        policy: RetentionPolicy,
-        monitor: DatabaseMonitor,
-        logger: Logger,
-        schedule: RetentionSchedule = RetentionSchedule(),
-        now: @escaping @Sendable () -> Timestamp = { .now }
-    ) {
-        client = PostgresClient(settings)
-        self.policy = policy
-        self.monitor = monitor
-        self.schedule = schedule
-        self.logger = logger
-        self.now = now
+    init(_ parts: WorkerParts) {
+        self.parts = parts
+        client = PostgresClient(parts.database)
     }
 
-    package func run() async throws {
+    private var policy: RetentionPolicy { parts.configuration.retention }
+
+    private var logger: Logger { parts.logger }
+
+    func run() async throws {
         await cancelWhenGracefulShutdown {
-            guard (try? await monitor.waitUntilReady()) != nil else { return }
+            guard (try? await parts.monitor.waitUntilReady()) == true else { return }
             var isDeclared = false
             while !Task.isCancelled {
                 if !isDeclared { isDeclared = await declare() }
                 let isComplete = isDeclared ? await runOnce() : false
-                let wait = schedule.next(after: now(), isComplete: isComplete) - now()
+                let wait = schedule.next(after: .now, isComplete: isComplete) - Timestamp.now
                 guard (try? await Task.sleep(for: max(wait, .microseconds(1)))) != nil else { break }
             }
         }
         await client.close()
     }
 
-    /// Raises the policy to the configuration's, and warns where it keeps data longer.
-    ///
-    /// Once per process, so that a period shortened by hand since stays short.
+    /// Raises the policy to the configuration's, once per process, and warns where it keeps data longer.
     ///
     /// - Returns: Whether that succeeded.
-    package func declare() async -> Bool {
+    private func declare() async -> Bool {
         do {
             let found = try await client.withConnection { connection in
                 let retention = Retention(connection)
@@ -102,11 +77,7 @@ package struct RetentionService: Service {
                 return (isChanged: isChanged, inForce: try await retention.policy())
             }
             if found.isChanged {
-                logger.event(
-                    .info,
-                    .retentionPolicyRaised,
-                    "retention policy raised to this configuration's"
-                )
+                logger.event(.info, .retentionPolicyRaised, "retention policy raised to this configuration's")
             }
             guard let inForce = found.inForce?.policy else { return false }
             for (key, path) in inForce.longer(than: policy) {
@@ -127,11 +98,11 @@ package struct RetentionService: Service {
     /// Runs once, unless today's run is done.
     ///
     /// - Returns: Whether nothing was left for later.
-    package func runOnce() async -> Bool {
+    private func runOnce() async -> Bool {
         let start = ContinuousClock.now
         do {
             let outcome = try await client.withConnection { connection -> Outcome in
-                let retention = Retention(connection, clock: now)
+                let retention = Retention(connection)
                 let difference = try await retention.clockDifference()
                 guard !difference.isTooLarge else { return .refused(difference) }
                 guard try await retention.isDue() else { return .done(nil) }
@@ -165,7 +136,7 @@ package struct RetentionService: Service {
     }
 
     private enum Outcome: Sendable {
-        /// The run's report; nil if today's run was already done.
+        /// The run's report; nil if today's was already done.
         case done(RetentionReport?)
         /// The policy changed too recently.
         case waits
@@ -205,28 +176,18 @@ package struct RetentionService: Service {
     }
 
     private func log(_ partition: PartitionPlan, _ outcome: RetentionOutcome) {
+        let table = LogValue.string(partition.name)
         switch outcome {
         case .dropped:
-            logger.event(
-                .info,
-                .partitionsDropped,
-                "a partition of messages was dropped",
-                [.table: .string(partition.name), .bytes: .int(Int(partition.bytes))]
-            )
+            let fields: LogFields = [.table: table, .bytes: .int(Int(partition.bytes))]
+            logger.event(.info, .partitionsDropped, "a partition of messages was dropped", fields)
         case .pending:
-            logger.event(
-                .warning,
-                .retentionHeld,
-                "an expired partition is kept: deliveries still need it",
-                [.table: .string(partition.name), .count: .int(Int(partition.waiting))]
-            )
+            let fields: LogFields = [.table: table, .count: .int(Int(partition.waiting))]
+            logger.event(.warning, .retentionHeld, "an expired partition is kept: deliveries still need it", fields)
         case .locked:
-            logger.event(
-                .warning,
-                .retentionHeld,
-                "an expired partition is kept: the table was being read, so it could not be locked",
-                [.table: .string(partition.name)]
-            )
+            let message: StaticString =
+                "an expired partition is kept: the table was being read, so it could not be locked"
+            logger.event(.warning, .retentionHeld, message, [.table: table])
         case .absent, .busy: break
         }
     }

@@ -1,12 +1,7 @@
 import Ingest
-import Logging
 import MessageStore
-import NIOPosix
-package import ServiceLifecycle
+import ServiceLifecycle
 import Synchronization
-import Telemetry
-import XMPP
-import XMPPSession
 
 // The parts of a worker as services, each with its own graceful shutdown.
 
@@ -20,37 +15,13 @@ final class StartSignal: Sendable {
     func set() { supervisor.withLock { $0 }?.started() }
 }
 
-/// Runs the supervisor until every other service has ended.
-struct SupervisionRunner: Service {
-    let supervisor: Supervisor
+/// Work that shutdown cancels, as it has nothing to finish.
+struct UntilShutdown: Service {
+    private let work: @Sendable () async throws -> Void
 
-    func run() async {
-        await cancelWhenGracefulShutdown { await supervisor.run() }
-    }
-}
+    init(_ work: @escaping @Sendable () async throws -> Void) { self.work = work }
 
-/// Signals the start of a worker without connections.
-struct StartRunner: Service {
-    let monitor: DatabaseMonitor
-    let dispatch: DispatchRunner?
-    let started: StartSignal
-
-    func run() async throws {
-        await cancelWhenGracefulShutdown {
-            guard (try? await monitor.waitUntilReady()) != nil else { return }
-            await dispatch?.waitUntilSubscribed()
-            if !Task.isCancelled { started.set() }
-        }
-    }
-}
-
-/// Runs the database monitor, which stops at once.
-struct MonitorRunner: Service {
-    let monitor: DatabaseMonitor
-
-    func run() async {
-        await cancelWhenGracefulShutdown { await monitor.run() }
-    }
+    func run() async throws { try await cancelWhenGracefulShutdown(work) }
 }
 
 /// Runs the writers: nothing is submitted after they are asked to stop, so they end once everything read has committed.
@@ -84,53 +55,13 @@ struct StoreRunner: Service {
     }
 }
 
-/// Runs the connections of all senders, opened once the database is ready and this worker's handlers are subscribed.
-struct ReceiveRunner: Service {
-    let monitor: DatabaseMonitor
-    let dispatch: DispatchRunner?
-    let senders: [SenderSettings]
-    let group: MultiThreadedEventLoopGroup
-    let environment: Connection.Environment
-    let started: StartSignal
-    let logger: Logger
-
-    func run() async throws {
-        try await cancelWhenGracefulShutdown {
-            do {
-                try await monitor.waitUntilReady()
-            } catch is CancellationError {
-                return
-            }
-            await dispatch?.waitUntilSubscribed()
-            guard !Task.isCancelled else { return }
-            started.set()
-            await withTaskGroup(of: Void.self) { tasks in
-                for settings in senders {
-                    var logger = logger
-                    logger[.sender] = .string(settings.stream.senderID)
-                    let service = SenderService(
-                        settings: settings,
-                        group: group,
-                        environment: environment,
-                        logger: logger
-                    )
-                    tasks.addTask { await service.run() }
-                }
-            }
-        }
-    }
-}
-
 /// A service that stays until shutdown reaches it, even if its work is done earlier.
 ///
 /// Services are shut down one after the other, and a group takes one that ends during another's shutdown for a failure.
-package struct LastingService<Base: Service>: Service {
-    private let base: Base
+struct LastingService<Base: Service>: Service {
+    let base: Base
 
-    /// Runs `base`, then waits.
-    package init(_ base: Base) { self.base = base }
-
-    package func run() async throws {
+    func run() async throws {
         try await base.run()
         try? await gracefulShutdown()
     }

@@ -9,11 +9,10 @@ import UpstreamConfiguration
 
 /// Records spans, and exports them in the background until everything else has ended.
 struct TracingService: Service {
-    /// The most time for exporting the rest at the end, if `shutdown.grace` allows it.
+    /// The most time for the rest at the end, if `shutdown.grace` allows it.
     private static let longestFlush = Duration.seconds(2)
 
     private let tracer: any Tracer
-    /// The recorder for ingest and dispatch.
     let pipeline: MessageTracing
     private let queue: SpanQueue
     private let exporter: SpanExporter
@@ -71,9 +70,7 @@ struct TracingService: Service {
 
     private static let isInstalled = Atomic<Bool>(false)
 
-    /// Installs the tracer for the process, so that spans of Swift handlers join those of the attempts.
-    ///
-    /// Only the first call counts.
+    /// Installs the tracer for the process; only the first call counts.
     func install() {
         guard !Self.isInstalled.exchange(true, ordering: .relaxed) else { return }
         InstrumentationSystem.bootstrap(tracer)

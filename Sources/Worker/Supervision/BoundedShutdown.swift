@@ -2,37 +2,20 @@ import ServiceLifecycle
 import Synchronization
 import Vocabulary
 
-/// Bounds how long a service's shutdown takes.
+/// Bounds the shutdown of a service that has nothing to finish but may wait for an unresponsive database.
 ///
-/// For services that have nothing to finish but may wait for an unresponsive database. Beyond the bound the service is
-/// cancelled and abandoned, and the others continue shutting down; the process exits soon after.
+/// Beyond the bound it is cancelled and abandoned; the process exits soon after.
 struct BoundedShutdown<Wrapped: Service>: Service {
-    private let service: Wrapped
-    private let abandoned: AbandonedServices
-    private let bound: Duration
-    private let isIdle: @Sendable () -> Bool
+    let service: Wrapped
+    /// Set if the bound was reached.
+    let abandoned: AbandonedServices
+    /// How long the shutdown may take while the service is idle.
+    let bound: Duration
+    /// Whether the service has nothing to lose; the bound does not apply while it has.
+    let isIdle: @Sendable () -> Bool
 
     /// How often ``isIdle`` is polled during shutdown.
     private static var pollInterval: Duration { .milliseconds(50) }
-
-    /// Bounds the end of a service.
-    ///
-    /// - Parameters:
-    ///   - service: The service.
-    ///   - abandoned: Set if the bound was reached.
-    ///   - bound: How long the shutdown may take while the service is idle.
-    ///   - isIdle: Whether the service has nothing to lose; the bound does not apply while it has.
-    init(
-        service: Wrapped,
-        _ abandoned: AbandonedServices,
-        bound: Duration,
-        isIdle: @escaping @Sendable () -> Bool = { true }
-    ) {
-        self.service = service
-        self.abandoned = abandoned
-        self.bound = bound
-        self.isIdle = isIdle
-    }
 
     func run() async throws {
         // The first end counts.

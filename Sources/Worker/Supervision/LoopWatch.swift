@@ -3,10 +3,9 @@ package import NIOCore
 import NIOPosix
 package import Telemetry
 
-/// Detects hung loops: event loops, writers, and the dispatcher.
+/// Detects hung loops (event loops, writers, the dispatcher), which work for too long without a step.
 ///
-/// A loop that works for too long without a step hangs. Waiting is allowed, for work and for the database alike: an
-/// outage, a lock or an absent standby must not kill a worker that would recover by itself.
+/// Waiting is allowed, for the database as well: an outage must not kill a worker that would recover by itself.
 package struct LoopWatch: Sendable {
     /// An event loop, and whether it has answered the last check.
     private struct Knocked: Sendable {
@@ -14,18 +13,13 @@ package struct LoopWatch: Sendable {
         var progress: LoopProgress
     }
 
+    /// Asked for an answer at each check; the others report their own progress.
     private let eventLoops: [Knocked]
     private let writers: [LoopProgress]
     private let others: [LoopProgress]
     private let queue: IngestQueue?
 
     /// Watches these loops.
-    ///
-    /// - Parameters:
-    ///   - eventLoops: Asked for an answer at each check.
-    ///   - queue: The writers' queue.
-    ///   - writers: Loops that report their own progress.
-    ///   - others: Further such loops.
     package init(
         eventLoops: [any EventLoop],
         queue: IngestQueue? = nil,
@@ -43,9 +37,7 @@ package struct LoopWatch: Sendable {
         LoopWatch(eventLoops: MultiThreadedEventLoopGroup.singleton.makeIterator().map { $0 })
     }
 
-    /// The names of loops without a step for longer than `limit`.
-    ///
-    /// Also asks the event loops for their next answer; call it more often than `limit`.
+    /// The names of loops without a step for longer than `limit`; asks the event loops for their next answer.
     package func stuck(limit: Duration, now: ContinuousClock.Instant = .now) -> [String] {
         for knocked in eventLoops where knocked.progress.phase == .idle {
             let progress = knocked.progress

@@ -1,49 +1,43 @@
 import Logging
 import Telemetry
 
-/// Limits reports of a lasting condition to one a minute.
+/// Lets something that lasts be done now and then: reports of it at most once a minute, unless another interval is set.
 struct Reminder {
+    private let interval: Duration
     private var next: ContinuousClock.Instant?
 
-    /// Whether to report now; true counts as reported.
+    init(every interval: Duration = .seconds(60)) { self.interval = interval }
+
+    /// Whether it is due; true counts as done.
     mutating func isDue(_ now: ContinuousClock.Instant = .now) -> Bool {
         if let next, now < next { return false }
-        next = now + OutageLog.interval
+        next = now + interval
         return true
     }
 
-    /// Records the condition's end: the next one is reported at once.
+    /// Records the end: the next one is due at once.
     mutating func end() { next = nil }
 }
 
 /// Logs once a minute that the database is away, for as long as it is: an outage's first error is soon out of sight.
 struct OutageLog {
-    /// How often it is logged.
-    static let interval = Duration.seconds(60)
-
     private var since: ContinuousClock.Instant?
-    private var next: ContinuousClock.Instant?
+    private var reminder = Reminder()
     private let logger: Logger
 
     init(_ logger: Logger) { self.logger = logger }
 
-    /// Logs the current state if due.
-    ///
-    /// - Parameters:
-    ///   - reason: Why nothing can be committed, or the database can't be used; nil if it can.
-    ///   - waiting: Messages received and not committed.
-    ///   - now: The current time.
+    /// Logs, if due, why nothing can be committed (nil if it can), and how many messages wait for that.
     mutating func check(_ reason: String?, waiting: Int, now: ContinuousClock.Instant = .now) {
         guard let reason else {
-            (since, next) = (nil, nil)
+            since = nil
+            return reminder.end()
+        }
+        // Whoever failed first has reported the first time.
+        guard reminder.isDue(now), let since else {
+            since = since ?? now
             return
         }
-        guard let since, let next else {
-            (since, next) = (now, now + Self.interval)
-            return
-        }
-        guard now >= next else { return }
-        self.next = now + Self.interval
         logger.event(
             .error,
             .databaseUnavailable,

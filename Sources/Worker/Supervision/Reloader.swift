@@ -6,24 +6,15 @@ package import UpstreamConfiguration
 
 /// Reloads the configuration of the running process (SIGHUP): adopts what needs no restart, names what does, and
 /// changes nothing on an error.
-///
-/// One reload at a time: concurrent callers wait.
 package final class Reloader: Sendable {
     private let running: Mutex<ConfigurationLoader.Result>
     private let load: @Sendable () throws -> ConfigurationLoader.Result
+    /// Adopts what needs no restart; throws, and adopts nothing, if the process could not be started with it.
     private let adopt: @Sendable (WorkerConfiguration) throws -> Void
     private let threshold: LogThreshold
     private let logger: Logger
 
-    /// Makes a reloader.
-    ///
-    /// - Parameters:
-    ///   - running: The configuration at the start.
-    ///   - threshold: The process's log level.
-    ///   - logger: The process's logger.
-    ///   - load: Reads the configuration as at the start.
-    ///   - adopt: Adopts what needs no restart; throws, and adopts nothing, if the process could not be started with
-    ///     it.
+    /// Makes a reloader; `load` reads the configuration as at the start.
     package init(
         running: ConfigurationLoader.Result,
         threshold: LogThreshold,

@@ -4,23 +4,19 @@ import Vocabulary
 /// The service manager that started this process, if it wants to be notified.
 ///
 /// The protocol is systemd's, sd_notify(3): datagrams of `NAME=value` lines to the socket that `NOTIFY_SOCKET` names.
-/// No library is loaded or linked for it.
 package final class ServiceManager: Sendable {
     package enum Message: Sendable, Equatable {
         /// Started, or reloaded.
         case ready
         /// Begins to reload its configuration, at this time of `CLOCK_MONOTONIC` in microseconds.
         case reloading(UInt64)
-        /// Begins to shut down.
         case stopping
         /// Its state in one line, for `systemctl status`.
         case status(String)
-        /// A sign of life for the watchdog.
         case alive
         /// Starting or stopping continues for up to this time from now.
         case extendTimeout(Duration)
 
-        /// The message's lines.
         var text: String {
             switch self {
             case .ready: "READY=1"
@@ -28,7 +24,7 @@ package final class ServiceManager: Sendable {
             case .stopping: "STOPPING=1"
             case .status(let text): "STATUS=" + String(text.map { $0.isNewline ? " " : $0 })
             case .alive: "WATCHDOG=1"
-            case .extendTimeout(let time): "EXTEND_TIMEOUT_USEC=\(ServiceManager.microseconds(time))"
+            case .extendTimeout(let time): "EXTEND_TIMEOUT_USEC=\(time.microseconds)"
             }
         }
     }
@@ -59,19 +55,17 @@ package final class ServiceManager: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Notifies the manager; thread-safe, and never waits.
-    ///
-    /// - Returns: Whether the manager's socket accepted it.
+    /// Notifies the manager without waiting; returns whether its socket accepted it.
     @discardableResult
     package func tell(_ messages: Message...) -> Bool {
         let bytes = Array(messages.map(\.text).joined(separator: "\n").utf8)
         return address.withUnsafeBytes { address in
             guard let name = address.baseAddress?.assumingMemoryBound(to: sockaddr.self) else { return false }
             let length = socklen_t(address.count)
-            var sent = sendto(descriptor, bytes, bytes.count, CInt(MSG_NOSIGNAL), name, length)
-            while sent < 0, errno == EINTR {
+            var sent: Int
+            repeat {
                 sent = sendto(descriptor, bytes, bytes.count, CInt(MSG_NOSIGNAL), name, length)
-            }
+            } while sent < 0 && errno == EINTR
             return sent == bytes.count
         }
     }
@@ -90,9 +84,5 @@ package final class ServiceManager: Sendable {
         default: return nil
         }
         return withUnsafeBytes(of: sa_family_t(AF_UNIX)) { Array($0) } + bytes
-    }
-
-    private static func microseconds(_ time: Duration) -> Int64 {
-        time.components.seconds * 1_000_000 + time.components.attoseconds / 1_000_000_000_000
     }
 }

@@ -7,8 +7,7 @@ import Vocabulary
 /// Supervises a long-running process: reports its state to the service manager, feeds the watchdog while every loop
 /// moves, and logs once a minute that the database is away.
 ///
-/// *starting* (waits for the database; the manager is asked for patience) → `started()` *ready* → `stopping(within:)`
-/// *stopping*. A watchdog is fed in all three. Thread-safe.
+/// *starting* (the manager is asked for patience) → `started()` *ready* → `stopping(within:)` *stopping*.
 package final class Supervisor: Sendable {
     /// What currently hinders the process.
     package struct Hindrance: Sendable {
@@ -23,10 +22,8 @@ package final class Supervisor: Sendable {
         }
     }
 
-    /// How often the state is reported to the manager.
-    private static let statusInterval = Duration.seconds(5)
-    /// How often it is asked for patience, and for how long.
-    private static let patience = (interval: Duration.seconds(10), time: Duration.seconds(60))
+    /// How long the manager is asked for patience each time.
+    private static let patience = Duration.seconds(60)
     /// How long a loop may be silent without a watchdog.
     private static let longestSilence = Duration.seconds(20)
 
@@ -38,28 +35,24 @@ package final class Supervisor: Sendable {
         var isTold = false
         var stuck: Set<String> = []
         var isUnreachable = false
-        var nextStatus: ContinuousClock.Instant?
-        var nextSign: ContinuousClock.Instant?
-        var nextPatience: ContinuousClock.Instant?
+        /// How often the state is reported to the manager.
+        var status = Reminder(every: .seconds(5))
+        var patience = Reminder(every: .seconds(10))
+        var sign: Reminder
         var outage: OutageLog
     }
 
+    /// Nil to write only the log.
     private let manager: ServiceManager?
     private let watch: LoopWatch
+    /// The state in one line, without secrets.
     private let status: @Sendable () -> String
     private let hindrance: @Sendable () -> Hindrance
     private let logger: Logger
     private let limit: Duration
     private let state: Mutex<State>
 
-    /// Makes a supervisor.
-    ///
-    /// - Parameters:
-    ///   - manager: The service manager; nil to write only the log.
-    ///   - watch: The loops that must move.
-    ///   - status: The state in one line, without secrets.
-    ///   - hindrance: What currently hinders the process.
-    ///   - logger: The process's logger.
+    /// Makes the supervisor of a process; nothing runs yet.
     package init(
         manager: ServiceManager?,
         watch: LoopWatch,
@@ -72,8 +65,9 @@ package final class Supervisor: Sendable {
         self.status = status
         self.hindrance = hindrance
         self.logger = logger
-        limit = min(Self.longestSilence, (manager?.watchdog ?? .seconds(3600)) / 2)
-        state = Mutex(State(outage: OutageLog(logger)))
+        let watchdog = manager?.watchdog ?? .seconds(3600)
+        limit = min(Self.longestSilence, watchdog / 2)
+        state = Mutex(State(sign: Reminder(every: watchdog / 4), outage: OutageLog(logger)))
     }
 
     /// Records that the process's work begins.
@@ -145,12 +139,7 @@ package final class Supervisor: Sendable {
     /// A gap between checks that shows that the whole process was stopped: by SIGSTOP, or with its machine.
     static func pause(_ step: Duration) -> Duration { max(step * 3, .seconds(5)) }
 
-    /// Checks once.
-    ///
-    /// - Parameters:
-    ///   - now: The current time.
-    ///   - isAfterPause: Whether the whole process was stopped until now: then no loop could move, and only loops that
-    ///     hung before count as hung.
+    /// Checks once; if the whole process was stopped until now, only loops that hung before count as hung.
     func look(now: ContinuousClock.Instant, isAfterPause: Bool = false) {
         let silent = Set(watch.stuck(limit: limit, now: now))
         let hindrance = hindrance()
@@ -176,21 +165,14 @@ package final class Supervisor: Sendable {
 
     private func tell(_ state: inout State, isMoving: Bool, _ now: ContinuousClock.Instant) {
         guard let manager else { return }
-        func isDue(_ next: inout ContinuousClock.Instant?, every interval: Duration) -> Bool {
-            if let next, now < next { return false }
-            next = now + interval
-            return true
-        }
         if state.phase == .ready, !state.isTold { sayReady(&state) }
-        if state.phase == .starting, isMoving, isDue(&state.nextPatience, every: Self.patience.interval) {
-            say(&state, .extendTimeout(Self.patience.time))
+        if state.phase == .starting, isMoving, state.patience.isDue(now) {
+            say(&state, .extendTimeout(Self.patience))
         }
-        if state.phase != .stopping, isDue(&state.nextStatus, every: Self.statusInterval) {
+        if state.phase != .stopping, state.status.isDue(now) {
             say(&state, .status(status()))
         }
-        if let watchdog = manager.watchdog, isMoving, isDue(&state.nextSign, every: watchdog / 4) {
-            say(&state, .alive)
-        }
+        if manager.watchdog != nil, isMoving, state.sign.isDue(now) { say(&state, .alive) }
     }
 
     private func sayReady(_ state: inout State) {

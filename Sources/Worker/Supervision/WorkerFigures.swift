@@ -6,12 +6,10 @@ import Vocabulary
 /// Makes a worker's row of `upstream.workers` from its metrics: current levels, and rates since the previous row.
 struct WorkerFigures {
     private let metrics: Metrics
-    private let isStopping: @Sendable () -> Bool
-    private let activity: @Sendable () -> [HandlerActivity]
     private let start: ContinuousClock.Instant
     private var report: WorkerReport
     private var before: Counts
-    /// The failures before the last success, by handler.
+    /// By handler, at its last success.
     private var failuresBefore: [UInt64]
 
     private struct Counts {
@@ -42,31 +40,20 @@ struct WorkerFigures {
     }
 
     /// Figures of a process that starts now.
-    ///
-    /// - Parameters:
-    ///   - identity: The process's identity.
-    ///   - metrics: Its counters.
-    ///   - isStopping: Whether shutdown has begun.
-    ///   - activity: Its handlers' activity.
-    ///   - now: The current time.
-    init(
-        of identity: WorkerReport,
-        metrics: Metrics,
-        isStopping: @escaping @Sendable () -> Bool,
-        activity: @escaping @Sendable () -> [HandlerActivity],
-        now: ContinuousClock.Instant
-    ) {
+    init(of identity: WorkerReport, _ metrics: Metrics, now: ContinuousClock.Instant) {
         report = identity
         self.metrics = metrics
-        self.isStopping = isStopping
-        self.activity = activity
         start = now
         before = Counts(metrics, now)
         failuresBefore = before.handlers.map(\.failed)
     }
 
     /// The current row; the next one's rates begin here.
-    mutating func next(now: ContinuousClock.Instant) -> WorkerReport {
+    mutating func next(
+        activity: [HandlerActivity],
+        isStopping: Bool,
+        now: ContinuousClock.Instant
+    ) -> WorkerReport {
         let counts = Counts(metrics, now)
         let seconds = before.at.duration(to: now).inSeconds
         func rate(_ value: UInt64, _ earlier: UInt64) -> Double {
@@ -74,7 +61,7 @@ struct WorkerFigures {
         }
         let (new, old) = (counts.messages, before.messages)
         report.uptime = start.duration(to: now)
-        report.isStopping = isStopping()
+        report.isStopping = isStopping
         report.inFlight = new.inFlight
         report.streams = metrics.senders.enumerated().map { index, sender in
             var streams = WorkerReport.Streams(sender: sender)
@@ -103,24 +90,21 @@ struct WorkerFigures {
         }
         let ahead = metrics.clockAhead.value
         report.rates.clockAhead = ahead.isNaN ? nil : (ahead * 1_000).rounded() / 1_000
-        report.handlers = activity().map { handler in
+        report.handlers = activity.map { handler in
             let index = metrics.handlers.firstIndex(of: handler.handler)
-            let (done, wasDone) = (index.map { counts.handlers[$0].done }, index.map { before.handlers[$0].done })
-            let (failed, hadFailed) = (
-                index.map { counts.handlers[$0].failed }, index.map { before.handlers[$0].failed }
-            )
-            let failures = rate(failed ?? 0, hadFailed ?? 0)
-            var row = WorkerReport.Handler(handler: handler.handler, circuit: handler.circuit.text)
+            let (now, was) = (index.map { counts.handlers[$0] }, index.map { before.handlers[$0] })
+            let failures = rate(now?.failed ?? 0, was?.failed ?? 0)
+            var row = WorkerReport.Handler(handler: handler.handler, circuit: handler.circuit.rawValue)
             row.nextProbe = handler.nextProbe?.inSeconds
             row.isPaused = handler.isPaused
             (row.running, row.waiting) = (handler.running, handler.waiting)
-            (row.attempts, row.failed) = (rate(done ?? 0, wasDone ?? 0) + failures, failures)
+            (row.attempts, row.failed) = (rate(now?.done ?? 0, was?.done ?? 0) + failures, failures)
             row.failedInRow = index.map { Int(clamping: counts.handlers[$0].failed &- failuresBefore[$0]) }
             return row
         }
         report.certificates = metrics.certificates.all.map {
             WorkerReport.Certificate(
-                certificate: $0.kind.text,
+                certificate: $0.kind.rawValue,
                 name: $0.name,
                 endsAt: Int($0.end.microseconds / 1_000_000)
             )

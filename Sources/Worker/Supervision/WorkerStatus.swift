@@ -21,11 +21,8 @@ final class WorkerStatus: Sendable {
         before = Mutex(Counted(at: .now, received: 0, handled: 0))
     }
 
-    /// The line; rates are since the previous call.
+    /// The line, with why it waits if it has not started yet; rates are since the previous call.
     ///
-    /// - Parameters:
-    ///   - waiting: Why it waits, if it has not started yet.
-    ///   - now: The current time.
     /// - Returns: Text without secrets, tokens or ids.
     func line(waiting: String?, now: ContinuousClock.Instant = .now) -> String {
         if let waiting { return "waiting to start: \(waiting)" }

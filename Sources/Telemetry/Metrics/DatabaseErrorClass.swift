@@ -1,3 +1,0 @@
-package import Vocabulary
-
-extension DatabaseErrorClass: MetricLabel {}
