@@ -1,6 +1,6 @@
 package import Logging
 import Synchronization
-package import Telemetry
+import Telemetry
 
 extension Logger {
     /// A logger whose lines nobody reads.

@@ -2,6 +2,7 @@ import Foundation
 import IntegrationSupport
 import Telemetry
 import Testing
+import Vocabulary
 
 extension Integration {
     /// What may happen to a component, its server and its database, with devices that send until they are acked.

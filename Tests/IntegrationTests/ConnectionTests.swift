@@ -4,6 +4,7 @@ import IntegrationSupport
 import NIOCore
 import Telemetry
 import Testing
+import Vocabulary
 
 extension Integration {
     /// Connections that drain, break and are made again (G2).

@@ -3,6 +3,7 @@ import IntegrationSupport
 import NIOCore
 import Telemetry
 import Testing
+import Vocabulary
 
 extension Integration {
     /// Streams of which only one direction works, and peers that don't do what they announced.

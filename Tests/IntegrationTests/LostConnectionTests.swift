@@ -2,6 +2,7 @@ import Foundation
 import IntegrationSupport
 import Telemetry
 import Testing
+import Vocabulary
 
 extension Integration {
     /// What a standard server does with the messages of a connection that is lost, half open, or taken over.

@@ -2,6 +2,7 @@ import CCSEmulator
 import IntegrationSupport
 import Telemetry
 import Testing
+import Vocabulary
 
 extension Integration {
     /// The odd cases of docs/protocol.md, through the whole worker.

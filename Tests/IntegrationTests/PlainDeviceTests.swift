@@ -2,6 +2,7 @@ import Foundation
 import IntegrationSupport
 import Telemetry
 import Testing
+import Vocabulary
 
 extension Integration {
     /// An ordinary XMPP client as a device: JSON containers in, acks or receipts out.

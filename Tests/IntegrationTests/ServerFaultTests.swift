@@ -2,6 +2,7 @@ import Foundation
 import IntegrationSupport
 import Telemetry
 import Testing
+import Vocabulary
 
 extension Integration {
     /// Workers, servers and connections that end, on every standard server.

@@ -1,6 +1,7 @@
 import IntegrationSupport
 import Telemetry
 import Testing
+import Vocabulary
 
 extension Integration {
     /// What must hold on every standard server.

@@ -2,6 +2,7 @@ import Foundation
 import IntegrationSupport
 import Telemetry
 import Testing
+import Vocabulary
 
 extension Integration {
     /// Sessions that are replaced, half dead or waiting, on every standard server.

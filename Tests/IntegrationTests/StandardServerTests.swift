@@ -4,6 +4,7 @@ import Probing
 import Telemetry
 import Testing
 import UpstreamConfiguration
+import Vocabulary
 import Worker
 
 extension Integration {

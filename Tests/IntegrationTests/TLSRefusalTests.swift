@@ -7,6 +7,7 @@ import Synchronization
 import TLSWire
 import Telemetry
 import Testing
+import Vocabulary
 
 extension Integration {
     /// Peers that are not who they should be get nothing from us, and the log says why (G9).
