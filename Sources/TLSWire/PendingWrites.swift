@@ -65,11 +65,13 @@ struct PendingWrites {
     private mutating func consume(_ count: Int) {
         self.bytes -= count
         var left = count
-        for index in self.entries.indices {
+        // Not over `indices`, which hold the buffer and make each change copy it.
+        var index = self.entries.startIndex
+        while left > 0, index < self.entries.endIndex {
             let part = min(left, self.entries[index].buffer.readableBytes)
-            self.entries[index].buffer.moveReaderIndex(forwardBy: part)
+            self.entries.modify(index) { $0.buffer.moveReaderIndex(forwardBy: part) }
             left -= part
-            if left == 0 { break }
+            index = self.entries.index(after: index)
         }
     }
 

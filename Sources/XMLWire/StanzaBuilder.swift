@@ -115,7 +115,8 @@ struct StanzaBuilder {
         declarations.removeLast()
     }
 
-    /// Makes the direct text of every element contiguous, in time and space linear in the stanza.
+    /// Makes the direct text of every element contiguous, in time and space linear in the stanza: a peer may send
+    /// `x<a/>x<a/>…`.
     mutating func joinTexts() {
         guard !laterTexts.isEmpty else { return }
         laterTexts.sort { ($0.element, $0.range.lowerBound) < ($1.element, $1.range.lowerBound) }

@@ -79,9 +79,9 @@ struct ReferenceCheck {
         case (.number, UInt8(ascii: "0")...UInt8(ascii: "9")), (.decimal, UInt8(ascii: "0")...UInt8(ascii: "9")):
             form = .decimal
             add(UInt32(byte - UInt8(ascii: "0")), base: 10)
-        case (.hexadecimal, _):
-            guard let digit = Character(Unicode.Scalar(byte)).hexDigitValue else { return .failed(.notWellFormed) }
-            add(UInt32(digit), base: 16)
+        case (.hexadecimal, UInt8(ascii: "0")...UInt8(ascii: "9")): add(UInt32(byte - UInt8(ascii: "0")), base: 16)
+        case (.hexadecimal, UInt8(ascii: "a")...UInt8(ascii: "f")): add(UInt32(byte - UInt8(ascii: "a") + 10), base: 16)
+        case (.hexadecimal, UInt8(ascii: "A")...UInt8(ascii: "F")): add(UInt32(byte - UInt8(ascii: "A") + 10), base: 16)
         default: return .failed(.notWellFormed)
         }
         return .more

@@ -6,7 +6,7 @@ package import XMPP
 /// Computes the keys of SASL off the event loops, and caches them; one for each sender.
 ///
 /// A server may ask for 1,000,000 rounds, a second of processor time: all senders share one thread, so that a hundred
-/// connections that reconnect at once never take more than one processor.
+/// connections that reconnect at once never take more than one processor. A cached key is as sensitive as the secret.
 package final class KeyDeriver: Sendable {
     /// The most keys cached: one for each hash function, and those before a change of the secret.
     static let capacity = 6

@@ -223,7 +223,7 @@ final class MessageReceiver: StreamDelegate {
         }
     }
 
-    /// Gives up the unsent acks, since the stream is not resumed; see ``SuspendedStream/abandon(_:)``.
+    /// Gives up the unsent acks, since the stream is not resumed; only when no write is under way.
     func abandonAcks() {
         metrics.acks[.connectionGone].increment(by: unconfirmed.uncounted)
         unconfirmed = UnconfirmedAcks()

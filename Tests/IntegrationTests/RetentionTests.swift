@@ -3,7 +3,6 @@ import DatabaseSupport
 import Foundation
 import IntegrationSupport
 import Postgres
-import Telemetry
 import Testing
 
 extension Integration {

@@ -1,6 +1,5 @@
 import IntegrationSupport
 import Logging
-import Telemetry
 import Testing
 
 @testable import TraceExport

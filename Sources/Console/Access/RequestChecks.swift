@@ -70,6 +70,8 @@ enum RequestChecks {
 extension Request {
     /// The body's media type, without its parameters.
     var mediaType: String? {
-        headers[.contentType]?.split { $0 == ";" || $0 == " " || $0 == "\t" }.first?.lowercased()
+        guard var type = headers[.contentType]?.prefix(while: { $0 != ";" }) else { return nil }
+        while let last = type.last, last == " " || last == "\t" { type.removeLast() }
+        return type.isEmpty ? nil : type.lowercased()
     }
 }

@@ -3,7 +3,6 @@ import MessageStore
 import Querying
 import Replaying
 package import Resources
-import UpstreamConfiguration
 import UpstreamKit
 import Vocabulary
 

@@ -5,7 +5,6 @@ import NIOCore
 package import Postgres
 import Querying
 import Resources
-import UpstreamConfiguration
 import Vocabulary
 
 extension Problem.Kind {

@@ -83,7 +83,7 @@ enum RecordStatements {
             where: condition,
             order,
             limit: query.limit,
-            bytes: MessageStatements.verbatimBytes,
+            bytes: query.byteLimit == .max ? "0::bigint" : MessageStatements.verbatimBytes,
             upTo: query.byteLimit
         )
     }

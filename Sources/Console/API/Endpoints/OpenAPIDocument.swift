@@ -1,5 +1,4 @@
 import HTTPTypes
-import Hummingbird
 import Vocabulary
 
 /// The API's description (OpenAPI 3.1), made from the endpoints that are served: `GET openapi.json`, without a token.

@@ -28,10 +28,11 @@ struct Page: Sendable {
 
     func add(to router: RouterGroup<ConsoleContext>, _ services: ConsoleServices) {
         router.get(RouterPath(path)) { request, context in
+            let principal = try context.require(right)
             let page = PageRequest(
                 query: try PageQuery(request.uri.query ?? ""),
                 context: context,
-                principal: try context.require(right),
+                principal: principal,
                 services: services,
                 hasSession: SessionCookie.id(in: request, isSecure: context.isSecure) != nil
             )

@@ -1,5 +1,3 @@
-import UpstreamConfiguration
-
 /// A page's frame: head, navigation, the signed-in person and the footer.
 struct PageShell: Sendable {
     /// The page's title in the window and the history.
