@@ -10,19 +10,27 @@ package struct AckedMessage: Sendable, Decodable {
     /// The sender it was addressed to.
     var senderID: String?
     var messageID: String?
-    private var ackedAt: String?
-    private var receivedAt: String?
-
     /// When the ack or the message was received; RFC 3339.
-    var time: String? { ackedAt ?? receivedAt }
+    var time: String?
 
     private enum CodingKeys: String, CodingKey {
         case messageKey = "message_key"
         case keyByDevice = "message_key_by_device"
         case senderID = "sender_id"
         case messageID = "message_id"
-        case ackedAt = "time"
+        case time
         case receivedAt = "received_at"
+    }
+
+    package init(from decoder: any Decoder) throws {
+        let values = try decoder.container(keyedBy: CodingKeys.self)
+        messageKey = try values.decodeIfPresent(String.self, forKey: .messageKey)
+        keyByDevice = try values.decodeIfPresent(String.self, forKey: .keyByDevice)
+        senderID = try values.decodeIfPresent(String.self, forKey: .senderID)
+        messageID = try values.decodeIfPresent(String.self, forKey: .messageID)
+        time =
+            try values.decodeIfPresent(String.self, forKey: .time)
+            ?? values.decodeIfPresent(String.self, forKey: .receivedAt)
     }
 
     /// The key in the ledger: the line's own, or derived from sender and id; nil if the line has neither.

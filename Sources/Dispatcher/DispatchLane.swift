@@ -195,10 +195,9 @@ final class DispatchLane: Sendable {
             withMachine { _ in }
         }
         if action.isHeld { shared.controls.set() }
-        if let settlement = settlement(of: action, attempt.delivery, from: start, to: now) {
-            settler.submit(CollectionOfOne(settlement), isUrgent: settings.isOrdered)
-        }
-        settler.submit(action.released, isUrgent: settings.isOrdered)
+        let own = settlement(of: action, attempt.delivery, from: start, to: now)
+        if let own { settler.submit(CollectionOfOne(own), isUrgent: settings.isOrdered) }
+        settler.submit(action.released, isUrgent: own != nil && settings.isOrdered)
         // If the handler settled the row itself, no settler wakes the claims for the device's next message. Suspects
         // are claimed apart: the next ones may be claimed now.
         let isNextOfDevice = settings.isOrdered && action.settlement == nil

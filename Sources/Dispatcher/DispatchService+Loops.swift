@@ -262,8 +262,9 @@ extension DispatchService {
                 case .slotEnded: slots -= 1
                 case .shutdownBegan:
                     for lane in lanes {
-                        lane.claims.finish()
                         lane.release(lane.withMachine { $0.stop() }, isUrgent: true)
+                        // Afterwards, so that a last pass claims nothing.
+                        lane.claims.finish()
                     }
                     group.addTask {
                         try? await self.clock.sleep(self.shared.settings.drain)

@@ -114,7 +114,7 @@ extension CommonOptions {
         } catch let error as PostgresError where error.sqlState == "57014" || error.failureClass == .deadline {
             throw CommandFailure(
                 .temporaryFailure,
-                "the database did not answer within --timeout: narrow the query (--category, --device, --since), or allow more"
+                "the database did not answer within --timeout: narrow the query, by --since for example, or allow more"
             )
         } catch let error as PostgresError where error.failureClass == .lock {
             throw CommandFailure(

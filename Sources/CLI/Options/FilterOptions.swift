@@ -214,7 +214,9 @@ enum TokenFile {
         do {
             return try SecretFile(path: path).lines(isGuarded: false)
         } catch {
-            throw CommandFailure(error.isMissing ? .noInput : .badData, error.message)
+            // Too large is bad data; what can't be read is no input.
+            let isUnread = error.fault.isEmpty && error.number != EFBIG
+            throw CommandFailure(isUnread ? .noInput : .badData, error.message)
         }
     }
 

@@ -72,7 +72,9 @@ struct StatsDocument {
         return Self.rounded(min(1, Double(category.rows) / Double(all)), to: 1_000)
     }
 
-    private static func oldest(_ handler: HandlerState) -> Double? { handler.oldestAge.map { max(0, $0.inSeconds) } }
+    private static func oldest(_ handler: HandlerState) -> Double? {
+        handler.oldestAge.map { max(0, Double($0.microseconds) / 1e6) }
+    }
 
     private static func rounded(_ number: Double, to parts: Double = 100) -> Double {
         (number * parts).rounded() / parts

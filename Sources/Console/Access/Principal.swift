@@ -2,6 +2,11 @@ package import UpstreamConfiguration
 
 package typealias ConsoleRole = ConsoleConfiguration.Role
 
+extension ConsoleRole {
+    /// Its name in the configuration and on pages.
+    var word: String { rawValue }
+}
+
 /// A right that a route requires.
 package enum ConsoleRight: String, Sendable, Equatable, CaseIterable {
     /// Reading stored data.

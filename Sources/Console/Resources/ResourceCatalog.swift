@@ -45,7 +45,7 @@ extension Principal: ShownResource {
     package static let schema = "WhoAmI"
     package static let fields: [Field<Principal>] = [
         Field("name") { $0.name },
-        Field("role") { $0.role.rawValue },
+        Field("role") { $0.role.word },
         Field("rights") { ConsoleRight.allCases.filter($0.may).map(\.rawValue) },
     ]
 }

@@ -89,7 +89,7 @@ extension Problem {
         let fix =
             right == .reveal
             ? "give the token or the proxy's role 'reveal: true' in the configuration" : "use a token of another role"
-        return Problem(.forbidden, "the role \(principal.role.rawValue) lacks the right '\(right.rawValue)': \(fix)")
+        return Problem(.forbidden, "the role \(principal.role.word) lacks the right '\(right.rawValue)': \(fix)")
     }
 
     /// The sender asks too often.

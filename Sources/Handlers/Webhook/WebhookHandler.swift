@@ -156,7 +156,7 @@ final class WebhookHandler: ContainedHandler {
         do throws(WebhookRefusal) {
             return try await options.policy.addresses(of: options.endpoint, by: resolver)
         } catch {
-            try Task.checkCancellation()
+            if error.status == .unavailable { try Task.checkCancellation() }
             throw Self.down(error.group, "\(error.cause); \(error.fix)")
         }
     }

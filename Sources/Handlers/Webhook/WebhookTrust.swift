@@ -98,7 +98,7 @@ final class WebhookTrust: Sendable {
             // Compares the two, which would otherwise happen only with the first connection.
             _ = try NIOSSLContext(configuration: configuration)
         } catch {
-            throw FileError(path: keyPath, fault: "is not that of the first certificate in '\(path)'")
+            throw FileError(path: keyPath, fault: "holds a key that is not that of the first certificate in '\(path)'")
         }
         return configuration
     }

@@ -134,7 +134,8 @@ package struct OrNull: Sendable, Equatable, Codable {
 
     package func encode(to encoder: any Encoder) throws {
         var container = encoder.singleValueContainer()
-        try container.encode(wrappedValue)
+        // JSON has no other numbers.
+        try container.encode(wrappedValue.flatMap { $0.isFinite ? $0 : nil })
     }
 }
 

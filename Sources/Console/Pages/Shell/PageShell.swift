@@ -72,7 +72,7 @@ struct PageShell: Sendable {
         principal.map { principal in
             """
             <p class="who"><span class="who-name" title="\(principal.name)">\(principal.name)</span>
-            <span class="muted">\(principal.role.rawValue)</span></p>
+            <span class="muted">\(principal.role.word)</span></p>
             \(HTML.when(hasSession, "<form method=\"post\" action=\"/sign-out\"><button class=\"ghost\">Sign out</button></form>"))
             """
         }
