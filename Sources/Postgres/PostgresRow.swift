@@ -99,6 +99,15 @@ package struct PostgresRow {
         }
     }
 
+    fileprivate mutating func all<each Column: SQLDecodable, Value>(
+        _ make: (repeat each Column) -> Value
+    ) throws(PostgresError) -> Value {
+        let value = make(repeat try next((each Column).self))
+        // Where every member has a default, `Type.init` may be the initialiser without parameters.
+        guard column > 0 else { throw PostgresError(.schema, "no column is read: name the initialiser's parameters") }
+        return value
+    }
+
     fileprivate func end() throws(PostgresError) {
         let count = PQnfields(result.pointer)
         guard column == count || column == 0 else {
@@ -113,7 +122,7 @@ extension PostgresResult {
     package func rows<each Column: SQLDecodable, Value>(
         _ make: (repeat each Column) -> Value
     ) throws(PostgresError) -> [Value] {
-        try map { row throws(PostgresError) in make(repeat try row.next((each Column).self)) }
+        try map { row throws(PostgresError) in try row.all(make) }
     }
 
     /// Each row as a tuple of its columns, or as its only column.
@@ -127,14 +136,14 @@ extension PostgresResult {
     package func firstRow<each Column: SQLDecodable, Value>(
         _ make: (repeat each Column) -> Value
     ) throws(PostgresError) -> Value? {
-        try first { row throws(PostgresError) in make(repeat try row.next((each Column).self)) }
+        try first { row throws(PostgresError) in try row.all(make) }
     }
 
     /// Makes a value of the columns of exactly one row.
     package func onlyRow<each Column: SQLDecodable, Value>(
         _ make: (repeat each Column) -> Value
     ) throws(PostgresError) -> Value {
-        try only { row throws(PostgresError) in make(repeat try row.next((each Column).self)) }
+        try only { row throws(PostgresError) in try row.all(make) }
     }
 
     /// Reads exactly one row and column.

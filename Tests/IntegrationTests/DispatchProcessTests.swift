@@ -74,14 +74,19 @@ extension Integration {
                     """
                 let yaml = try stage.yaml(options)
                 var worker = try ChildWorker(yaml: yaml, in: stage.folder)
+                var unrecorded: [[String: Any]] = []
                 for acked in [200, 500, 900, 1_300] {
                     try await stage.wait(for: "\(acked) acks") { $0.tally.acked >= acked }
                     worker.send(SIGKILL)
                     #expect(try await worker.exitCode() == -SIGKILL)
+                    unrecorded += try worker.events("delivery.attempts_unrecorded")
                     worker = try ChildWorker(yaml: yaml, in: stage.folder)
                 }
                 try await stage.waitUntilComplete()
                 try await stage.database.waitUntilHandled(count)
+                // A history that is locked for a second, on a slow machine, is not waited for, and the worker says so.
+                unrecorded += try worker.events("delivery.attempts_unrecorded")
+                if !unrecorded.isEmpty { print("without history for a while: \(unrecorded)") }
                 #expect(try await stage.database.count("messages") == count)
                 #expect(try await stage.database.count("dead_letters") == 0)
                 let taken = "SELECT count(*) FROM app.taken"
@@ -91,9 +96,10 @@ extension Integration {
                 for handler in ["once", "noted"] {
                     let done =
                         "SELECT count(*) FROM upstream.attempts WHERE outcome = 'done' AND handler = '\(handler)'"
-                    #expect(try await stage.database.integer(done) == count, "an attempt for each settlement, no more")
+                    let attempts = try await stage.database.integer(done)
+                    #expect(attempts == count || attempts < count && !unrecorded.isEmpty, "one for each settlement")
                     let keys = done.replacingOccurrences(of: "count(*)", with: "count(DISTINCT message_key)")
-                    #expect(try await stage.database.integer(keys) == count)
+                    #expect(try await stage.database.integer(keys) == attempts)
                 }
                 worker.send(SIGTERM)
                 #expect(try await worker.exitCode() == 0)

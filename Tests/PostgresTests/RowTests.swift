@@ -57,6 +57,10 @@ struct RowTests {
         var name: String?
     }
 
+    private struct Loose: Sendable {
+        var name: String?
+    }
+
     @Test("a structure is made of as many columns as it has members, in order; too many and too few are errors")
     func structures() async throws {
         try await run { connection throws(PostgresError) in
@@ -68,6 +72,11 @@ struct RowTests {
             let none = try connection.run("SELECT 3, 'c' LIMIT 0").firstRow(Pair.init)
             #expect(only == Pair(number: 3, name: "c") && none == nil)
         }
+        // All its members have defaults, so its initialiser may be the one without parameters.
+        let unread = await #expect(throws: PostgresError.self) {
+            try await run { connection throws(PostgresError) in try connection.run("SELECT 'a'").onlyRow(Loose.init) }
+        }
+        #expect(unread?.failureClass == .schema)
         for sql: SQL in ["SELECT 1", "SELECT 1, 'a', true", "SELECT 'a', 1"] {
             let error = await #expect(throws: PostgresError.self) {
                 try await run { connection throws(PostgresError) in try connection.run(sql).onlyRow(Pair.init) }

@@ -102,7 +102,7 @@ package struct HandlerStates: Sendable {
         by author: AuditAuthor
     ) throws(PostgresError) -> Pause? {
         let pause = try connection.run(HandlerStatements.pause(name, for: length, reason: author.reason))
-            .firstRow(Pause.init)
+            .firstRow(Pause.init(until:))
         if pause != nil { try AuditLog.record(connection, .pauseHandler, subject(name), by: author) }
         return pause
     }
