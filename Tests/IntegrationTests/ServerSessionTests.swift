@@ -86,7 +86,13 @@ extension Integration {
                     }
                     try await scenario.withWorker { second in
                         // ejabberd hands them over while the second signs in.
-                        try await scenario.waitForAcks(ids, lossLimit: kind == .ejabberd ? 2 : 0)
+                        do {
+                            try await scenario.waitForAcks(ids, lossLimit: kind == .ejabberd ? 2 : 0)
+                        } catch {
+                            let stored = (first.settled(.stored), second.settled(.stored), second.settled(.duplicate))
+                            Issue.record("stored by the first, the second, duplicates: \(stored)")
+                            throw error
+                        }
                         #expect(first.settled(.stored) + second.settled(.stored) == ids.count)
                         #expect(second.settled(.stored) + second.settled(.duplicate) == 40)
                     }

@@ -23,10 +23,12 @@ struct EmittedEventsTests {
     func events() throws {
         var logged: Set<String> = []
         let text = try sources()
-        for match in text.matches(of: /\.event\(\s*[^,()]*(?:\([^()]*\))?[^,()]*,\s*([^,)]+)[,)]/) {
+        for match in text.matches(of: /\bevent\(\s*[^,()]*(?:\([^()]*\))?[^,()]*,\s*([^,)]+)[,)]/) {
             for name in match.output.1.matches(of: /\.(\w+)/) { logged.insert(String(name.output.1)) }
         }
         for name in text.matches(of: /EventName\.(\w+)/) { logged.insert(String(name.output.1)) }
+        // A row of level, event and message.
+        for row in text.matches(of: /\(\.\w+, \.(\w+), "/) { logged.insert(String(row.output.1)) }
         try #require(logged.count > 20)
         let missing = EventName.allCases.map { "\($0)" }.filter { !logged.contains($0) }
         #expect(missing.isEmpty, "these events are logged nowhere: remove them")
