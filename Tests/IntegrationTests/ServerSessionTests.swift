@@ -85,16 +85,27 @@ extension Integration {
                         try await waitUntil("the server has them") { device.errors == ["marker"] }
                     }
                     try await scenario.withWorker { second in
-                        // ejabberd hands them over while the second signs in.
-                        do {
-                            try await scenario.waitForAcks(ids, lossLimit: kind == .ejabberd ? 2 : 0)
-                        } catch {
-                            let stored = (first.settled(.stored), second.settled(.stored), second.settled(.duplicate))
-                            Issue.record("stored by the first, the second, duplicates: \(stored)")
-                            throw error
+                        // ejabberd hands them over while the second signs in, and now and then loses one, or its ack. What the
+                        // worker has acked, or never had, it is not to blame for; a device sends such a message again.
+                        let isAcked = { Set(ids).isSubset(of: device.acks) }
+                        if (try? await waitUntil("every message is acked", limit: .seconds(60), isAcked)) == nil {
+                            let missing = Set(ids).subtracting(device.acks)
+                            let had = second.settled(.stored) + second.settled(.duplicate)
+                            let counts = """
+                                \(missing): stored by the first \(first.settled(.stored)), by the second \
+                                \(second.settled(.stored)), known to it \(second.settled(.duplicate)), acked by it \
+                                \(second.metrics.acks[.sent].value), by the first \(first.metrics.acks[.sent].value)
+                                """
+                            try #require(
+                                kind == .ejabberd && missing.count <= 2 && Int(second.metrics.acks[.sent].value) == had,
+                                "\(counts)"
+                            )
+                            print("\(kind.rawValue) lost \(counts)")
+                            try device.send(missing)
+                            try await scenario.waitForAcks(ids)
                         }
                         #expect(first.settled(.stored) + second.settled(.stored) == ids.count)
-                        #expect(second.settled(.stored) + second.settled(.duplicate) == 40)
+                        #expect(second.settled(.stored) + second.settled(.duplicate) >= 40)
                     }
                     proxy.restore()
                 }
