@@ -23,7 +23,7 @@ struct EmittedEventsTests {
     func events() throws {
         var logged: Set<String> = []
         let text = try sources()
-        for match in text.matches(of: /\bevent\(\s*[^,()]*(?:\([^()]*\))?[^,()]*,\s*([^,)]+)[,)]/) {
+        for match in text.matches(of: /\Wevent\(\s*[^,()]*(?:\([^()]*\))?[^,()]*,\s*([^,)]+)[,)]/) {
             for name in match.output.1.matches(of: /\.(\w+)/) { logged.insert(String(name.output.1)) }
         }
         for name in text.matches(of: /EventName\.(\w+)/) { logged.insert(String(name.output.1)) }
