@@ -95,13 +95,14 @@ final class StandardServer: Sendable {
             command = ["/usr/bin/setpriv", "--reuid=\(user)", "--regid=\(user)", "--clear-groups"] + command
         }
         let output = scratch.url.appending(path: "server.out")
+        // Before: it may have logged all that is waited for once this task runs again.
+        let logged = log.utf8.count
         let process = try ServerProcess(
             command,
             log: output.path,
             program.environment(site),
             removing: scratch.url
         )
-        let logged = log.utf8.count
         state.withLock { $0 = State(process: process, logged: logged) }
         try await waitUntil("\(kind.rawValue) serves") {
             guard process.isRunning else {
