@@ -7,7 +7,7 @@ import ServiceLifecycle
 package import Telemetry
 package import UpstreamConfiguration
 
-/// Serves `/livez`, `/readyz` and `/metrics`; stops last, so that a shutdown can be observed to its end.
+/// Serves `/livez`, `/readyz` and `/metrics`; what it reports on stops before it, so that a shutdown can be observed.
 package struct AdminServer: Service {
     /// The connections served at once, more than a scraper and a few probes need; others wait in the kernel's queue.
     private static let connectionLimit = 32
