@@ -30,16 +30,10 @@ struct EmulateCommand: ProgramCommand {
             """
     )
 
-    enum TLSMode: String, ExpressibleByArgument, CaseIterable {
-        case direct
-        case starttls
-        case none
-    }
-
     @Option(help: "Address and port to listen on; port 0 takes a free one.")
     var listen = "127.0.0.1:5235"
     @Option(help: "How connections are secured.")
-    var tls = TLSMode.direct
+    var tls = EmulatorConfiguration.Security.direct
     @Option(help: ArgumentHelp("PEM file with the certificate and its chain.", valueName: "file"))
     var certificate: String?
     @Option(help: ArgumentHelp("PEM file with the certificate's private key.", valueName: "file"))
@@ -148,12 +142,7 @@ extension EmulateCommand {
     func emulatorConfiguration() throws -> EmulatorConfiguration {
         var configuration = EmulatorConfiguration()
         (configuration.host, configuration.port) = try address()
-        configuration.security =
-            switch tls {
-            case .direct: .direct
-            case .starttls: .startTLS
-            case .none: .none
-            }
+        configuration.security = tls
         if let identity = try identity() { configuration.identity = identity }
         if let credentials = try credentials() { configuration.credentials = credentials }
         configuration.window = window
@@ -243,3 +232,5 @@ extension EmulateCommand {
         }
     }
 }
+
+extension EmulatorConfiguration.Security: ExpressibleByArgument {}

@@ -69,8 +69,8 @@ struct ImportReader {
         let message = (add("message".utf8), add("jabber:client".utf8))
         let gcm = (add("gcm".utf8), add("google:mobile:data".utf8), add(payload))
         stanza.elements = [
-            .init(depth: 0, parent: -1, name: message.0, namespace: message.1, attributes: none, text: none, end: 2),
-            .init(depth: 1, parent: 0, name: gcm.0, namespace: gcm.1, attributes: none, text: gcm.2, end: 2),
+            .init(depth: 0, name: message.0, namespace: message.1, attributes: none, text: none, end: 2),
+            .init(depth: 1, name: gcm.0, namespace: gcm.1, attributes: none, text: gcm.2, end: 2),
         ]
     }
 

@@ -45,7 +45,7 @@ extension SenderSettings {
         connections = sender.connections
         self.limits = limits
         if sender.isFound {
-            let allows = { (mode: SenderConfiguration.TLSMode) in !sender.isTLSModeGiven || sender.tlsMode == mode }
+            let allows = { (mode: TLSMode) in !sender.isTLSModeGiven || sender.tlsMode == mode }
             discovery = ServerDiscovery(
                 domain: sender.domainInASCII,
                 direct: allows(.direct) ? try Self.context(sender, isDirect: true) : nil,
@@ -74,7 +74,7 @@ extension SenderSettings {
         )
         // A configured server name means that server, not whoever serves the domain.
         let isDomains = sender.dialect == .xmpp && sender.serverName == sender.domainInASCII
-        tls.xmppDomain = isDomains ? XMPPDomain(ascii: sender.serverName, unicode: sender.domainInUnicode) : nil
+        tls.xmppDomain = isDomains ? (ascii: sender.serverName, unicode: sender.domainInUnicode) : nil
         tls.identity = sender.clientCertificate.map {
             TLSIdentity(certificateChain: .file($0.file), privateKey: .file($0.keyFile.path))
         }
@@ -91,16 +91,10 @@ extension SenderSettings {
 
 extension StreamSettings {
     fileprivate init(_ sender: SenderConfiguration, index: Int) {
-        let dialect: Dialect =
-            switch sender.dialect {
-            case .ccs: .ccs
-            case .xmpp: .xmpp
-            case .component: .component
-            }
         self.init(
             senderID: sender.senderID,
             domain: sender.domain,
-            dialect: dialect,
+            dialect: sender.dialect,
             trustedFrom: sender.trustedSpellings,
             index: UInt16(index)
         )
@@ -112,7 +106,7 @@ extension StreamSettings {
         resume = sender.resume
         redirectHosts = sender.redirectHosts
         window = sender.window
-        idScope = sender.idScope == .sender ? .sender : .device
+        idScope = sender.idScope
         payload = sender.payload
         keepaliveInterval = sender.keepaliveInterval
         keepaliveTimeout = sender.keepaliveTimeout
