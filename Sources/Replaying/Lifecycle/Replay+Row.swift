@@ -5,34 +5,28 @@ import Vocabulary
 extension Replay {
     /// Reads a row of ``ReplayStatements``; nil for a state or options that only another version knows.
     static func read(_ row: inout PostgresRow) throws(PostgresError) -> Replay? {
-        let (id, name) = (try row.next(Digest128.self), try row.next(String.self))
         let (kind, handlers) = (try row.next(String.self), try row.next([String].self))
         let onlyFailed = try row.next(Bool.self)
         let options = ReplayOptions(try row.next(JSONColumn.self))
         let state = ReplayState(rawValue: try row.next())
-        let (selection, reason) = (try row.next(String.self), try row.next(String?.self))
-        let (createdBy, createdAt) = (try row.next(String.self), try row.next(Timestamp.self))
-        let (startedAt, finishedAt) = (try row.next(Timestamp?.self), try row.next(Timestamp?.self))
-        let planned = try row.next(Int64.self)
-        let (first, last) = (try row.next(Timestamp?.self), try row.next(Timestamp?.self))
         defer { row.skipRest() }
         guard let options, let state,
             let target = options.target(kind: kind, handlers: handlers, onlyFailed: onlyFailed)
         else { return nil }
         return Replay(
-            id: id,
-            name: name,
+            id: try row.next(),
+            name: try row.next(),
             target: target,
             pace: options.pace,
             state: state,
-            selection: selection,
-            reason: reason,
-            createdBy: createdBy,
-            createdAt: createdAt,
-            startedAt: startedAt,
-            finishedAt: finishedAt,
-            planned: planned,
-            span: first.flatMap { first in last.map { min(first, $0)...max(first, $0) } },
+            selection: try row.next(),
+            reason: try row.next(),
+            createdBy: try row.next(),
+            createdAt: try row.next(),
+            startedAt: try row.next(),
+            finishedAt: try row.next(),
+            planned: try row.next(),
+            span: ClosedRange(try row.next(), try row.next()),
             done: try row.next(),
             skipped: try row.next(),
             bytes: try row.next(),
@@ -84,6 +78,14 @@ struct ReplayOptions: Codable {
     /// The column's value.
     var column: JSONColumn {
         get throws(PostgresError) { try JSONColumn(encoding: self, "the options of the replay") }
+    }
+}
+
+extension ClosedRange<Timestamp> {
+    /// The span of two moments in any order; nil unless both are known.
+    init?(_ first: Timestamp?, _ last: Timestamp?) {
+        guard let first, let last else { return nil }
+        self = Swift.min(first, last)...Swift.max(first, last)
     }
 }
 

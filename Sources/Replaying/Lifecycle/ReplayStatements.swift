@@ -95,7 +95,7 @@ enum ReplayStatements {
     /// The columns that ``Replay/read(_:)`` takes.
     private static let select: SQL = """
         SELECT
-            replay_id, name, kind, handlers, only_failed, options, state, selection, reason, created_by, created_at,
+            kind, handlers, only_failed, options, state, replay_id, name, selection, reason, created_by, created_at,
             started_at, finished_at, planned, first_received_at, last_received_at, done, skipped, bytes, runs,
             lease_owner, lease_until, coalesce(lease_until > now(), false),
             (extract(epoch FROM now() - started_at) * 1e6)::bigint, last_error

@@ -36,14 +36,12 @@ extension ReplayTable {
             )
         }
         let options = try ReplayOptions(replay.target, pace ?? replay.pace).column
-        try connection.run(
-            ReplayStatements.change(replay.id, to: state, isRestart: transition == .restart, options)
-        )
+        try connection.run(ReplayStatements.change(replay.id, to: state, isRestart: transition == .restart, options))
         if state == .cancelled { try connection.run(ReplayStatements.deleteSelection(of: replay.id)) }
-        try note(connection, replay.id, event.past, who: author.name, detail: author.reason)
+        try note(connection, replay.id, event.names.past, who: author.name, detail: author.reason)
         let rest = Int(clamping: replay.planned - (transition == .restart ? 0 : replay.done))
         let subject = "replay '\(replay.name)' (\(replay.id)) to \(replay.target)"
-        try AuditLog.record(connection, event.action, subject, count: rest, by: author)
+        try AuditLog.record(connection, event.names.action, subject, count: rest, by: author)
         guard let changed = try connection.run(ReplayStatements.find(id: replay.id)).first(Replay.read) ?? nil else {
             return .failure(ReplayError(.unknown, "replay '\(replay.name)' was deleted"))
         }
@@ -52,23 +50,14 @@ extension ReplayTable {
 }
 
 extension ReplayEvent {
-    fileprivate var action: AuditAction {
+    /// What the audit trail and the replay's history call it.
+    fileprivate var names: (action: AuditAction, past: String) {
         switch self {
-        case .start: .startReplay
-        case .startAgain: .restartReplay
-        case .pause: .pauseReplay
-        case .resume: .resumeReplay
-        case .cancel: .cancelReplay
-        }
-    }
-
-    fileprivate var past: String {
-        switch self {
-        case .start: "started"
-        case .startAgain: "restarted"
-        case .pause: "paused"
-        case .resume: "resumed"
-        case .cancel: "cancelled"
+        case .start: (.startReplay, "started")
+        case .startAgain: (.restartReplay, "restarted")
+        case .pause: (.pauseReplay, "paused")
+        case .resume: (.resumeReplay, "resumed")
+        case .cancel: (.cancelReplay, "cancelled")
         }
     }
 }

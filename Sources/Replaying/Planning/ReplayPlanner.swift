@@ -166,10 +166,7 @@ package struct ReplayPlanner {
             try connection.run(PlanStatements.categories(request)).rows(ReplayPlan.Count.init)
         )
         let span = PlanStatements.span(request, hasSeveralHandlers: target.handlers.count > 1)
-        (plan.span, plan.selected) = try connection.run(span).onlyRow {
-            (first: Timestamp?, last: Timestamp?, selected: Int64) in
-            (first.flatMap { first in last.map { first...$0 } }, selected)
-        }
+        (plan.span, plan.selected) = try connection.run(span).onlyRow { (ClosedRange($0, $1), $2) }
         guard plan.replayed > 0 else { return plan }
         plan.earlier = try connection.run(EarlierStatements.counts(request.scope)).rows(ReplayPlan.Earlier.init)
         return plan

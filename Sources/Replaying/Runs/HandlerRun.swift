@@ -36,16 +36,16 @@ struct HandlerRun: Sendable {
                     try await Task.sleep(for: Self.intakePause)
                     continue
                 }
-                if let ending = step.status.ending { return ending }
+                if let ending = step.ending { return ending }
                 pacer.sent(Int(step.done - done))
                 done = step.done
             case .wait(let pause):
                 try await Task.sleep(for: min(pause, Self.longestPause))
                 guard ContinuousClock.now - renewed >= checkpoint else { continue }
-                let status = try await database.run { connection throws(PostgresError) in
+                let ending = try await database.run { connection throws(PostgresError) in
                     try lease.renew(connection, nil)
                 }
-                if let ending = status.ending { return ending }
+                if let ending { return ending }
             }
             renewed = .now
         }
@@ -116,7 +116,7 @@ struct HandlerRun: Sendable {
         case .offer(let offer, let room):
             step = try await handOver(offer, Int64(room), from: position)
         }
-        guard step.status == .held else { return step }
+        guard step.ending == nil else { return step }
         progress.set {
             $0.done = step.done
             $0.skipped = step.skipped
