@@ -5,25 +5,21 @@ import Vocabulary
 
 /// `bench`: measures the whole path from an emulated server to PostgreSQL and back, from outside the worker.
 struct BenchCommand: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "bench",
-        abstract: "End-to-end throughput, ack latency and memory against the emulator.",
-        discussion: """
-            Examples:
-              upstream-worker bench           # all parts, a few minutes
-              upstream-worker bench --quick   # a short run
-              upstream-worker bench --only throughput --connections 10 --messages 400000
-              upstream-worker bench --only handlers
-              upstream-worker bench --only handlers \\
-                --handler 'concurrency: 64, plugin: {path: /usr/lib/orders.so}'
-              upstream-worker bench --json > bench.json
+    static let manual = """
+        bench: End-to-end throughput, ack latency and memory against the emulator.
+          upstream-worker bench           # all parts, a few minutes
+          upstream-worker bench --quick   # a short run
+          upstream-worker bench --only throughput --connections 10 --messages 400000
+          upstream-worker bench --only handlers
+          upstream-worker bench --only handlers \\
+            --handler 'concurrency: 64, plugin: {path: /usr/lib/orders.so}'
+          upstream-worker bench --json > bench.json
 
-            Runs a private PostgreSQL (fsync on) in a temporary folder, the emulator in this process and the worker in \
-            another. The limit is a loop that inserts the same rows in the same batches with as many writers, without \
-            XMPP, into a fresh database of the same server. Use a release build and an idle machine; compare ratios of \
-            one run, not figures of two.
-            """
-    )
+        Runs a private PostgreSQL (fsync on) in a temporary folder, the emulator in this process and the worker in \
+        another. The limit is a loop that inserts the same rows in the same batches with as many writers, without \
+        XMPP, into a fresh database of the same server. Use a release build and an idle machine; compare ratios of \
+        one run, not figures of two.
+        """
 
     /// A part that can be measured on its own.
     enum Part: String, CaseIterable, ExpressibleByArgument {

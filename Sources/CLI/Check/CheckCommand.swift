@@ -7,21 +7,17 @@ import Vocabulary
 import Worker
 
 struct CheckCommand: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "check",
-        abstract: "Validates the configuration; with --connect also tries database, handlers and senders.",
-        discussion: """
-            Examples:
-              upstream-worker check --config worker.yaml
-              upstream-worker check --config worker.yaml --connect
-              sudo -u upstream-worker upstream-worker check --connect   # as its role
-              upstream-worker check --connect --json | jq '.steps[].result'
+    static let manual = """
+        check: Validates the configuration; with --connect also tries database, handlers and senders.
+          upstream-worker check --config worker.yaml
+          upstream-worker check --config worker.yaml --connect
+          sudo -u upstream-worker upstream-worker check --connect   # as its role
+          upstream-worker check --connect --json | jq '.steps[].result'
 
-            --connect signs in to the database and stores a message, which is rolled back; looks for each handler's \
-            function, program or host, and calls none; and opens and closes a stream of each sender. Each line that \
-            failed is followed by its fix. Exit code 77: refused; 69: down; 78: something has to be set up.
-            """
-    )
+        --connect signs in to the database and stores a message, which is rolled back; looks for each handler's \
+        function, program or host, and calls none; and opens and closes a stream of each sender. Each line that \
+        failed is followed by its fix. Exit code 77: refused; 69: down; 78: something has to be set up.
+        """
 
     @OptionGroup var options: CommonOptions
     @Flag(help: "Also try what run does: the database, the handlers, and every sender. Changes nothing.")

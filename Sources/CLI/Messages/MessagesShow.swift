@@ -5,16 +5,12 @@ import UpstreamKit
 import Vocabulary
 
 struct MessagesShow: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "show",
-        abstract: "Shows one message with its deliveries, dead letters and conflicts; exit code 1 if there is none.",
-        discussion: """
-            Examples:
-              upstream-worker messages show 7d1c0a52-0000-4000-8000-000000000001
-              upstream-worker messages show 7d1c0a52          # the beginning of a key
-              upstream-worker messages show order-4711 --json
-            """
-    )
+    static let manual = """
+        show: Shows one message with its deliveries, dead letters and conflicts; exit code 1 if there is none.
+          upstream-worker messages show 7d1c0a52-0000-4000-8000-000000000001
+          upstream-worker messages show 7d1c0a52          # the beginning of a key
+          upstream-worker messages show order-4711 --json
+        """
 
     @OptionGroup var options: CommonOptions
     @Argument(help: "Its message_key or the beginning of that (8 digits or more), or its message_id.")

@@ -27,8 +27,8 @@ protocol ListedRow: ShownResource {
     associatedtype Reveal: SightOptions = NoReveal
     associatedtype Cursor: LosslessStringConvertible & Sendable
 
-    /// The command's name and help.
-    static var listing: CommandConfiguration { get }
+    /// The command's ``DescribedCommand/manual``.
+    static var manual: String { get }
     /// The most rows of a page.
     static var most: Int { get }
     /// The text for an empty list.
@@ -47,7 +47,7 @@ protocol ListedRow: ShownResource {
 
 /// A command that lists rows in pages: `list` of most groups.
 struct ListCommand<Row: ListedRow>: ProgramCommand {
-    static var configuration: CommandConfiguration { Row.listing }
+    static var manual: String { Row.manual }
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: Row.Options

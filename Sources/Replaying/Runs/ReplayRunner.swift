@@ -148,5 +148,3 @@ package struct ReplayRunner: Sendable {
         }.value
     }
 }
-
-
