@@ -15,7 +15,6 @@ enum ReplayStatements {
 
     static func find(id: Digest128) -> SQL { "\(select) WHERE replay_id = \(id)" }
 
-    /// Running replays to handlers that no process holds.
     static let abandoned: SQL = """
         \(select) WHERE state = 'running' AND kind = 'handlers' AND (lease_until IS NULL OR lease_until <= now())
         ORDER BY started_at
@@ -72,7 +71,6 @@ enum ReplayStatements {
         """
     }
 
-    /// A replay's history, oldest first.
     static func history(of id: Digest128) -> SQL {
         "SELECT at, event, who, done, detail FROM upstream.replay_events WHERE replay_id = \(id) ORDER BY at LIMIT 1000"
     }

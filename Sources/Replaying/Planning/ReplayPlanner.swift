@@ -46,10 +46,7 @@ package struct ReplayPlanner {
     }
 
     private var taken: ReplayError {
-        ReplayError(
-            .refused,
-            "a replay '\(request.name)' exists and has not ended: choose another name, or cancel it"
-        )
+        ReplayError(.refused, "a replay '\(request.name)' exists and has not ended: choose another name, or cancel it")
     }
 
     private func resolve(
@@ -108,10 +105,7 @@ package struct ReplayPlanner {
     }
 
     /// Estimates the duration from the requested pace and the rates of earlier replays.
-    private func estimate(
-        _ plan: inout ReplayPlan,
-        _ connection: isolated PostgresConnection
-    ) throws(PostgresError) {
+    private func estimate(_ plan: inout ReplayPlan, _ connection: isolated PostgresConnection) throws(PostgresError) {
         let measured = try connection.run(PlanStatements.measuredRate(plan.target.kind)).value(Double?.self)
         let guess: Double =
             switch plan.target {

@@ -52,7 +52,6 @@ struct HandlerRun: Sendable {
         return .finished
     }
 
-    /// How many deliveries may be queued now.
     private func allowance(
         _ pacer: inout ReplayPacer,
         from position: Int64,
@@ -84,11 +83,7 @@ struct HandlerRun: Sendable {
     /// Takes a step and hands its messages to the handlers of this process.
     ///
     /// The next step is read while they work on these.
-    private func handOver(
-        _ offer: LeaseOffer,
-        _ count: Int64,
-        from position: Int64
-    ) async throws -> HandlerFeed.Step {
+    private func handOver(_ offer: LeaseOffer, _ count: Int64, from position: Int64) async throws -> HandlerFeed.Step {
         var messages: [ReplayedMessage]?
         defer {
             if let messages {

@@ -1,6 +1,7 @@
 package import Dispatcher
 package import Logging
 package import Postgres
+import Synchronization
 import Telemetry
 package import Vocabulary
 
@@ -39,12 +40,7 @@ package struct ReplayRunner: Sendable {
     private let intake: (any ReplayIntake)?
 
     /// Makes a runner; `intake` leads to the handlers of this process, if there are any.
-    package init(
-        _ client: PostgresClient,
-        settings: Settings,
-        logger: Logger,
-        intake: (any ReplayIntake)? = nil
-    ) {
+    package init(_ client: PostgresClient, settings: Settings, logger: Logger, intake: (any ReplayIntake)? = nil) {
         (self.client, self.settings, self.logger, self.intake) = (client, settings, logger, intake)
     }
 
@@ -147,4 +143,23 @@ package struct ReplayRunner: Sendable {
             }
         }.value
     }
+}
+
+/// The progress of a run, for display.
+package final class ReplayProgress: Sendable {
+    package struct View: Sendable, Equatable {
+        package var planned: Int64 = 0
+        package var done: Int64 = 0
+        package var skipped: Int64 = 0
+        /// The reason for not sending, for display; nil while it sends.
+        package var waiting: String?
+    }
+
+    private let state = Mutex(View())
+
+    package init() {}
+
+    package var view: View { state.withLock { $0 } }
+
+    package func set(_ change: (inout View) -> Void) { state.withLock { change(&$0) } }
 }
