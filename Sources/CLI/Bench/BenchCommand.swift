@@ -21,7 +21,6 @@ struct BenchCommand: ProgramCommand {
         one run, not figures of two.
         """
 
-    /// A part that can be measured on its own.
     enum Part: String, CaseIterable, ExpressibleByArgument {
         /// Messages per second, compared with the limit.
         case throughput
@@ -75,10 +74,7 @@ struct BenchCommand: ProgramCommand {
 package struct BenchPlan: ParsableArguments, Sendable {
     @Option(help: "Numbers of connections to measure throughput with, separated by commas.")
     var connections = "1,10"
-    @Option(
-        name: .customLong("messages"),
-        help: "Messages with 10 connections or more; fewer connections get fewer."
-    )
+    @Option(name: .customLong("messages"), help: "Messages with 10 connections or more; fewer connections get fewer.")
     var wanted: Int?
     @Option(help: "Bytes of a message's JSON.")
     package var size = 400

@@ -65,14 +65,14 @@ struct CheckCommand: ProgramCommand {
         if let worst { throw CommandFailure(worst) }
     }
 
-    private typealias Words = (result: String, detail: String?, fix: String?)
+    private typealias Words = (mark: String, result: String, detail: String?, fix: String?)
 
     private static func words(_ result: Probe.Result) -> Words {
         switch result {
-        case .passed(let detail): ("ok", detail, nil)
-        case .warned(let cause, let fix): ("warning", cause, fix)
-        case .failed(let cause, let fix, _): ("failed", cause, fix)
-        case .skipped: ("skipped", nil, nil)
+        case .passed(let detail): ("ok      ", "ok", detail, nil)
+        case .warned(let cause, let fix): ("warning ", "warning", cause, fix)
+        case .failed(let cause, let fix, _): ("FAILED  ", "failed", cause, fix)
+        case .skipped: ("-       ", "skipped", nil, nil)
         }
     }
 
@@ -84,16 +84,9 @@ struct CheckCommand: ProgramCommand {
     }
 
     private static func lines(_ step: String, _ words: Words) -> [String] {
-        let mark =
-            switch words.result {
-            case "ok": "ok      "
-            case "warning": "warning "
-            case "failed": "FAILED  "
-            default: "-       "
-            }
         // Texts of servers and libraries may have several lines.
         func indented(_ text: String) -> [String] { text.split(whereSeparator: \.isNewline).map { String($0) } }
-        let head = indented("\(mark)\(step): \(words.detail ?? "not tried")")
+        let head = indented("\(words.mark)\(step): \(words.detail ?? "not tried")")
         let fix = words.fix.map { indented("        fix: \($0)") } ?? []
         return head.prefix(1) + head.dropFirst().map { "        " + $0 } + fix.prefix(1)
             + fix.dropFirst().map { "             " + $0 }

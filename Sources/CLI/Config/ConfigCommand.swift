@@ -123,7 +123,6 @@ struct ConfigEnv: ProgramCommand {
         var name: String
         var key: String?
         var type: String
-        /// Its default.
         var standard: String?
         var meaning: String
     }

@@ -48,7 +48,6 @@ struct ConfigInit: ProgramCommand {
         let given: String?
         let text: String
         let standard: String?
-        /// Whether the answer may be empty.
         let isOptional: Bool
 
         init(_ key: String, _ given: String?, _ text: String, standard: String? = nil, isOptional: Bool = false) {
@@ -117,7 +116,6 @@ struct ConfigInit: ProgramCommand {
         return ConfigurationTemplate(values)
     }
 
-    /// Asks until the answer is valid for the key.
     private func ask(
         _ question: Question,
         isOptional: Bool,

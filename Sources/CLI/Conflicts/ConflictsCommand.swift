@@ -31,15 +31,9 @@ extension ConflictRow: ListedRow {
           upstream-worker conflicts list --columns message_key,fingerprint --csv
         """
 
-    static func page(
-        _ filter: MessageFilter,
-        after cursor: ConflictCursor?,
-        limit: Int,
-        to sight: Sight,
-        _ connection: PostgresConnection
-    ) async throws -> [ConflictRow] {
-        try await ConflictQuery(filter: filter, after: cursor, limit: limit).rows(connection)
-            .map { $0.shown(to: sight) }
+    static func page(_ asked: ListRequest<Self>, _ connection: PostgresConnection) async throws -> [Self] {
+        try await ConflictQuery(filter: asked.filter, after: asked.cursor, limit: asked.limit).rows(connection)
+            .map { $0.shown(to: asked.sight) }
     }
 }
 

@@ -34,14 +34,8 @@ extension DeadLetter: ListedRow {
           upstream-worker dead list --columns died_at,message_key,error --reverse
         """
 
-    static func page(
-        _ filter: DeadLetterFilter,
-        after cursor: DeadLetterCursor?,
-        limit: Int,
-        to sight: Sight,
-        _ connection: PostgresConnection
-    ) async throws -> [DeadLetter] {
-        try await DeadLetters(connection).list(filter, after: cursor, limit: limit)
+    static func page(_ asked: ListRequest<Self>, _ connection: PostgresConnection) async throws -> [Self] {
+        try await DeadLetters(connection).list(asked.filter, after: asked.cursor, limit: asked.limit)
     }
 }
 
@@ -189,7 +183,6 @@ extension HandlingOptions<DeadLetterFilter> {
 }
 
 extension BulkAction {
-    /// Runs the action with a progress bar.
     func run(
         over connection: PostgresConnection,
         _ verb: String,

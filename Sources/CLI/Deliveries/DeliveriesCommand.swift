@@ -38,15 +38,9 @@ extension WaitingDelivery: ListedRow {
         it), paused, unclaimed (no worker runs the handler).
         """
 
-    static func page(
-        _ filter: WaitingFilter,
-        after cursor: WaitingCursor?,
-        limit: Int,
-        to sight: Sight,
-        _ connection: PostgresConnection
-    ) async throws -> [WaitingDelivery] {
-        try await KnownHandlers.require(filter.handler, connection)
-        return try await WaitingDeliveries(connection).list(filter, after: cursor, limit: limit)
+    static func page(_ asked: ListRequest<Self>, _ connection: PostgresConnection) async throws -> [Self] {
+        try await KnownHandlers.require(asked.filter.handler, connection)
+        return try await WaitingDeliveries(connection).list(asked.filter, after: asked.cursor, limit: asked.limit)
     }
 }
 
@@ -91,7 +85,6 @@ struct DeliveriesCancel: ProgramCommand {
     }
 }
 
-/// What `deliveries retry-now` and `deliveries cancel` share.
 struct DeliveriesAction: ParsableArguments {
     @OptionGroup var filter: DeliveriesFilter
     @Flag(help: "All of them; needed where no filter is given.")

@@ -26,16 +26,10 @@ struct EmulateCommand: ProgramCommand {
         \(FaultScript.reference.map { "  \($0.usage): \($0.meaning)" }.joined(separator: "\n"))
         """
 
-    enum TLSMode: String, ExpressibleByArgument, CaseIterable {
-        case direct
-        case starttls
-        case none
-    }
-
     @Option(help: "Address and port to listen on; port 0 takes a free one.")
     var listen = "127.0.0.1:5235"
     @Option(help: "How connections are secured.")
-    var tls = TLSMode.direct
+    var tls = EmulatorConfiguration.Security.direct
     @Option(help: ArgumentHelp("PEM file with the certificate and its chain.", valueName: "file"))
     var certificate: String?
     @Option(help: ArgumentHelp("PEM file with the certificate's private key.", valueName: "file"))
@@ -102,7 +96,6 @@ struct EmulateCommand: ProgramCommand {
         if !tally.isClean { throw CommandFailure(.negative) }
     }
 
-    /// Ends at a signal, or once every message was sent and acked.
     private func runUntilEnd(_ emulator: Emulator, _ context: CommandContext) async {
         let isFinite = count != nil
         await withTaskGroup(of: Void.self) { group in
@@ -139,17 +132,14 @@ struct EmulateCommand: ProgramCommand {
     }
 }
 
+extension EmulatorConfiguration.Security: ExpressibleByArgument {}
+
 extension EmulateCommand {
     /// The emulator's configuration from the options; throws at the first mistake.
     func emulatorConfiguration() throws -> EmulatorConfiguration {
         var configuration = EmulatorConfiguration()
         (configuration.host, configuration.port) = try address()
-        configuration.security =
-            switch tls {
-            case .direct: .direct
-            case .starttls: .startTLS
-            case .none: .none
-            }
+        configuration.security = tls
         if let identity = try identity() { configuration.identity = identity }
         if let credentials = try credentials() { configuration.credentials = credentials }
         configuration.window = window

@@ -186,7 +186,6 @@ struct HandlersRemove: ProgramCommand {
     }
 }
 
-/// Checks handler names on the command line.
 enum KnownHandlers {
     /// Throws if no handler of this name is registered, with a suggestion; nil passes.
     static func require(_ name: String?, _ connection: PostgresConnection) async throws {

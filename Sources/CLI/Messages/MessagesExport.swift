@@ -51,11 +51,7 @@ struct MessagesExport: ProgramCommand {
         }
     }
 
-    private func export(
-        _ filter: MessageFilter,
-        _ connection: PostgresConnection,
-        _ console: Terminal
-    ) async throws {
+    private func export(_ filter: MessageFilter, _ connection: PostgresConnection, _ console: Terminal) async throws {
         try await options.warn(of: filter, connection, console)
         let file = try output.map { path throws(ExportError) in try ExportFile.open(path, isResumed: resume) }
         var export = MessageExport(filter, csv ? .csv : .ndjson, tokens: withTokens || reveal)
@@ -85,7 +81,6 @@ struct MessagesExport: ProgramCommand {
 }
 
 extension ExitStatus {
-    /// The exit code of a failed export.
     init(_ error: ExportError) {
         self =
             switch error.kind {

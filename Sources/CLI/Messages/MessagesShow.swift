@@ -45,7 +45,6 @@ struct MessagesShow: ProgramCommand {
     }
 }
 
-/// The text of a message with everything known about it.
 struct MessageText {
     private let detail: MessageDetail
     private let console: Terminal
@@ -90,10 +89,7 @@ struct MessageText {
         section(detail.hasMoreConflicts ? "conflicts (the latest)" : "conflicts", detail.conflicts, none: "none") {
             row in
             let release = row.releasedAt.map { "released \($0.shown)" } ?? "not released"
-            return [
-                row.fingerprint.description, "\(row.timesSeen) seen", "last \(row.lastSeenAt.shown)",
-                release,
-            ]
+            return [row.fingerprint.description, "\(row.timesSeen) seen", "last \(row.lastSeenAt.shown)", release]
         }
         Self.show(
             "duplicates",
@@ -120,7 +116,6 @@ struct MessageText {
         }
     }
 
-    /// Prints `data` and `extra`, indented.
     static func showBody(_ stored: StoredMessage, _ console: Terminal) {
         if let data = stored.shownData {
             let note = stored.isDataRaw ? ", in data_raw: jsonb would refuse it" : ""

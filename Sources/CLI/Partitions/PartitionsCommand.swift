@@ -90,7 +90,6 @@ struct PartitionsPlan: ProgramCommand {
 }
 
 extension PartitionPlan {
-    /// Its JSON form.
     var members: JSONMembers {
         let isHeld = fate == .held
         return [
@@ -100,7 +99,6 @@ extension PartitionPlan {
         ]
     }
 
-    /// The deliveries that still need it, as text.
     var neededBy: String { Amount.counted(waiting, "delivery", plural: "deliveries") }
 
     /// The dead letters that keep their messages when it is dropped, as text.

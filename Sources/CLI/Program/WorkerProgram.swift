@@ -127,11 +127,8 @@ package struct CommandContext: Sendable {
         handlerSource: @escaping HandlerSource = { [] },
         interruption: @escaping @Sendable () async -> Void = { await Shutdown.signalled() }
     ) {
-        self.console = console
-        self.environment = environment
-        self.programName = programName
-        self.handlerSource = handlerSource
-        self.interruption = interruption
+        (self.console, self.environment, self.programName) = (console, environment, programName)
+        (self.handlerSource, self.interruption) = (handlerSource, interruption)
     }
 
     static func process(handlers: @escaping HandlerSource) -> CommandContext {

@@ -29,15 +29,9 @@ extension QuarantineRow: ListedRow {
 
     var cursor: Int64 { id }
 
-    static func page(
-        _ filter: QuarantineQuery,
-        after cursor: Int64?,
-        limit: Int,
-        to sight: Sight,
-        _ connection: PostgresConnection
-    ) async throws -> [QuarantineRow] {
-        var query = filter
-        (query.cursor, query.limit) = (cursor, limit)
+    static func page(_ asked: ListRequest<Self>, _ connection: PostgresConnection) async throws -> [Self] {
+        var query = asked.filter
+        (query.cursor, query.limit) = (asked.cursor, asked.limit)
         return try await query.rows(connection)
     }
 }

@@ -44,7 +44,6 @@ struct ReplayCommand: DescribedCommand {
         return found
     }
 
-    /// Prints what an event would do.
     static func tell(_ replay: Replay, _ event: ReplayEvent, _ console: Terminal) throws {
         let rest = Amount.count(replay.planned - replay.done)
         switch replay.state.transition(on: event) {
@@ -60,7 +59,6 @@ struct ReplayCommand: DescribedCommand {
 }
 
 extension CommandFailure {
-    /// The exit code of a replay's error.
     init(_ error: ReplayError) {
         let status: ExitStatus =
             switch error.kind {
@@ -127,10 +125,7 @@ enum ReplayReport {
         facts.add("to", replay.target.description)
         facts.add("selection", replay.selection)
         let skipped = replay.skipped > 0 ? ", \(Amount.count(replay.skipped)) of them skipped" : ""
-        facts.add(
-            "done",
-            "\(Amount.count(replay.done)) of \(Amount.count(replay.planned)) (\(replay.share))\(skipped)"
-        )
+        facts.add("done", "\(Amount.count(replay.done)) of \(Amount.count(replay.planned)) (\(replay.share))\(skipped)")
         if case .handlers = replay.target {
             let waiting = Amount.count(detail.waiting)
             facts.add("at handlers", "\(waiting) waiting, \(Amount.count(detail.dead)) dead letters")
@@ -211,7 +206,6 @@ struct ReplayControlOptions: ParsableArguments {
     @Flag(help: "Only print what would be done.")
     var dryRun = false
 
-    /// Applies an event to the replay, or prints what it would do.
     func apply(_ event: ReplayEvent, in context: CommandContext, _ pace: ReplayPaceOptions? = nil) async throws {
         let console = context.console
         try await options.withConnection(context) { connection in

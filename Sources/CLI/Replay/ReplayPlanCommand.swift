@@ -48,12 +48,7 @@ struct ReplayPlanCommand: ProgramCommand {
             throw CommandFailure(.usage, "a replay's name is 1-100 letters, digits, '-', '_', '.' or ':'")
         }
         let asked = try filter.asked(context.console, handlers: target.handlers)
-        var request = ReplayRequest(
-            name: name,
-            filter: asked.filter,
-            target: try target.make(),
-            by: .command(reason)
-        )
+        var request = ReplayRequest(name: name, filter: asked.filter, target: try target.make(), by: .command(reason))
         request.pace = pace.make()
         request.includesReplayed = target.includeReplayed
         let typed = request
@@ -104,24 +99,18 @@ struct ReplayTargetOptions: ParsableArguments {
 
     func make() throws -> ReplayRequest.Target {
         let isToHandlers = toHandlers || !handlers.isEmpty
-        guard [isToHandlers, to != nil, output != nil].filter({ $0 }).count == 1 else {
-            throw CommandFailure(
-                .usage,
-                "give exactly one target: --to-handlers, --handler NAME, --to HOST:PORT, or --output FILE"
-            )
-        }
-        guard isToHandlers || !(onlyFailed || includeSucceeded) else {
-            throw CommandFailure(.usage, "--only-failed and --include-succeeded only apply to handlers")
-        }
-        guard !(onlyFailed && includeSucceeded) else {
-            throw CommandFailure(.usage, "--only-failed and --include-succeeded contradict each other")
-        }
-        guard output == nil || !includeReplayed else {
-            throw CommandFailure(
-                .usage,
+        let targets = [isToHandlers, to != nil, output != nil].count { $0 }
+        let (scopes, isScoped) = ("--only-failed and --include-succeeded", onlyFailed || includeSucceeded)
+        let mistakes = [
+            (targets != 1, "give exactly one target: --to-handlers, --handler NAME, --to HOST:PORT, or --output FILE"),
+            (!isToHandlers && isScoped, "\(scopes) only apply to handlers"),
+            (onlyFailed && includeSucceeded, "\(scopes) contradict each other"),
+            (
+                output != nil && includeReplayed,
                 "--include-replayed is for handlers and servers; a file always gets everything"
-            )
-        }
+            ),
+        ]
+        if let mistake = mistakes.first(where: \.0) { throw CommandFailure(.usage, mistake.1) }
         if isToHandlers {
             return .handlers(handlers, onlyFailed ? .onlyFailed : includeSucceeded ? .all : .notHandled)
         }
@@ -177,16 +166,11 @@ struct ReplayPaceOptions: ParsableArguments {
         }
     }
 
-    /// Whether anything is set.
     var isEmpty: Bool { rate == nil && speed == nil && concurrency == nil }
 
     /// The pace; options that are not given keep their values.
     func make(over pace: ReplayPace = ReplayPace()) -> ReplayPace {
-        ReplayPace(
-            rate: rate ?? pace.rate,
-            speed: speed ?? pace.speed,
-            concurrency: concurrency ?? pace.concurrency
-        )
+        ReplayPace(rate: rate ?? pace.rate, speed: speed ?? pace.speed, concurrency: concurrency ?? pace.concurrency)
     }
 }
 
@@ -201,9 +185,7 @@ extension ReplayPace {
     }
 }
 
-/// A plan as people read it.
 enum ReplayPlanReport {
-    /// Prints a plan for people.
     static func show(_ plan: ReplayPlan, _ console: Terminal) {
         console.facts(facts(plan))
         table(plan.handlers, console)
@@ -235,10 +217,7 @@ enum ReplayPlanReport {
         }
         if let span = plan.span {
             let length = Amount.time((span.upperBound - span.lowerBound) / .seconds(1))
-            facts.add(
-                "received",
-                "\(span.lowerBound.shown) to \(span.upperBound.shown) (\(length))"
-            )
+            facts.add("received", "\(span.lowerBound.shown) to \(span.upperBound.shown) (\(length))")
         }
         ReplayReport.add(plan.pace, to: &facts)
         facts.add(

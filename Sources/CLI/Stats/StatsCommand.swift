@@ -2,7 +2,6 @@ import ArgumentParser
 import MessageStore
 import Vocabulary
 
-/// `stats`: an overview of the store.
 struct StatsCommand: ProgramCommand {
     static let manual = """
         stats: Shows rates, sizes, lag, top categories, partitions and queues.
@@ -52,7 +51,6 @@ struct StatsCommand: ProgramCommand {
 struct StatsDocument {
     private let look: StoreStatistics
     private let rates: StoreRates?
-    /// The largest first.
     private let tables: [StoreStatistics.Table]
 
     init(_ look: StoreStatistics, _ rates: StoreRates?) {
