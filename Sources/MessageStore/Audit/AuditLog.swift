@@ -34,10 +34,8 @@ package enum AuditLog {
         by author: AuditAuthor,
         isEnd: Bool = false
     ) async throws(PostgresError) {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.transaction { connection throws(PostgresError) in
-                try record(connection, action, subject, count: count, by: author, isEnd: isEnd)
-            }
+        try await connection.inTransaction { connection throws(PostgresError) in
+            try record(connection, action, subject, count: count, by: author, isEnd: isEnd)
         }
     }
 

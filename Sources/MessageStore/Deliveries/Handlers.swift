@@ -152,14 +152,8 @@ extension HandlerStates {
 
     /// Records how many rows were deleted with a handler.
     package func removed(_ name: String, with count: Int, by author: AuditAuthor) async throws(PostgresError) {
-        try await AuditLog.record(
-            over: connection,
-            .removeHandler,
-            Self.subject(name),
-            count: count,
-            by: author,
-            isEnd: true
-        )
+        let subject = Self.subject(name)
+        try await AuditLog.record(over: connection, .removeHandler, subject, count: count, by: author, isEnd: true)
     }
 
     /// Deletes one batch of an unsubscribed handler's deliveries and dead letters, and finally the handler; 0 once

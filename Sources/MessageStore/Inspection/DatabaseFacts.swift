@@ -1,5 +1,4 @@
 package import Postgres
-package import Vocabulary
 
 /// Facts about a server and our session, as `check --connect` shows them.
 package struct DatabaseFacts: Sendable, Equatable {
@@ -20,30 +19,8 @@ package struct DatabaseFacts: Sendable, Equatable {
     /// The database's connection limit; nil for none.
     package var databaseLimit: Int?
     package var database: String
-    /// The difference between this process's clock and the database's.
-    package var clock: ClockDifference
 
     package static func ask(_ connection: PostgresConnection) async throws(PostgresError) -> DatabaseFacts {
-        try await connection.run { connection throws(PostgresError) in
-            let asked = Timestamp.now
-            let result = try connection.run(CheckStatements.facts)
-            let answered = Timestamp.now
-            func limit(_ count: Int) -> Int? { count < 0 ? nil : count }
-            return try result.onlyRow {
-                DatabaseFacts(
-                    versionNumber: $0,
-                    version: $1,
-                    role: $2,
-                    encoding: $3,
-                    maximumConnections: $5,
-                    reservedConnections: $6,
-                    connections: $7,
-                    roleLimit: limit($8),
-                    databaseLimit: limit($9),
-                    database: $10,
-                    clock: ClockDifference(asked: asked, database: $4, answered: answered)
-                )
-            }
-        }
+        try await connection.result(of: CheckStatements.facts).onlyRow(DatabaseFacts.init)
     }
 }

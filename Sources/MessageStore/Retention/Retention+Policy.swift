@@ -5,17 +5,11 @@ extension Retention {
     /// The policy in force; nil if none was ever set, so that nothing is deleted.
     package func policy() async throws(PostgresError) -> RetentionPolicyInForce? {
         try await connection.result(of: RetentionStatements.policy).firstRow {
-            (messages: Int64, ids: Int64, dead: Int64, attempts: Int64, setBy: String, age: Int64, setAt: Timestamp) in
             RetentionPolicyInForce(
-                policy: RetentionPolicy(
-                    messages: .microseconds(messages),
-                    dedupeWindow: .microseconds(ids),
-                    deadLetters: .microseconds(dead),
-                    attempts: .microseconds(attempts)
-                ),
-                setBy: setBy,
-                age: .microseconds(age),
-                setAt: setAt
+                policy: RetentionPolicy(messages: $0, dedupeWindow: $1, deadLetters: $2, attempts: $3),
+                setBy: $4,
+                age: $5,
+                setAt: $6
             )
         }
     }

@@ -33,10 +33,8 @@ package struct MessagePager: Sendable {
 
     /// Reads the next page and moves past it; a page that is not full is the last.
     package mutating func next(_ connection: PostgresConnection) async throws(PostgresError) -> MessagePage {
-        let (sql, limit, byteLimit) = (statement, limit, byteLimit)
-        let page = try await connection.run { connection throws(PostgresError) in
-            try MessagePage(try connection.run(sql), limit: limit, byteLimit: byteLimit)
-        }
+        let result = try await connection.result(of: statement)
+        let page = try MessagePage(result, limit: limit, byteLimit: byteLimit)
         if let end = page.end { cursor = end }
         return page
     }

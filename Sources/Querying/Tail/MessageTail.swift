@@ -138,8 +138,7 @@ package struct MessageTail: Sendable {
         guard let first = times.min(), let last = times.max() else {
             throw PostgresError(.other, "a page of messages was asked for without places")
         }
-        let sql = MessageStatements.at(places, in: first...last)
-        return try await connection.run { connection throws(PostgresError) in try MessagePage(try connection.run(sql)) }
+        return try await MessagePage(connection.result(of: MessageStatements.at(places, in: first...last)))
     }
 
     private static let placeLimit = 10_000

@@ -8,7 +8,7 @@ import Vocabulary
 enum MessageDetailPage {
     static func page(_ request: PageRequest) async throws -> HTML {
         let (reference, services) = (request.part("reference"), request.services)
-        let (found, now) = try await services.reader.withConnection { connection in
+        let ((found, isCut), now) = try await services.reader.withConnection { connection in
             (try await MessageLookup(connection).find(reference), try await connection.databaseTime())
         }
         guard let detail = found.first else {
@@ -17,7 +17,7 @@ enum MessageDetailPage {
         guard found.count == 1 else {
             let table = Part.table(
                 "Messages",
-                Array(found),
+                found,
                 now: now,
                 ["message_key", "sender_id", "category", "received_at"]
             )
@@ -27,7 +27,7 @@ enum MessageDetailPage {
                 .messages,
                 """
                 \(Part.head("Messages with this id", "Ids are unique for each sender."))
-                \(HTML.when(found.isCut, more))
+                \(HTML.when(isCut, more))
                 \(Part.card("Found", count: "\(found.count)", table))
                 """
             )
