@@ -78,7 +78,13 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
     }
 
     /// A server's error.
-    package init(sqlState: String, severity: String?, message: String, table: String?, constraint: String?) {
+    package init(
+        sqlState: String,
+        severity: String?,
+        message: String,
+        table: String? = nil,
+        constraint: String? = nil
+    ) {
         self.sqlState = sqlState
         self.severity = severity
         self.table = table

@@ -16,8 +16,6 @@ package struct ErasureCounts: Sendable, Equatable {
     /// Stanzas in `quarantine` that hold the token.
     package var quarantine = 0
 
-    package init() {}
-
     /// The number of all rows.
     package var total: Int { messages + deadMessages + deliveries + deadLetters + conflicts + quarantine }
 
@@ -159,9 +157,9 @@ package struct Erasure: Sendable {
             gone.concealed = try connection.run(conceal).affectedRows
             // The rows are locked, so their places are unchanged.
             gone.bodies = try connection.run(ErasureStatements.delete(bodies, at: chosen.map(\.place))).affectedRows
-            if case .day(let partition) = bodies, gone.bodies > 0 {
+            if bodies.isDay, gone.bodies > 0 {
                 // `audit` compares missing bodies with this.
-                let entry = ErasureTrail.entry(partition, gone.bodies)
+                let entry = ErasureTrail.entry(bodies.table, gone.bodies)
                 let trail = ErasureTrail.subject(subject, total: gone.bodies, entry)
                 try AuditLog.record(connection, .forget, trail, count: gone.bodies, by: author)
             }

@@ -16,8 +16,8 @@ enum RetentionStatements {
 
     /// The partitions with a lower and an upper bound.
     static let partitions: SQL = """
-        SELECT p.relname, nullif(\(raw: rows(of: "pg_class")), -1) AS rows, pg_total_relation_size(pg_class.oid) AS bytes, p.since,
-            p.until
+        SELECT p.relname, nullif(\(raw: rows(of: "pg_class")), -1) AS rows, pg_total_relation_size(pg_class.oid) AS bytes,
+            p.since, p.until
         FROM upstream.partitions() AS p JOIN pg_class ON pg_class.oid = p.relation
         WHERE isfinite(p.since) AND isfinite(p.until)
         ORDER BY p.since

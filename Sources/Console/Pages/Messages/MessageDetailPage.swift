@@ -8,16 +8,16 @@ import Vocabulary
 enum MessageDetailPage {
     static func page(_ request: PageRequest) async throws -> HTML {
         let (reference, services) = (request.part("reference"), request.services)
-        let ((found, isCut), now) = try await services.reader.withConnection { connection in
+        let (found, now) = try await services.reader.withConnection { connection in
             (try await MessageLookup(connection).find(reference), try await connection.databaseTime())
         }
-        guard let detail = found.first else {
+        guard let detail = found.details.first else {
             throw Problem.notFound("no message has this key or id; retention may have deleted it: search at /messages")
         }
-        guard found.count == 1 else {
+        guard found.details.count == 1 else {
             let table = Part.table(
                 "Messages",
-                found,
+                found.details,
                 now: now,
                 ["message_key", "sender_id", "category", "received_at"]
             )
@@ -27,8 +27,8 @@ enum MessageDetailPage {
                 .messages,
                 """
                 \(Part.head("Messages with this id", "Ids are unique for each sender."))
-                \(HTML.when(isCut, more))
-                \(Part.card("Found", count: "\(found.count)", table))
+                \(HTML.when(found.isCut, more))
+                \(Part.card("Found", count: "\(found.details.count)", table))
                 """
             )
         }
