@@ -20,8 +20,8 @@ struct MessagesShow: ProgramCommand {
     @OptionGroup var reading: ReadOptions
 
     func run(in context: CommandContext) async throws {
-        let found = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
-            try await MessageLookup(connection).find(message)
+        let (found, isCut) = try await options.withReader(context, timeout: reading.timeout.microseconds) {
+            try await MessageLookup($0).find(message)
         }
         guard !found.isEmpty else {
             throw CommandFailure(
@@ -36,7 +36,7 @@ struct MessagesShow: ProgramCommand {
             if index > 0 { console.data("") }
             MessageText(detail.content(to: sight), console).show()
         }
-        if found.isCut { console.message("there may be more: `messages list` has them all") }
+        if isCut { console.message("there may be more: `messages list` has them all") }
         if found.count > 1 {
             console.message(
                 "\(found.count) messages have this id, from several senders or devices, or a key that begins so"

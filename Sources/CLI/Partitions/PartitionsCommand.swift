@@ -93,7 +93,8 @@ extension PartitionPlan {
     var members: JSONMembers {
         let isHeld = fate == .held
         return [
-            "day": day.start.date, "partition": name, "rows_estimate": rows, "bytes": bytes, "fate": fate.rawValue,
+            "day": self.day.start.date, "partition": self.name, "rows_estimate": self.rows, "bytes": self.bytes,
+            "fate": fate.rawValue,
             "waiting_deliveries": isHeld ? waiting : nil,
             "dead_letters": isHeld || fate == .drop ? deadLetters : nil,
         ]
@@ -113,7 +114,7 @@ extension PartitionPlan {
     func fateInWords(_ policy: RetentionPolicy) -> String {
         switch fate {
         case .ahead: "ahead"
-        case .keep: "keep until \((end + policy.messages - .microseconds(1)).date)"
+        case .keep: "keep until \((self.end + policy.messages - .microseconds(1)).date)"
         case .drop: "drop\(keptDeadLetters)"
         case .held: "held for \(neededBy)"
         }
