@@ -169,7 +169,7 @@ struct ConfigEnv: ProgramCommand {
 }
 
 extension ConfigEnv.Row: ShownResource {
-    static let schema = "Variable"
+    static let resource = "Variable"
     static let fields: [Field<ConfigEnv.Row>] = [
         Field("variable", "variable") { $0.name },
         Field("key") { $0.key },

@@ -7,39 +7,32 @@ import Vocabulary
 /// One message with all that is known about it.
 enum MessageDetailPage {
     static func page(_ request: PageRequest) async throws -> HTML {
-        let (reference, services) = (request.part("reference"), request.services)
-        let (found, now) = try await services.reader.withConnection { connection in
+        let reference = request.part("reference")
+        let (found, now) = try await request.read { connection in
             (try await MessageLookup(connection).find(reference), try await connection.databaseTime())
         }
         guard let detail = found.details.first else {
             throw Problem.notFound("no message has this key or id; retention may have deleted it: search at /messages")
         }
         guard found.details.count == 1 else {
-            let table = Part.table(
-                "Messages",
-                found.details,
-                now: now,
-                ["message_key", "sender_id", "category", "received_at"]
-            )
+            let columns: [PageColumn<MessageDetail>] = ["message_key", "sender_id", "category", "received_at"]
             let more = Part.notice(.warning, "There are more: search at /messages for the id and a device or sender.")
             return request.document(
                 "Message",
-                .messages,
                 """
                 \(Part.head("Messages with this id", "Ids are unique for each sender."))
                 \(HTML.when(found.isCut, more))
-                \(Part.card("Found", count: "\(found.details.count)", table))
+                \(Part.rows("Found", found.details, now: now, caption: "Messages", columns))
                 """
             )
         }
         let view = View(
-            detail: detail.shown(to: services.sight, by: services.aliases),
+            detail: detail.shown(to: request.sight, by: request.services.aliases),
             now: now,
             mayReveal: request.principal.may(.reveal)
         )
         return request.document(
             "Message",
-            .messages,
             """
             <p class="crumb"><a href="/messages">Messages</a> / <span class="mono">\("\(detail.messageKey)")</span></p>
             \(view.head)\(view.notices)\(view.facts)\(view.data)\(view.attempts)\(view.deliveries)\(view.deadLetters)\(view.conflicts)
@@ -65,22 +58,14 @@ enum MessageDetailPage {
             """
         }
 
-        /// Its state as badges.
         private var standing: HTML {
-            var badges: [HTML] = []
-            if !detail.deadLetters.isEmpty {
-                badges.append(Part.badge(.bad, Figures.count(detail.deadLetters.count, "dead letter")))
-            }
-            if !detail.deliveries.isEmpty {
-                badges.append(
-                    Part.badge(.active, Figures.count(detail.deliveries.count, "delivery", "deliveries") + " waiting")
-                )
-            }
-            if !detail.conflicts.isEmpty {
-                badges.append(Part.badge(.warning, Figures.count(detail.conflicts.count, "conflict")))
-            }
-            if badges.isEmpty { badges.append(Part.badge(.good, "nothing pending")) }
-            return "<span class=\"tags\">\(badges)</span>"
+            let waiting = Figures.count(detail.deliveries.count, "delivery", "deliveries") + " waiting"
+            let badges = [
+                (detail.deadLetters.count, Tone.bad, Figures.count(detail.deadLetters.count, "dead letter")),
+                (detail.deliveries.count, .active, waiting),
+                (detail.conflicts.count, .warning, Figures.count(detail.conflicts.count, "conflict")),
+            ].filter { $0.0 > 0 }.map { Part.badge($0.1, $0.2) }
+            return "<span class=\"tags\">\(badges.isEmpty ? [Part.badge(.good, "nothing pending")] : badges)</span>"
         }
 
         var notices: HTML {
@@ -174,7 +159,7 @@ enum MessageDetailPage {
         }
 
         private func size(_ data: [UInt8]) -> HTML {
-            "<span class=\"muted\">\(Figures.bytes(Int64(data.count)))</span>"
+            "<span class=\"muted\">\(Amount.bytes(Int64(data.count)))</span>"
         }
 
         private static func code(_ name: String, _ data: [UInt8]) -> HTML {
@@ -189,25 +174,57 @@ enum MessageDetailPage {
             return "\(Part.code(name, shown.html))\(rest)\(HTML.when(!shown.isWhole, note))"
         }
 
+        /// The handlers' attempts, including successes.
+        var attempts: HTML {
+            let hint: HTML = "None was made yet, or they are older than <code>retention.attempts</code>."
+            return Part.rows(
+                "Attempts",
+                detail.attempts.reversed(),
+                now: now,
+                count: "\(detail.attempts.count)",
+                empty: Part.empty("No attempts are kept", hint),
+                [
+                    "started_at", "handler", "attempt", PageColumn("outcome") { Self.outcome($0.outcome) },
+                    PageColumn("duration_seconds") { $0.duration.map { "\(Figures.length($0))" } ?? "–" },
+                    PageColumn("error_group", title: "Error") { row in
+                        let status: HTML = row.status.map { "<span class=\"tag\">HTTP \($0)</span> " } ?? ""
+                        return "\(status)\(Part.value(row.errorGroup, .code, now: now) ?? "–")"
+                    },
+                    "worker",
+                ]
+            )
+        }
+
+        private static func outcome(_ outcome: String) -> HTML {
+            switch outcome {
+            case "done": Part.badge(.good, "done")
+            case "retry": Part.badge(.warning, "will be retried")
+            case "rejected": Part.badge(.bad, "rejected")
+            case "exhausted": Part.badge(.bad, "given up")
+            case "released": Part.badge(.idle, "handed back")
+            default: Part.badge(.idle, outcome)
+            }
+        }
+
         var deliveries: HTML {
-            let body =
-                detail.deliveries.isEmpty
-                ? Part.empty("Nothing waits", "Every subscribed handler has taken this message, or given it up.")
-                : Part.table(
-                    "Deliveries",
-                    detail.deliveries,
-                    now: now,
-                    [
-                        PageColumn("handler") { "<a href=\"/handlers\">\($0.handler)</a>" }, "attempts",
-                        "next_attempt_at", "worker", "error",
-                    ]
-                )
-            return Part.card("Waiting deliveries", count: "\(detail.deliveries.count)", body)
+            let hint: HTML = "Every subscribed handler has taken this message, or given it up."
+            return Part.rows(
+                "Waiting deliveries",
+                detail.deliveries,
+                now: now,
+                caption: "Deliveries",
+                count: "\(detail.deliveries.count)",
+                empty: Part.empty("Nothing waits", hint),
+                [
+                    PageColumn("handler") { "<a href=\"/handlers\">\($0.handler)</a>" }, "attempts",
+                    "next_attempt_at", "worker", "error",
+                ]
+            )
         }
 
         var deadLetters: HTML {
             guard !detail.deadLetters.isEmpty else { return "" }
-            let table = Part.table(
+            return Part.rows(
                 "Dead letters",
                 detail.deadLetters,
                 now: now,
@@ -221,23 +238,21 @@ enum MessageDetailPage {
                     "error",
                 ]
             )
-            return Part.card("Dead letters", count: "\(detail.deadLetters.count)", table)
         }
 
         var conflicts: HTML {
             guard !detail.conflicts.isEmpty else { return "" }
-            let table = Part.table(
+            return Part.rows(
                 "Conflicts",
                 detail.conflicts,
                 now: now,
+                count: "\(detail.conflicts.count)\(detail.hasMoreConflicts ? "+" : "")",
                 [
                     PageColumn("received_at", title: "First copy") { Part.time($0.copy.cursor.receivedAt) },
                     "times_seen", "fingerprint", PageColumn("released_at", absent: "no"),
                     .actions("Compare") { "<a href=\"\($0.address)\">Compare</a>" },
                 ]
             )
-            let count = "\(detail.conflicts.count)\(detail.hasMoreConflicts ? "+" : "")"
-            return Part.card("Conflicts", count: count, table)
         }
     }
 }

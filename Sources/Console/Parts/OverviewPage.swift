@@ -2,11 +2,23 @@ import MessageStore
 import Resources
 import Vocabulary
 
-/// The overview, with what needs attention first.
-enum OverviewPage {
-    static func page(_ request: PageRequest) async throws -> HTML {
-        let services = request.services
-        let (overview, groups) = try await services.reader.withConnection { connection in
+/// `GET overview`, and its page, with what needs attention first.
+enum OverviewPart {
+    static let part = ConsolePart(
+        section: Section("Overview", "/", "M4 13h6V4H4zM14 20h6v-9h-6zM4 20h6v-3H4zM14 7h6V4h-6z"),
+        endpoints: [
+            .get(
+                "getOverview",
+                "overview",
+                "How things stand: rates, latency, streams, handlers, sizes.",
+                one: Overview.take
+            )
+        ],
+        pages: [Page(path: "/", make: page)]
+    )
+
+    private static func page(_ request: PageRequest) async throws -> HTML {
+        let (overview, groups) = try await request.read { connection in
             (
                 try await Overview.take(connection),
                 try await DeadLetters(connection).summary(groups: 5, counted: Overview.countLimit)
@@ -14,12 +26,11 @@ enum OverviewPage {
         }
         let view = View(
             overview: overview,
-            groups: groups.map { $0.shown(to: services.sight) },
-            history: services.history.add(overview.workers)
+            groups: groups.map { $0.shown(to: request.sight) },
+            history: request.services.history.add(overview.workers)
         )
         return request.document(
             "Overview",
-            .overview,
             refresh: 5,
             """
             \(Part.head("Overview"))
@@ -121,7 +132,7 @@ enum OverviewPage {
                 ),
                 Part.figure("Dead letters", count(dead), "given up", tone: dead > 0 ? .warning : nil),
                 Part.figure("Streams", Figures.count(overview.streams.reduce(0) { $0 + $1.bound }), "bound"),
-                Part.figure("Database", Figures.bytes(store.databaseBytes), "\(days) of messages"),
+                Part.figure("Database", Amount.bytes(store.databaseBytes), "\(days) of messages"),
             ].reduce(HTML(), +)
         }
 
@@ -133,9 +144,9 @@ enum OverviewPage {
             func rate(_ value: KeyPath<RateHistory.Sample, Double>) -> String {
                 Figures.decimal(history.last?[keyPath: value] ?? 0) + " /s"
             }
-            let latency = history.last.flatMap { $0.latency > 0 ? "≤ " + Figures.length(seconds: $0.latency) : nil }
+            let latency = history.last.flatMap { $0.latency > 0 ? "≤ " + Amount.time($0.latency) : nil }
             let half: HTML =
-                overview.ackLatency.half.map { "p50 ≤ \(Figures.length(seconds: $0))" } ?? "no ack lately"
+                overview.ackLatency.half.map { "p50 ≤ \(Amount.time($0))" } ?? "no ack lately"
             return [
                 trend("Received", rate(\.received), "copies read from streams", history.map(\.received)),
                 trend("Stored", rate(\.stored), "new messages", history.map(\.stored)),
@@ -146,37 +157,31 @@ enum OverviewPage {
 
         // MARK: Tables
 
-        private func card<Row>(
-            _ title: String,
-            _ rows: [Row],
-            _ columns: [PageColumn<Row>],
-            _ empty: String,
-            _ hint: HTML
-        ) -> HTML {
-            let body = rows.isEmpty ? Part.empty(empty, hint) : Part.table(title, rows, now: now, columns)
-            return Part.card(title, count: rows.isEmpty ? nil : "\(rows.count)", body)
-        }
-
         var handlers: HTML {
-            card(
+            Part.rows(
                 "Handlers",
                 overview.handlers,
+                now: now,
+                empty: Part.empty(
+                    "No handler is registered",
+                    "Add one under <code>handlers:</code> in the configuration."
+                ),
                 [
                     PageColumn("handler") { "<a href=\"/handlers\">\($0.state.name)</a>" },
-                    PageColumn("state", cell: HandlersPage.badge),
+                    PageColumn("state", cell: HandlerPart.badge),
                     PageColumn("attempts_per_second", title: "Attempts/s"),
                     PageColumn("waiting") { "\(count($0.state.depth))" },
                     PageColumn("dead_letters") { "\(count($0.state.deadLetters))" },
-                ],
-                "No handler is registered",
-                "Add one under <code>handlers:</code> in the configuration."
+                ]
             )
         }
 
         var streams: HTML {
-            card(
+            Part.rows(
                 "Streams by sender",
                 overview.streams,
+                now: now,
+                empty: Part.empty("No streams", "Streams of each sender appear here while a worker runs."),
                 [
                     PageColumn("sender") { row in
                         let address = PageAddress("/messages").query("sender", row.sender)
@@ -186,16 +191,19 @@ enum OverviewPage {
                         $0.bound > 0 ? Part.badge(.good, "receiving") : Part.badge(.bad, "none bound")
                     },
                     "bound", "connecting", "draining",
-                ],
-                "No streams",
-                "Streams of each sender appear here while a worker runs."
+                ]
             )
         }
 
         var workers: HTML {
-            card(
+            Part.rows(
                 "Workers",
                 overview.workers,
+                now: now,
+                empty: Part.empty(
+                    "No worker runs",
+                    "Start one: <code>upstream-worker run --config worker.yaml</code>."
+                ),
                 [
                     PageColumn("worker") {
                         "<span class=\"mono\">\($0.worker)</span><span class=\"sub\">\($0.version)</span>"
@@ -205,9 +213,7 @@ enum OverviewPage {
                         return worker.isAlive ? Part.badge(.good, "alive") : Part.badge(.bad, "silent")
                     },
                     PageColumn("started_at", title: "Started"), PageColumn("heartbeat_at", title: "Heard of"),
-                ],
-                "No worker runs",
-                "Start one: <code>upstream-worker run --config worker.yaml</code>."
+                ]
             )
         }
     }

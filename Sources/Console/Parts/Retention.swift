@@ -1,10 +1,20 @@
 import MessageStore
+import Postgres
+import Resources
 import Vocabulary
 
-/// The stored days, and what keeps them from being dropped.
-enum RetentionPage {
-    static func page(_ request: PageRequest) async throws -> HTML {
-        let view = try await request.services.reader.withConnection { try await RetentionView.take($0) }
+/// `GET partitions`, and its page: the stored days, and what keeps them from being dropped.
+enum RetentionPart {
+    static let part = ConsolePart(
+        section: Section("Retention", "/retention", "M4 6h16v4H4zM6 10v10h12V10M10 14h4"),
+        endpoints: [
+            .get("listPartitions", "partitions", "The days that are kept, and the policy.", one: RetentionView.take)
+        ],
+        pages: [Page(path: "retention", make: page)]
+    )
+
+    private static func page(_ request: PageRequest) async throws -> HTML {
+        let view = try await request.read { try await RetentionView.take($0) }
         let plan = view.plan
         let hint: HTML = """
             A worker's start sets it from <code>retention:</code> in its configuration; until then nothing is deleted.
@@ -19,7 +29,7 @@ enum RetentionPage {
                 """
             } ?? Part.card("Policy", Part.empty("No policy is in force yet", hint))
         let head = Part.head("Retention", "Days of messages, how much they take, and what keeps them.")
-        return request.document("Retention", .retention, "\(head)\(body)")
+        return request.document("Retention", "\(head)\(body)")
     }
 
     private static func notices(_ plan: RetentionPlan) -> HTML {
@@ -51,11 +61,11 @@ enum RetentionPage {
         let bytes = kept.reduce(0) { $0 + $1.bytes }
         let due = plan.partitions(.drop)
         return [
-            Part.figure("Messages on disk", Figures.bytes(bytes), "over \(Figures.count(kept.count, "day"))"),
+            Part.figure("Messages on disk", Amount.bytes(bytes), "over \(Figures.count(kept.count, "day"))"),
             Part.figure(
                 "Due to go",
                 Figures.count(due.count, "day"),
-                "\(Figures.bytes(due.reduce(0) { $0 + $1.bytes }))"
+                "\(Amount.bytes(due.reduce(0) { $0 + $1.bytes }))"
             ),
             Part.figure("Ledger", Figures.estimate(plan.ledgerRows), "\(Figures.estimate(plan.ledgerExpired)) too old"),
             Part.figure(
@@ -74,7 +84,7 @@ enum RetentionPage {
             now: plan.now,
             [
                 PageColumn("day") { "<span class=\"mono tight\">\($0.day.start.date)</span>" },
-                PageColumn("bytes", title: "Size") { "\(Figures.bytes($0.bytes))" },
+                PageColumn("bytes", title: "Size") { "\(Amount.bytes($0.bytes))" },
                 .actions("Share") { bar(Double($0.bytes) / Double(largest), fate($0, plan.policy).0) },
                 PageColumn("rows_estimate", title: "Messages") {
                     $0.fate == .ahead ? "–" : "\(Figures.estimate($0.rows))"
@@ -124,4 +134,69 @@ enum RetentionPage {
             ("Last run", last.map { Part.age($0, now: plan.now) } ?? "never"),
         ])
     }
+}
+
+/// The stored days and the retention policy.
+struct RetentionView: Sendable {
+    /// What the next run would do; without a policy nothing is too old.
+    var plan: RetentionPlan
+    /// The policy in force, with its author.
+    var policy: RetentionPolicyInForce?
+    var lastRun: Timestamp?
+
+    /// Reads the current state; counts stop at ``Overview/countLimit``.
+    static func take(_ connection: PostgresConnection) async throws(PostgresError) -> RetentionView {
+        let retention = Retention(connection)
+        let policy = try await retention.policy()
+        let forever = RetentionPolicy(messages: .seconds(3_000 * 86_400), dedupeWindow: .seconds(3_000 * 86_400))
+        let plan = try await retention.plan(under: policy?.policy ?? forever, counted: Overview.countLimit)
+        return RetentionView(plan: plan, policy: policy, lastRun: try await retention.lastRun())
+    }
+}
+
+extension PartitionPlan: ShownResource {
+    static let resource = "Day"
+    static let fields: [Field<PartitionPlan>] = [
+        Field("day") { $0.day.start.date },
+        Field("name") { $0.name },
+        Field("rows_estimate") { $0.rows },
+        Field("bytes") { $0.bytes },
+        Field("fate") { $0.fate.rawValue },
+        Field("waiting_deliveries") { $0.waiting },
+        Field("dead_letters") { $0.deadLetters },
+    ]
+}
+
+extension RetentionView: ShownResource {
+    static let resource = "Partitions"
+    static let fields: [Field<RetentionView>] = [
+        Field("items") { $0.plan.partitions },
+        Field("next") { _ in String?.none },
+        Field("missing") { $0.plan.missing.map(\.start.date) },
+        Field("policy") { $0.policy },
+        Field("expired") { Expired(plan: $0.plan) },
+        Field("last_run_at") { $0.lastRun },
+    ]
+
+    struct Expired: ShownResource {
+        var plan: RetentionPlan
+
+        static let resource = "Expired"
+        static let fields: [Field<Expired>] = [
+            Field("conflicts") { $0.plan.conflicts }, Field("quarantine") { $0.plan.quarantine },
+            Field("dead_letters") { $0.plan.deadLetters },
+            Field("ledger_estimate") { $0.plan.ledgerExpired }, Field("counted_to") { _ in Overview.countLimit },
+        ]
+    }
+}
+
+extension RetentionPolicyInForce: ShownResource {
+    static let resource = "Policy"
+    static let fields: [Field<RetentionPolicyInForce>] = [
+        Field("messages_seconds") { $0.policy.messages.inSeconds },
+        Field("dedupe_window_seconds") { $0.policy.dedupeWindow.inSeconds },
+        Field("dead_letters_seconds") { $0.policy.deadLetters.inSeconds },
+        Field("attempts_seconds") { $0.policy.attempts.inSeconds }, Field("set_by") { $0.setBy },
+        Field("set_at") { $0.setAt },
+    ]
 }

@@ -1,29 +1,102 @@
+import Hummingbird
+import MessageStore
 import Postgres
 import Querying
 import Resources
 import UpstreamKit
 import Vocabulary
 
-/// Known ids with other content: a list, and each next to the accepted message.
-enum ConflictsPage {
-    static func list(_ request: PageRequest) async throws -> HTML {
-        let list = try await PageList(request, Lists.conflicts)
+/// `GET conflicts` and `conflicts/{key}`, `POST conflicts/{key}/{fingerprint}/release`, and their pages: known ids with
+/// other content, and each next to the accepted message.
+enum ConflictPart {
+    static let part = ConsolePart(
+        section: Section("Conflicts", "/conflicts", "M7 4v16M17 4v16M3 8l4-4 4 4M13 16l4 4 4-4"),
+        endpoints: [
+            .list("listConflicts", list, "Copies of known messages with other content, the latest first."),
+            .get("getConflict", "conflicts/{key}", conflict)
+                .about("The contents that came under one key, beside the stored one.", .one(ConflictDetail.self))
+                .takes([shared, Parameter.reveal]),
+            .action("releaseConflict", "conflicts/{key}/{fingerprint}/release", release)
+                .about("Hands a conflict's content to the handlers of its category.").takes([key, fingerprint]),
+        ],
+        pages: [Page(path: "conflicts", make: page), Page(path: "conflicts/:key/:fingerprint", make: compare)]
+    )
+
+    private static let shared = Parameter.uuid("key", "The message_key that they share.")
+    private static let key = Parameter.uuid("key", "The message_key.")
+    private static let fingerprint = Parameter.uuid("fingerprint", "Which content.")
+
+    private static let list = Listing<MessageFilter, ConflictRow, ConflictCursor>(
+        address: "/conflicts",
+        most: 1_000,
+        cursor: ConflictCursor.init
+    ) { wanted in
+        let aliases = wanted.services.aliases
+        var after = wanted.after
+        if let name = after?.fingerprint { after?.fingerprint = aliases.fingerprint(of: name) }
+        var query = ConflictQuery(filter: wanted.filter, after: after, limit: wanted.limit)
+        query.byteLimit = AnswerBounds.page
+        let found = try await query.page(wanted.connection)
+        let rows = found.rows.map { aliases.named($0).shown(to: wanted.sight) }
+        return .init(rows: rows, next: found.isFull ? rows.last?.namedCursor.description : nil)
+    }
+
+    private static func conflict(_ request: EndpointRequest) async throws -> Response {
+        let (key, sight, aliases) = (MessageKey(try request[shared]), try request.sight, request.services.aliases)
+        let detail = try await request.services.reader.withConnection { connection in
+            var filter = MessageFilter()
+            filter.messageKey = key
+            var query = ConflictQuery(filter: filter, limit: 100)
+            query.byteLimit = AnswerBounds.page
+            let found = try await query.page(connection)
+            guard !found.rows.isEmpty else { throw Problem.notFound("no conflict has this message_key") }
+            return ConflictDetail(
+                messageKey: key,
+                stored: try await MessageLookup(connection).detail(key, conflictBytes: 0)?.stored,
+                conflicts: found.rows.map { aliases.named($0) },
+                hasMore: found.isFull
+            )
+        }
+        if sight.tokens { try await request.recordReveal(of: detail.conflicts.count, "conflicts of \(key)") }
+        return .json(detail.shown(to: sight).json())
+    }
+
+    private static func release(_ request: ActionRequest) async throws -> Response {
+        let (key, name, author) = (try request[key], try request[fingerprint], request.author)
+        let fingerprint = request.services.aliases.fingerprint(of: name)
+        return try await request.perform { connection throws(PostgresError) in
+            let outcome = try ConflictRelease.release(connection, MessageKey(key), fingerprint: fingerprint, by: author)
+            let (handlers, before): ([String], Timestamp?)
+            switch outcome {
+            case .unknown: return .failure(.notFound("there is no such conflict: GET conflicts lists them"))
+            case .noHandler:
+                return .failure(Problem(.noHandler, "nothing was done: no handler is subscribed to its category"))
+            case .released(let names): (handlers, before) = (names, nil)
+            case .releasedBefore(let time): (handlers, before) = ([], time)
+            }
+            let answer: JSONObject = [
+                "message_key": key, "fingerprint": name, "outcome": before == nil ? "released" : "released_before",
+                "released_before_at": before, "handlers": handlers,
+            ]
+            return .success(ActionAnswer(answer))
+        }
+    }
+
+    // MARK: Pages
+
+    private static func page(_ request: PageRequest) async throws -> HTML {
+        let list = try await PageList(request, list)
         let columns: [PageColumn<ConflictRow>] = [
             "last_seen_at", "category", "message_id", "device_key", "times_seen",
             PageColumn("released_at", title: "State", cell: state),
             .actions("Compare") { "<a href=\"\($0.address)\">Compare</a>" },
         ]
         let hint: HTML = "A device that uses an id twice for different content would show up here."
-        let lead: HTML =
-            "Copies that came under a known id with other content. The first copy was stored; these wait for a decision."
-        return request.document(
+        return list.document(
+            request,
             "Conflicts",
-            .conflicts,
-            """
-            \(Part.head("Conflicts", lead))
-            \(list.form)
-            <section class="card">\(list.table("Conflicts", columns, "No conflicts", hint))\(list.pager)</section>
-            """
+            "Copies that came under a known id with other content. The first copy was stored; these wait for a decision.",
+            list.table("Conflicts", columns, "No conflicts", hint)
         )
     }
 
@@ -31,12 +104,10 @@ enum ConflictsPage {
         row.releasedAt == nil ? Part.badge(.warning, "open") : Part.badge(.good, "released")
     }
 
-    // MARK: Side by side
-
-    static func compare(_ request: PageRequest) async throws -> HTML {
+    private static func compare(_ request: PageRequest) async throws -> HTML {
         guard let key = MessageKey(request.part("key")), let name = Digest128(uuid: request.part("fingerprint").utf8)
         else { throw Problem.notFound("a conflict is named by a message_key and a fingerprint: see /conflicts") }
-        let (services, sight) = (request.services, request.services.sight)
+        let (services, sight) = (request.services, request.sight)
         var filter = MessageFilter()
         filter.messageKey = key
         let query = ConflictQuery(filter: filter, fingerprint: services.aliases.fingerprint(of: name), limit: 1)
@@ -54,7 +125,6 @@ enum ConflictsPage {
         }
         return request.document(
             "Conflict",
-            .conflicts,
             """
             <p class="crumb"><a href="/conflicts">Conflicts</a> / <span class="mono">\("\(key)")</span></p>
             <div id="conflict" class="stack" data-live>\(view.head)\(view.notice)\(view.facts)</div>\(view.diff)
@@ -88,7 +158,7 @@ enum ConflictsPage {
             )
             return """
                 <header class="head"><div><h1>Conflict on \(stranger: message.messageID.shortened(80))</h1>
-                <p class="lead">\(ConflictsPage.state(row))</p></div>
+                <p class="lead">\(ConflictPart.state(row))</p></div>
                 <div class="actions"><a class="button" href="\(PageAddress("/messages").adding(key))">Stored message</a>\
                 \(HTML.when(mayAct && row.releasedAt == nil, release))</div></header>
                 """
@@ -162,7 +232,25 @@ enum ConflictsPage {
     }
 }
 
+/// The contents that came under one key, beside the stored one.
+struct ConflictDetail: ShownResource {
+    var messageKey: MessageKey
+    /// Nil where retention has deleted it.
+    var stored: StoredMessage?
+    var conflicts: [ConflictRow]
+    var hasMore: Bool
+
+    static let resource = "ConflictDetail"
+    static let leavesOut = true
+    static let keepsNull = ["stored"]
+    static let fields: [Field<ConflictDetail>] = [
+        Field("message_key") { $0.messageKey },
+        .changed("stored", \.stored) { stored, sight, _ in stored?.shown(to: sight) },
+        .rows("conflicts", \.conflicts),
+        Field("more_conflicts") { $0.hasMore ? true : Bool?.none },
+    ]
+}
+
 extension ConflictRow {
-    /// Its page's address.
     var address: PageAddress { PageAddress("/conflicts").adding("\(copy.message.messageKey)").adding("\(name)") }
 }

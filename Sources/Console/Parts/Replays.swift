@@ -1,16 +1,89 @@
+import Hummingbird
 import Postgres
 import Replaying
 import Resources
 import Vocabulary
 
-/// The replays: a list, and each with its progress and history.
-enum ReplaysPage {
-    static func list(_ request: PageRequest) async throws -> HTML {
-        let (rows, now) = try await request.services.reader.withConnection { connection in
+/// `GET replays` and `replays/{id}`, `POST replays/plan`, and `start`, `pause`, `resume` and `cancel` of a replay, and
+/// their pages: a list, and each with its progress and history.
+///
+/// Workers run replays to handlers; one to a file or an XMPP endpoint runs in a process of its own, and can only be
+/// paused and cancelled here.
+enum ReplayPart {
+    static let part = ConsolePart(
+        section: Section("Replays", "/replays", "M4 12a8 8 0 1 0 3-6.2M4 4v4h4M11 9l4 3-4 3z"),
+        endpoints: [
+            .get("listReplays", "replays", replays)
+                .about("Replays, the latest first.", .page(of: Replay.self)).takes([limit]),
+            .get("getReplay", "replays/{id}", replay)
+                .about("A replay with its history.", .one(ReplayDetail.self)).takes([id]),
+            ReplayPlanning.endpoint,
+            control("startReplay", .start, "Starts a replay, in the workers."),
+            control("pauseReplay", .pause, "Pauses a replay."),
+            control("resumeReplay", .resume, "Resumes a replay."),
+            control("cancelReplay", .cancel, "Cancels a replay for good."),
+        ],
+        pages: [
+            Page(path: "replays", make: page), Page(path: "replays/new", make: ReplayPlanning.page),
+            Page(path: "replays/:id", make: detail),
+        ]
+    )
+
+    private static let limit = Parameter.limit(1_000)
+    private static let id = Parameter.uuid("id", "Its id.")
+    private static let name = Parameter.name("id", "The replay's id or name.")
+    /// Whether `start` begins again with the first message.
+    private static let again = Member<Bool>("again", #"{"type":"boolean"}"#)
+
+    private static func replays(_ request: EndpointRequest) async throws -> Response {
+        let limit = try request[limit]
+        let replays = try await request.services.reader.run { connection throws(PostgresError) in
+            try ReplayTable.list(connection, limit: limit)
+        }
+        return .page(replays.map { $0.shown(to: request.services.sight) })
+    }
+
+    private static func replay(_ request: EndpointRequest) async throws -> Response {
+        let id = try request[id]
+        let found = try await request.services.reader.run { connection throws(PostgresError) in
+            try ReplayDetail.read(connection, id.description)
+        }
+        guard let found else { throw Problem.notFound("no replay has this id") }
+        return .json(found.shown(to: request.services.sight).json())
+    }
+
+    private static func control(_ operation: StaticString, _ event: ReplayEvent, _ summary: StaticString) -> Endpoint {
+        .action(operation, "replays/{id}/\(event.rawValue)") { request in
+            let (name, sight, author) = (try request[name], request.services.sight, request.author)
+            let chosen = request.body[again] == true ? ReplayEvent.startAgain : event
+            return try await request.perform { connection throws(PostgresError) in
+                guard let replay = try ReplayTable.find(connection, name) else {
+                    return .failure(.notFound("there is no replay of this name or id: GET replays lists them"))
+                }
+                if chosen != .pause, chosen != .cancel, replay.target.kind != "handlers" {
+                    let command = "`upstream-worker replay start \(replay.name)`"
+                    return .failure(Problem(.otherTarget, "it is run by the process that sends it: \(command)"))
+                }
+                return try ReplayTable.apply(connection, chosen, to: replay.id.description, by: author)
+                    .mapError(Problem.init)
+                    .map { result in
+                        var answer = JSONObject(result.replay.shown(to: sight))
+                        answer.add("changed", result.transition != .stay)
+                        return ActionAnswer(answer)
+                    }
+            }
+        }
+        .about(summary).takes([name], body: event == .start ? [again] : [])
+    }
+
+    // MARK: Pages
+
+    private static func page(_ request: PageRequest) async throws -> HTML {
+        let (rows, now) = try await request.read { connection in
             let rows = try await connection.run { connection throws(PostgresError) in
                 try ReplayTable.list(connection, limit: 100)
             }
-            return (rows.map { $0.shown(to: request.services.sight) }, try await connection.databaseTime())
+            return (rows.map { $0.shown(to: request.sight) }, try await connection.databaseTime())
         }
         let new: HTML = request.mayAct ? "<a class=\"button primary\" href=\"/replays/new\">Plan a replay</a>" : ""
         let hint: HTML = """
@@ -28,7 +101,6 @@ enum ReplaysPage {
             rows.isEmpty ? Part.empty("No replays yet", hint) : Part.table("Replays", rows, now: now, columns)
         return request.document(
             "Replays",
-            .replays,
             refresh: rows.contains { $0.state.isActive } ? 3 : 15,
             """
             \(Part.head("Replays", "Stored messages that are sent again.", actions: new))
@@ -49,19 +121,15 @@ enum ReplaysPage {
         return Part.badge(tone, replay.state.rawValue)
     }
 
-    // MARK: One replay
-
-    static func detail(_ request: PageRequest) async throws -> HTML {
-        let (name, services) = (request.part("id"), request.services)
-        let view = try await services.reader.withConnection { connection in
+    private static func detail(_ request: PageRequest) async throws -> HTML {
+        let name = request.part("id")
+        let view = try await request.read { connection in
             let found = try await connection.run { connection throws(PostgresError) in
-                try ReplayTable.find(connection, name).map { replay throws(PostgresError) in
-                    try ReplayDetail.read(connection, replay)
-                }
+                try ReplayDetail.read(connection, name)
             }
             guard let found else { throw Problem.notFound("no replay has this name or id: see /replays") }
             return View(
-                found: found.shown(to: services.sight),
+                found: found.shown(to: request.sight),
                 now: try await connection.databaseTime(),
                 mayAct: request.mayAct
             )
@@ -69,7 +137,6 @@ enum ReplaysPage {
         let replay = view.found.replay
         return request.document(
             "Replay",
-            .replays,
             refresh: replay.state.isActive ? 2 : 15,
             """
             <p class="crumb"><a href="/replays">Replays</a> / <span class="mono">\("\(replay.id)")</span></p>
@@ -88,7 +155,7 @@ enum ReplaysPage {
         var head: HTML {
             """
             <header class="head"><div><h1>Replay \(stranger: replay.name)</h1>
-            <p class="lead">\(ReplaysPage.badge(replay)) to \(stranger: replay.target.description)</p></div>
+            <p class="lead">\(ReplayPart.badge(replay)) to \(stranger: replay.target.description)</p></div>
             <div class="actions">\(mayAct ? buttons : "")</div></header>
             """
         }
@@ -160,10 +227,8 @@ enum ReplaysPage {
         }
 
         var history: HTML {
-            Part.card(
-                "History",
-                Part.table("History", found.history.reversed(), now: now, ["at", "event", "who", "done", "detail"])
-            )
+            let columns: [PageColumn<ReplayTable.HistoryEntry>] = ["at", "event", "who", "done", "detail"]
+            return Part.card("History", Part.table("History", found.history.reversed(), now: now, columns))
         }
     }
 }

@@ -1,32 +1,71 @@
+import Hummingbird
 import MessageStore
+import Postgres
 import Resources
 import Vocabulary
 
-/// Waiting deliveries, their last errors and next attempts.
-enum DeliveriesPage {
-    static func page(_ request: PageRequest) async throws -> HTML {
-        let (list, handlers) = try await PageList.read(request, Lists.deliveries) { connection, _ in
+/// `GET deliveries`, `POST deliveries/retry-now`, and their page: waiting deliveries, with errors and next attempts.
+enum DeliveryPart {
+    static let part = ConsolePart(
+        section: Section("Waiting", "/deliveries", "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM12 8v4l3 2"),
+        endpoints: [
+            .list("listDeliveries", list, "Deliveries that wait, with why and when next."),
+            .action("retryDeliveriesNow", "deliveries/retry-now", retryNow)
+                .about("Makes waiting deliveries due at once.")
+                .takes([], body: WaitingFilter.members + [ActionBody.all, limit]),
+        ],
+        pages: [Page(path: "deliveries", make: page)]
+    )
+
+    private static let list = Listing<WaitingFilter, WaitingDelivery, WaitingCursor>(
+        address: "/deliveries",
+        most: 200,
+        cursor: WaitingCursor.init
+    ) { wanted in
+        let rows = try await WaitingDeliveries(wanted.connection)
+            .list(wanted.filter, after: wanted.after, limit: wanted.limit)
+        return .init(try await rows.shown(to: wanted.sight, wanted.connection), wanted.limit) { $0.cursor }
+    }
+
+    /// The most deliveries per request, which is one transaction.
+    private static let most = BulkAction.Act.waiting(.retryNow, WaitingFilter()).batch
+    private static let limit = Member<Int>("limit", #"{"type":"integer","minimum":1,"maximum":\#(most)}"#)
+
+    private static func retryNow(_ request: ActionRequest) async throws -> Response {
+        let limit = request.body[limit] ?? most
+        guard (1...most).contains(limit) else { throw Problem.badRequest("'limit' is 1 to 10,000") }
+        let asked = try request.body.asked(WaitingFilter.self, request.services.sight)
+        guard request.body[ActionBody.all] == true || !asked.isEmpty else {
+            throw Problem.badRequest("give a handler, a message_key, another filter, or \"all\": true")
+        }
+        let (filter, author) = (asked.filter, request.author)
+        return try await request.perform { connection throws(PostgresError) in
+            let count = try BulkAction(.waiting(.retryNow, filter), total: limit, by: author).begin(connection)
+            // The limit was reached: there may be more.
+            return .success(ActionAnswer(["done": count, "more": count == limit] as JSONObject))
+        }
+    }
+
+    private static func page(_ request: PageRequest) async throws -> HTML {
+        let (list, handlers) = try await PageList.read(request, list) { connection, _ in
             try await HandlerStates(connection).list(counted: Overview.countLimit)
         }
         let columns: [PageColumn<WaitingDelivery>] = [
             "due_at", "handler", "message_key", PageColumn("category", absent: "gone"), "attempts",
             PageColumn("reason") { why($0, list.now) }, .actions { request.mayAct ? retry($0) : "" },
         ]
-        let lead: HTML = "Deliveries that are not done yet; what is due first comes first."
         let hint: HTML = "Every delivery is done, or was given up: see <a href=\"/dead\">dead letters</a>."
-        let (handler, actions) = (
-            list.asked.filter.handler, request.mayAct ? retryAll(list.asked.filter, handlers) : ""
-        )
-        return request.document(
+        let filter = list.asked.filter
+        return list.document(
+            request,
             "Waiting",
-            .deliveries,
+            head: "Waiting deliveries",
+            "Deliveries that are not done yet; what is due first comes first.",
+            actions: request.mayAct ? retryAll(filter, handlers) : "",
             refresh: list.isFirstPage ? 10 : nil,
             """
-            \(Part.head("Waiting deliveries", lead, actions: actions))
-            \(list.form)
-            <section class="card">\(tabs(handlers, handler))\
-            <div id="waiting" data-live>\(list.table("Waiting deliveries", columns, "Nothing waits", hint))</div>\
-            \(list.pager)</section>
+            \(tabs(handlers, filter.handler))\
+            <div id="waiting" data-live>\(list.table("Waiting deliveries", columns, "Nothing waits", hint))</div>
             """
         )
     }
@@ -89,4 +128,8 @@ enum DeliveriesPage {
         case .due: return Part.badge(.good, "due")
         }
     }
+}
+
+extension WaitingDelivery: HandlersWords {
+    var hasWords: Bool { error != nil }
 }

@@ -1,9 +1,64 @@
+import Hummingbird
 import MessageStore
+import Postgres
+import Resources
+import Vocabulary
 
-/// The handlers, their queues, and the button that pauses them.
-enum HandlersPage {
-    static func page(_ request: PageRequest) async throws -> HTML {
-        let handlers = try await request.services.reader.withConnection { try await HandlerView.list($0) }
+/// `GET handlers`, `POST handlers/{name}/pause` and `resume`, and their page.
+enum HandlerPart {
+    static let part = ConsolePart(
+        section: Section("Handlers", "/handlers", "M4 7h10M18 7h2M4 17h2M10 17h10M16 4v6M8 14v6"),
+        endpoints: [
+            .get("listHandlers", "handlers", "The handlers, with what waits for them.", rows: handlers),
+            .action("pauseHandler", "handlers/{name}/pause", pause)
+                .about("Pauses a handler in every worker.").takes([name], body: [length]),
+            .action("resumeHandler", "handlers/{name}/resume", resume).about("Resumes a handler.").takes([name]),
+        ],
+        pages: [Page(path: "handlers", make: page)]
+    )
+
+    private static let name = Parameter.name("name", "The handler's name.")
+    private static let length = Member<String>("for", #"{"type":"string","examples":["30m"]}"#)
+
+    private static func handlers(_ connection: PostgresConnection) async throws -> [HandlerView] {
+        try await HandlerView.list(connection, counted: Overview.countLimit)
+    }
+
+    private static func pause(_ request: ActionRequest) async throws -> Response {
+        let (name, author) = (try request[name], request.author)
+        let length = try request.body[length].map(duration)
+        return try await request.perform { connection throws(PostgresError) in
+            guard let pause = try HandlerStates.pause(connection, name, for: length, by: author) else {
+                return .failure(unknown(name))
+            }
+            let answer: JSONObject = ["handler": name, "paused": true, "paused_until": pause.until]
+            return .success(ActionAnswer(answer))
+        }
+    }
+
+    private static func resume(_ request: ActionRequest) async throws -> Response {
+        let (name, author) = (try request[name], request.author)
+        return try await request.perform { connection throws(PostgresError) in
+            guard try HandlerStates.resume(connection, name, by: author) else { return .failure(unknown(name)) }
+            return .success(ActionAnswer(["handler": name, "paused": false] as JSONObject))
+        }
+    }
+
+    private static func duration(_ text: String) throws(Problem) -> Duration {
+        guard let parsed = DurationText(text), parsed.count > 0, parsed.unit != nil, let length = parsed.duration,
+            length <= .seconds(36_525 * 86_400)
+        else { throw .badRequest("'for' is a duration such as 30m or 12h") }
+        return length
+    }
+
+    private static func unknown(_ name: String) -> Problem {
+        .notFound("no handler '\(name.prefix(100))' is registered: GET handlers lists them")
+    }
+
+    // MARK: The page
+
+    private static func page(_ request: PageRequest) async throws -> HTML {
+        let handlers = try await request.read { try await HandlerView.list($0) }
         let hint: HTML = """
             Add one under <code>handlers:</code> in the configuration and start a worker; messages are kept either way.
             """
@@ -13,7 +68,6 @@ enum HandlersPage {
             : "<div class=\"stack\">\(HTML(handlers) { card($0, request.mayAct) })</div>"
         return request.document(
             "Handlers",
-            .handlers,
             refresh: 5,
             """
             \(Part.head("Handlers", "Who takes the messages, how fast, and what waits for them."))
@@ -81,7 +135,7 @@ enum HandlersPage {
             )
         } else if view.failing > 0 {
             let probe: HTML =
-                view.breaker?.nextProbe.map { "Next probe in \(Figures.length(seconds: $0))." }
+                view.breaker?.nextProbe.map { "Next probe in \(Amount.time($0))." }
                 ?? "A probe is under way."
             notes += Part.notice(
                 .bad,
