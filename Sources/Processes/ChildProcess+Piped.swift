@@ -5,11 +5,9 @@ import Vocabulary
 extension ChildProcess {
     /// Our ends of the process's standard streams; the holder closes them.
     package struct Pipes {
-        /// The write end of its standard input.
         package var input: CInt
         /// The read end of its standard output; nil if that goes to `/dev/null`.
         package var output: CInt?
-        /// The read end of its standard error.
         package var error: CInt
     }
 
@@ -59,9 +57,7 @@ extension ChildProcess {
         }
         for descriptor in [input.reading, output.writing, errors.writing] { _ = Glibc.close(descriptor) }
         if !readsOutput { _ = Glibc.close(output.reading) }
-        return (
-            child, Pipes(input: input.writing, output: readsOutput ? output.reading : nil, error: errors.reading)
-        )
+        return (child, Pipes(input: input.writing, output: readsOutput ? output.reading : nil, error: errors.reading))
     }
 }
 

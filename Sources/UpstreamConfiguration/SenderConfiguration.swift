@@ -3,15 +3,6 @@ package import XMPP
 
 /// A sender: an account at a CCS-compatible server, and its connections.
 package struct SenderConfiguration: Sendable, Equatable {
-    package enum TLSMode: String, CaseIterable, Sendable {
-        /// With the first byte.
-        case direct
-        /// Within the stream, by XMPP's STARTTLS; never without.
-        case starttls
-        /// No TLS: for components on this machine, or in networks that the operator lists.
-        case none
-    }
-
     package enum Username: String, CaseIterable, Sendable {
         /// `sender_id@domain`.
         case jid

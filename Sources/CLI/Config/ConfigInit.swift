@@ -6,23 +6,19 @@ import UpstreamConfiguration
 import Vocabulary
 
 struct ConfigInit: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "init",
-        abstract: "Writes a commented configuration file: asks on a terminal, or takes flags.",
-        discussion: """
-            Examples:
-              sudo upstream-worker config init
-              upstream-worker config init worker.yaml --sender-id 1234567890 \\
-                --host fcm-xmpp.googleapis.com --domain fcm.googleapis.com \\
-                --secret-file /etc/upstream-worker/server-key
-              upstream-worker config init - --dialect xmpp --sender-id collector \\
-                --domain example.org --secret-file server-key
+    static let manual = """
+        init: Writes a commented configuration file: asks on a terminal, or takes flags.
+          sudo upstream-worker config init
+          upstream-worker config init worker.yaml --sender-id 1234567890 \\
+            --host fcm-xmpp.googleapis.com --domain fcm.googleapis.com \\
+            --secret-file /etc/upstream-worker/server-key
+          upstream-worker config init - --dialect xmpp --sender-id collector \\
+            --domain example.org --secret-file server-key
 
-            Every key stands in the file, those that were not given as comments with their defaults. The file gets \
-            mode 640, and where there is a group upstream-worker and this is root, that group. An existing file is \
-            left alone without --force. A secret is only named: write it into its file yourself.
-            """
-    )
+        Every key stands in the file, those that were not given as comments with their defaults. The file gets \
+        mode 640, and where there is a group upstream-worker and this is root, that group. An existing file is \
+        left alone without --force. A secret is only named: write it into its file yourself.
+        """
 
     @Argument(help: "The file; - for stdout. Default: $UPSTREAM_CONFIG, else \(ConfigurationLoader.defaultPath).")
     var file: String?
@@ -53,7 +49,6 @@ struct ConfigInit: ProgramCommand {
         let given: String?
         let text: String
         let standard: String?
-        /// Whether the answer may be empty.
         let isOptional: Bool
 
         init(
@@ -129,7 +124,6 @@ struct ConfigInit: ProgramCommand {
         return ConfigurationTemplate(values)
     }
 
-    /// Asks until the answer is valid for the key.
     private func ask(
         _ question: Question,
         isOptional: Bool,

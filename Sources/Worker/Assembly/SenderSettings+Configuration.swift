@@ -34,7 +34,7 @@ extension SenderSettings {
         connections = sender.connections
         self.limits = limits
         if sender.isFound {
-            let allows = { (mode: SenderConfiguration.TLSMode) in !sender.isTLSModeGiven || sender.tlsMode == mode }
+            let allows = { (mode: TLSMode) in !sender.isTLSModeGiven || sender.tlsMode == mode }
             discovery = ServerDiscovery(
                 domain: sender.domainInASCII,
                 direct: allows(.direct) ? try Self.context(sender, isDirect: true) : nil,
@@ -60,7 +60,7 @@ extension SenderSettings {
         )
         // A configured server name means that server, not whoever serves the domain.
         let isDomains = sender.dialect == .xmpp && sender.serverName == sender.domainInASCII
-        tls.xmppDomain = isDomains ? XMPPDomain(ascii: sender.serverName, unicode: sender.domainInUnicode) : nil
+        tls.xmppDomain = isDomains ? (ascii: sender.serverName, unicode: sender.domainInUnicode) : nil
         tls.identity = sender.clientCertificate.map {
             TLSIdentity(certificateChain: .file($0.file), privateKey: .file($0.keyFile.path))
         }

@@ -83,8 +83,13 @@ actor DatabaseSession: HandlerProbeSession {
         )
     }
 
-    func clock() -> Probe.Result {
-        guard let clock = facts?.clock else { return .skipped }
+    func clock() async -> Probe.Result {
+        await asking { connection throws(PostgresError) in
+            Self.judge(try await Retention(connection).clockDifference())
+        }
+    }
+
+    private static func judge(_ clock: ClockDifference) -> Probe.Result {
         let difference = max(clock.ahead, .zero - clock.ahead)
         guard difference >= .seconds(5) else { return .passed(detail: "the same here and at the database") }
         let fix = "synchronize both machines' clocks (timedatectl set-ntp true)"

@@ -11,13 +11,13 @@ enum MessageDetailPage {
         let (found, now) = try await services.reader.withConnection { connection in
             (try await MessageLookup(connection).find(reference), try await connection.databaseTime())
         }
-        guard let detail = found.first else {
+        guard let detail = found.details.first else {
             throw Problem.notFound("no message has this key or id; retention may have deleted it: search at /messages")
         }
-        guard found.count == 1 else {
+        guard found.details.count == 1 else {
             let table = Part.table(
                 "Messages",
-                Array(found),
+                found.details,
                 now: now,
                 ["message_key", "sender_id", "category", "received_at"]
             )
@@ -28,7 +28,7 @@ enum MessageDetailPage {
                 """
                 \(Part.head("Messages with this id", "Ids are unique for each sender."))
                 \(HTML.when(found.isCut, more))
-                \(Part.card("Found", count: "\(found.count)", table))
+                \(Part.card("Found", count: "\(found.details.count)", table))
                 """
             )
         }
