@@ -44,14 +44,22 @@ struct ConfigInit: ProgramCommand {
 
     /// A value to ask for, unless a flag gives it.
     private struct Question {
+        let flag: String
         let key: String
         let given: String?
         let text: String
         let standard: String?
         let isOptional: Bool
 
-        init(_ key: String, _ given: String?, _ text: String, standard: String? = nil, isOptional: Bool = false) {
-            (self.key, self.given, self.text) = (key, given, text)
+        init(
+            _ flag: String,
+            _ key: String,
+            _ given: String?,
+            _ text: String,
+            standard: String? = nil,
+            isOptional: Bool = false
+        ) {
+            (self.flag, self.key, self.given, self.text) = (flag, key, given, text)
             (self.standard, self.isOptional) = (standard, isOptional)
         }
     }
@@ -59,14 +67,16 @@ struct ConfigInit: ProgramCommand {
     private static let secretKey = "senders.N.secret_file"
 
     private var questions: [Question] {
+        let peer = "What the server speaks: ccs, xmpp or component"
+        let domainText = "XMPP domain (empty: the server's name)"
         let secret = "File with the server key, or name of a systemd credential"
         return [
-            Question("database.url", databaseURL, "Database (libpq URI)", standard: Self.usualURL),
-            Question("senders.N.dialect", dialect, "What the server speaks: ccs, xmpp or component", standard: "ccs"),
-            Question("senders.N.sender_id", senderID, "Sender id (the account's local part)"),
-            Question("senders.N.host", host, "Server to connect to"),
-            Question("senders.N.domain", domain, "XMPP domain (empty: the server's name)", isOptional: true),
-            Question(Self.secretKey, secretFile, secret, standard: "server-key"),
+            Question("--database-url", "database.url", databaseURL, "Database (libpq URI)", standard: Self.usualURL),
+            Question("--dialect", "senders.N.dialect", dialect, peer, standard: "ccs"),
+            Question("--sender-id", "senders.N.sender_id", senderID, "Sender id (the account's local part)"),
+            Question("--host", "senders.N.host", host, "Server to connect to"),
+            Question("--domain", "senders.N.domain", domain, domainText, isOptional: true),
+            Question("--secret-file", Self.secretKey, secretFile, secret, standard: "server-key"),
         ]
     }
 
@@ -100,9 +110,7 @@ struct ConfigInit: ProgramCommand {
                 if let standard = question.standard {
                     values[question.key] = standard
                 } else if !question.isOptional {
-                    missing.append(
-                        "--" + question.key.split(separator: ".").suffix(1).joined().replacing("_", with: "-")
-                    )
+                    missing.append(question.flag)
                 }
                 continue
             }
