@@ -59,9 +59,9 @@ import UpstreamKit
             let taken = queue.next(.together)
             #expect(taken.count == 10)
             let place = PluginQueue.Track.together.rawValue
-            let entries = Mirror(reflecting: queue).descendant("waiting", place, "entries")
-            let held = try #require(entries as? [PluginQueue.Entry])
-            #expect(held.reduce(0) { $0 + $1.bytes.count } == left)
+            let entries = Mirror(reflecting: queue).descendant("waiting", place, "entries", "_buffer")
+            let held = try #require(entries as? ContiguousArray<PluginQueue.Entry?>)
+            #expect(held.reduce(0) { $0 + ($1?.bytes.count ?? 0) } == left)
         }
     }
 
