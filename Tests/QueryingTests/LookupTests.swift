@@ -109,7 +109,7 @@ struct LookupTests {
                 "SELECT message_key::text FROM upstream.message_ids EXCEPT SELECT message_key::text FROM upstream.messages"
             )
         )
-        let detail = try #require(try await MessageLookup(fixture.reader).find(key).first)
+        let detail = try #require(try await MessageLookup(fixture.reader).find(key).details.first)
         #expect(detail.stored == nil && detail.ledger != nil)
         let object = try #require(
             try JSONSerialization.jsonObject(with: Data(detail.json()))
@@ -130,17 +130,18 @@ struct LookupTests {
             "INSERT INTO upstream.dead_messages SELECT * FROM upstream.messages WHERE message_key = '\(key)'"
         )
         let lookup = MessageLookup(fixture.reader)
-        #expect(try await lookup.find("a").count == 2)
+        #expect(try await lookup.find("a").details.count == 2)
         try await fixture.script("DELETE FROM upstream.messages WHERE message_key = '\(key)'")
-        let byKey = try #require(try await lookup.find(key).first)
+        let byKey = try #require(try await lookup.find(key).details.first)
         #expect(byKey.stored?.message.messageID == "a" && byKey.deadLetters.count == 1)
-        #expect(try await lookup.find("a").contains { $0.messageKey == byKey.messageKey && $0.stored != nil })
+        #expect(try await lookup.find("a").details.contains { $0.messageKey == byKey.messageKey && $0.stored != nil })
     }
 
     @Test("its JSON holds everything, and a token only if requested")
     func json() async throws {
         let fixture = try await fixture()
-        let detail = try #require(try await MessageLookup(fixture.reader).find("a").first { !$0.deliveries.isEmpty })
+        let found = try await MessageLookup(fixture.reader).find("a").details
+        let detail = try #require(found.first { !$0.deliveries.isEmpty })
         let sight = Sight(tokens: true, payloads: true)
         let bytes = detail.content(to: sight).json(isForTerminal: true)
         #expect(String(decoding: bytes, as: UTF8.self).unicodeScalars.allSatisfy { !Danger.isDangerous($0) })
@@ -163,9 +164,9 @@ struct LookupTests {
             try await ConflictQuery(filter: MessageFilter(), limit: 1).rows(fixture.reader).first
         )
         let lookup = MessageLookup(fixture.reader)
-        #expect(try await lookup.find(conflict.releaseKey.description).isEmpty)
+        #expect(try await lookup.find(conflict.releaseKey.description).details.isEmpty)
         try await fixture.script("UPDATE upstream.conflicts SET released_at = now(), released_by = 'somebody'")
-        let detail = try #require(try await lookup.find(conflict.releaseKey.description).first)
+        let detail = try #require(try await lookup.find(conflict.releaseKey.description).details.first)
         #expect(detail.conflictsWith == conflict.copy.message.messageKey)
         let stored = try #require(detail.stored)
         #expect(stored.message.messageKey == conflict.releaseKey && stored.message.data == conflict.copy.message.data)

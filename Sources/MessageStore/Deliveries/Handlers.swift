@@ -178,43 +178,37 @@ enum HandlerStatements {
     /// A condition on `handlers`: a pause that it asked for is in force.
     static let isHeld = "(held_until > now()) IS TRUE"
 
-    /// The number of deliveries of the handler `name`, the age of the oldest among the 1,000 due first, and the number of
-    /// its dead letters; counts stop at a limit.
+    /// All handlers by name; counts stop at a limit.
     ///
     /// The conditions follow the index's order: a planner that knows of one handler with a million rows would otherwise
     /// scan the whole table for another's.
-    static func counts(upTo limit: Int) -> (waiting: String, age: String, dead: String) {
-        func first(_ limit: Int, _ column: String = "", of table: String, by time: String) -> String {
-            """
-            SELECT \(column) FROM upstream.\(table)
-            WHERE (handler, \(time)) >= (name, '-infinity') AND (handler, \(time)) <= (name, 'infinity')
-            ORDER BY handler, \(time) LIMIT \(limit)
-            """
-        }
-        let soonest = first(1_000, "received_at", of: "deliveries", by: "next_attempt_at")
-        return (
-            "(SELECT count(*) FROM (\(first(limit, of: "deliveries", by: "next_attempt_at"))) AS counted)",
-            "(SELECT now() - min(received_at) FROM (\(soonest)) AS soonest)",
-            "(SELECT count(*) FROM (\(first(limit, of: "dead_letters", by: "died_at"))) AS counted)"
-        )
-    }
-
-    /// All handlers by name; counts stop at a limit.
     static func list(counted limit: Int) -> SQL {
-        let counts = counts(upTo: limit)
-        return """
-            SELECT
-                name,
-                ARRAY(SELECT category FROM upstream.subscriptions WHERE handler = name ORDER BY category),
-                seen_at, \(raw: isClaimed),
-                \(raw: isPaused), CASE WHEN \(raw: isPaused) THEN paused_until END, CASE WHEN \(raw: isPaused) THEN paused_reason END,
-                CASE WHEN \(raw: isHeld) THEN held_until END, CASE WHEN \(raw: isHeld) THEN held_reason END,
-                \(raw: counts.waiting) + (
-                    SELECT coalesce(sum(cardinality(keys)), 0) FROM upstream.delivery_blocks WHERE handler = name
-                )::int8,
-                \(raw: counts.age), \(raw: counts.dead)
-            FROM upstream.handlers ORDER BY name
-            """
+        """
+        SELECT
+            name,
+            ARRAY(SELECT category FROM upstream.subscriptions WHERE handler = name ORDER BY category),
+            seen_at, \(raw: isClaimed),
+            \(raw: isPaused), CASE WHEN \(raw: isPaused) THEN paused_until END, CASE WHEN \(raw: isPaused) THEN paused_reason END,
+            CASE WHEN \(raw: isHeld) THEN held_until END, CASE WHEN \(raw: isHeld) THEN held_reason END,
+            (SELECT count(*) FROM (
+                SELECT FROM upstream.deliveries
+                WHERE (handler, next_attempt_at) >= (name, '-infinity') AND (handler, next_attempt_at) <= (name, 'infinity')
+                ORDER BY handler, next_attempt_at LIMIT \(limit)
+            ) AS counted) + (
+                SELECT coalesce(sum(cardinality(keys)), 0) FROM upstream.delivery_blocks WHERE handler = name
+            )::int8,
+            (SELECT now() - min(received_at) FROM (
+                SELECT received_at FROM upstream.deliveries
+                WHERE (handler, next_attempt_at) >= (name, '-infinity') AND (handler, next_attempt_at) <= (name, 'infinity')
+                ORDER BY handler, next_attempt_at LIMIT 1000
+            ) AS soonest),
+            (SELECT count(*) FROM (
+                SELECT FROM upstream.dead_letters
+                WHERE (handler, died_at) >= (name, '-infinity') AND (handler, died_at) <= (name, 'infinity')
+                ORDER BY handler, died_at LIMIT \(limit)
+            ) AS counted)
+        FROM upstream.handlers ORDER BY name
+        """
     }
 
     /// The workers registered for each handler, latest heartbeat first.

@@ -127,7 +127,8 @@ package final class PostgresDeliveryStore: DeliveryStore {
         try await run { connection throws(PostgresError) in
             try connection.run(DeliveryStatements.seen, handlers)
             try keepHandlers(connection)
-            return try connection.run(DeliveryStatements.backlog, handlers).rows {
+            let parameters = BacklogParameters(handlers: handlers, limit: Backlog.depthLimit)
+            return try connection.run(DeliveryStatements.backlog, parameters).rows {
                 // The age is null if nothing waits.
                 Backlog(handler: $0, depth: $1, oldestAge: max(.zero, $2 as Duration? ?? .zero), deadLetters: $3)
             }
