@@ -102,7 +102,7 @@ let package = Package(
         module("DNS", ["CGlibc"]),
 
         // The wire.
-        module("TLSWire", ["COpenSSL", nio]),
+        module("TLSWire", ["Vocabulary", "COpenSSL", nio]),
         module("XMLWire", ["CLibXML2", "CBytes", nio]),
         module("XMPP", ["Vocabulary", "CBytes", "Digests", "XMLWire"]),
         module(
@@ -286,6 +286,13 @@ let package = Package(
             path: "Tests/IntegrationSupport",
             swiftSettings: strict
         ),
+        // What tests do to a running emulator.
+        .target(
+            name: "EmulatorSupport",
+            dependencies: ["CCSEmulator", nio],
+            path: "Tests/EmulatorSupport",
+            swiftSettings: strict
+        ),
         // A cluster for each suite, and a database for each test.
         .target(
             name: "DatabaseSupport",
@@ -319,13 +326,14 @@ let package = Package(
         suite("TelemetryTests", ["Vocabulary", "IntegrationSupport", "Telemetry", logging]),
         suite("DigestsTests", ["Vocabulary", "Digests"]),
         suite("DNSTests", ["DNS"]),
-        suite("TLSWireTests", ["TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
+        suite("TLSWireTests", ["Vocabulary", "TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
         suite("XMLWireTests", ["XMLWire", "CGlibc", nio, nioEmbedded]),
         suite("XMPPTests", ["Vocabulary", "XMPP", "XMLWire", "Digests"]),
         suite(
             "XMPPSessionTests",
             [
-                "Vocabulary", "IntegrationSupport", "CCSEmulator", "XMPPSession", "XMPP", "XMLWire", "DNS", "TLSWire",
+                "Vocabulary", "IntegrationSupport", "EmulatorSupport", "CCSEmulator", "XMPPSession", "XMPP", "XMLWire",
+                "DNS", "TLSWire",
                 "Ingest", "Telemetry",
                 "Digests", nio,
                 nioPosix, nioEmbedded, logging,
@@ -424,12 +432,12 @@ let package = Package(
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]
         ),
-        suite("CCSEmulatorTests", ["CCSEmulator", "TLSWire", nio, nioPosix, nioEmbedded]),
+        suite("CCSEmulatorTests", ["EmulatorSupport", "CCSEmulator", "TLSWire", nio, nioPosix, nioEmbedded]),
         suite(
             "IntegrationTests",
             [
                 "UpstreamConfiguration",
-                "Vocabulary", "IntegrationSupport",
+                "Vocabulary", "IntegrationSupport", "EmulatorSupport",
                 "DatabaseSupport", "CLI", "Console", "Diagnosis", "Worker", "CCSEmulator", "Postgres", "LocalDatabase",
                 "Handlers", "Probing", "Compare", "Dispatcher", "UpstreamKit",
                 "MessageStore", "Querying", "Replaying", "TLSWire",
@@ -439,7 +447,8 @@ let package = Package(
         suite(
             "FailoverTests",
             [
-                "IntegrationSupport", "CCSEmulator", "Postgres", "LocalDatabase", "MessageStore", "Processes", "XMPP",
+                "IntegrationSupport", "EmulatorSupport", "CCSEmulator", "Postgres", "LocalDatabase", "MessageStore",
+                "Processes", "XMPP",
                 nio,
             ]
         ),

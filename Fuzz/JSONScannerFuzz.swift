@@ -87,7 +87,7 @@ private func checkEnvelope(_ text: UnsafeBufferPointer<UInt8>) {
     for case .some(let span) in spans { require(isInside(span, message.bytes.count), "a span outside of the bytes") }
     require((message.kind == .malformed) == (echoed == nil), "an ack without an id, or the reverse")
     let ack = encodedAck(of: message, AckEncoder(StreamSettings(senderID: "1", domain: "example.com")))
-    require(!message.isAcked || ack.count <= AckEncoder.mostBytes, "an ack over the ceiling")
+    require(!message.answer.isSent || ack.count <= AckEncoder.mostBytes, "an ack over the ceiling")
     if let extra = message.extra {
         var inner = JSONScanner()
         let kind = message.bytes[extra.range].withContiguousStorageIfAvailable { scan($0, with: &inner) }
@@ -133,7 +133,7 @@ private func checkContainer(_ text: UnsafeBufferPointer<UInt8>) {
             require(message.messageKey == wanted.messageKey, "another key of a container")
             require(message.fingerprint == wanted.fingerprint || wanted.category == nil, "another fingerprint")
         }
-        require(index == 0 || !message.isAcked, "a receipt that nobody asked for")
+        require(index == 0 || !message.answer.isSent, "a receipt that nobody asked for")
         _ = encodedAck(of: message, AckEncoder(StreamSettings(senderID: "1", domain: "example.com", dialect: .xmpp)))
     }
 }

@@ -23,7 +23,7 @@ private func fnv(_ bytes: some Sequence<UInt8>, _ hash: inout UInt64) {
 private func digest(of stanza: Stanza) -> UInt64 {
     var hash: UInt64 = 0xCBF2_9CE4_8422_2325
     for (index, element) in stanza.elements.enumerated() {
-        precondition(element.end > index && element.end <= stanza.elements.count && element.parent < index)
+        precondition(element.end > index && element.end <= stanza.elements.count)
         fnv(stanza.bytes[element.name], &hash)
         fnv(stanza.bytes[element.namespace], &hash)
         fnv(stanza.bytes[element.text], &hash)

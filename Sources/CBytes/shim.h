@@ -56,6 +56,21 @@ static inline intptr_t upstream_plain_ack(const uint8_t *bytes, intptr_t count) 
     return at;
 }
 
+/* The length of the UTF-8 character (RFC 3629) at the start of at least one byte; 0 if they begin none outside ASCII, -1
+   if they end inside one. */
+static inline intptr_t upstream_utf8_length(const uint8_t *bytes, intptr_t count) {
+    uint8_t lead = bytes[0];
+    uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    if (lead < 0xc2 || lead > 0xf4) return 0;
+    intptr_t length = lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+    if (count > 1 && (bytes[1] < low || bytes[1] > high)) return 0;
+    for (intptr_t at = 2; at < length && at < count; at++) {
+        if ((bytes[at] & 0xc0) != 0x80) return 0;
+    }
+    return count < length ? -1 : length;
+}
+
 /* Copies bytes of XML up to one of < > &, a control character or a non-ASCII byte. Reads and writes whole blocks
    within `room`, also beyond `count`. */
 static inline intptr_t upstream_copy_plain_xml(const uint8_t *from, uint8_t *to, intptr_t count, intptr_t room) {

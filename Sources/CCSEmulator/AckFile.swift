@@ -8,37 +8,20 @@ import Vocabulary
 /// the key that follows from the registration token too (`docs/protocol.md`, "What identifies a message").
 final class AckFile {
     let file: LineFile
-    private let encoder = JSONEncoder()
 
-    private struct Line: Encodable {
-        var time: String
-        var senderID: String
-        var messageID: String
-        var keyByDevice: String?
-
-        enum CodingKeys: String, CodingKey {
-            case time
-            case senderID = "sender_id"
-            case messageID = "message_id"
-            case keyByDevice = "message_key_by_device"
-        }
-    }
-
-    init(path: String) throws {
-        file = try LineFile(path: path, name: "the file of acks")
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-    }
+    init(path: String) throws { file = try LineFile(path: path, name: "the file of acks") }
 
     /// Adds an ack; an id that is not UTF-8 is left out, since no database could hold it.
     func record(_ id: [UInt8], from token: [UInt8], for sender: String) {
-        let key = Self.key(ofDevice: token, id, for: sender)
-        guard let id = String(validating: id, as: UTF8.self) else { return }
-        let line = Line(time: Date.lineTime, senderID: sender, messageID: id, keyByDevice: key)
-        if let line = try? encoder.encode(line) { file.append(line) }
-    }
-
-    private static func key(ofDevice token: [UInt8], _ id: [UInt8], for sender: String) -> String {
         let parts = Array(sender.utf8) + [0] + token + [0] + id
-        return "\(parts.withUnsafeBytes { Digest128(hashing: $0) })"
+        guard let id = String(validating: id, as: UTF8.self) else { return }
+        var line = JSONWriter()
+        line.beginObject()
+        line.member("message_id", id)
+        line.member("message_key_by_device", parts.withUnsafeBytes { Digest128(hashing: $0) })
+        line.member("sender_id", sender)
+        line.member("time", Date.lineTime)
+        line.endObject()
+        file.append(Data(line.bytes))
     }
 }

@@ -3,10 +3,9 @@ import NIOPosix
 import TLSWire
 import XMLWire
 
-/// A connection's channel handler: acts on the decisions of the negotiation and ``EmulatorCore``, and holds the
-/// connection's faults.
-final class ConnectionHandler: ChannelInboundHandler {
-    typealias InboundIn = XMLStreamEvent
+/// A connection's channel handler: acts on the decisions of negotiation and ``EmulatorCore``, and holds its faults.
+final class ConnectionHandler: ChannelInboundHandler, XMLStreamReceiver {
+    typealias InboundIn = Never
     typealias OutboundOut = ByteBuffer
 
     enum Phase: Equatable {
@@ -62,13 +61,19 @@ final class ConnectionHandler: ChannelInboundHandler {
         }
     }
 
-    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        stream.receiver = self
+    }
 
-    func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.context = nil
+        stream.receiver = nil
+    }
 
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+    func received(_ event: XMLStreamEvent) {
         guard !isSilent, phase != .closed else { return }
-        switch unwrapInboundIn(data) {
+        switch event {
         case .opened(let header):
             let domain = header.attribute("to", of: 0).map { header.string($0) }
             perform(negotiation.opened(to: domain, streamID: core.streamID(number)))

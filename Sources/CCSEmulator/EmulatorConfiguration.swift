@@ -2,11 +2,11 @@ package import NIOCore
 package import TLSWire
 
 package struct EmulatorConfiguration: Sendable {
-    package enum Security: Sendable, Hashable {
+    package enum Security: String, Sendable, CaseIterable {
         /// TLS from the first byte, as in the hosted service.
         case direct
         /// Plain text, then STARTTLS, which is required before sign-in.
-        case startTLS
+        case startTLS = "starttls"
         case none
     }
 

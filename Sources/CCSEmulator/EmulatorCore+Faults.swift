@@ -96,8 +96,7 @@ extension EmulatorCore {
         let next = names[hostilities % names.count]
         hostilities += 1
         connection.expectsBreak = true
-        // Nothing after this can be read, so deliveries stop first, before a write of this size lets any more through.
-        // The peer must end the connection.
+        // Nothing after this can be read, so deliveries stop before this write. The peer must end the connection.
         connection.phase = .ending
         connection.write(HostileXML.named(name ?? next) ?? [])
         eventLoop.assumeIsolated().scheduleTask(in: configuration.drainTimeout) { connection.close() }

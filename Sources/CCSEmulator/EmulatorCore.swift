@@ -139,8 +139,7 @@ final class EmulatorCore {
         while pool.book.unacked(on: connection.slot) < configuration.window, batch.readableBytes < Self.batchBytes,
             connection.canDeliver
         {
-            // A write may reveal that the connection is gone: write before taking a message, or nobody would redeliver
-            // it.
+            // Before a message is taken: a write may reveal that the connection is gone, and the message would be lost.
             let faults = schedule.due(atDelivery: deliveries + 1)
             if batch.readableBytes > 0, !faults.isEmpty {
                 connection.write(batch)
@@ -259,7 +258,6 @@ final class EmulatorCore {
                     number: connection.number,
                     sender: connection.pool?.sender,
                     isDraining: { if case .draining = connection.phase { true } else { false } }(),
-                    isEnding: connection.phase == .ending,
                     unacked: connection.pool?.book.unacked(on: connection.slot) ?? 0
                 )
             },

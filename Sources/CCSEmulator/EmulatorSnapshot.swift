@@ -5,7 +5,6 @@ package struct EmulatorSnapshot: Sendable {
         /// The sender id bound; nil before the bind.
         package var sender: String?
         package var isDraining: Bool
-        package var isEnding: Bool
         package var unacked: Int
     }
 

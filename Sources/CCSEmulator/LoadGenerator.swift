@@ -51,8 +51,7 @@ package struct LoadGenerator: Sendable {
 
     package func isReceipt(_ sequence: Int) -> Bool { isReceipt(mixed(sequence)) }
 
-    /// Appends a copy of message `sequence`, from 0; each `copy` gets another wrapping, and `conflicting` other
-    /// content.
+    /// Appends a copy of message `sequence`, from 0; each `copy` has another wrapping, `conflicting` other content.
     package func append(_ sequence: Int, copy: Int = 0, conflicting: Bool = false, to output: inout ByteBuffer) {
         let random = mixed(sequence)
         let category = category(random)

@@ -26,8 +26,7 @@ package struct LoadProfile: Sendable {
     package var forms = EnvelopeForm.allCases
     /// The same seed gives the same messages byte for byte.
     package var seed: UInt64 = 1
-    /// The prefix of message ids: 1...64 letters, digits, dots, underscores and hyphens; nil for one made from the
-    /// seed.
+    /// The prefix of message ids: 1...64 letters, digits, dots, underscores and hyphens; nil for one from the seed.
     package var idPrefix: String?
     /// Whether ids come in random order, as from many devices.
     ///

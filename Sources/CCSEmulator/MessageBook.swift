@@ -55,7 +55,6 @@ struct MessageBook {
     /// To be delivered before new messages.
     private var pending = CircularBuffer<Int>()
 
-    private(set) var deliveries = 0
     private(set) var distinct = 0
     private(set) var ackedCopies = 0
     private(set) var ackedSpecials = 0
@@ -143,7 +142,6 @@ struct MessageBook {
 
     /// Records a copy; if a fault of this delivery has closed the connection, it waits for the next one.
     mutating func delivered(_ sequence: Int, on slot: Int, isFirst: Bool) {
-        deliveries += 1
         if isFirst { distinct += 1 }
         if sequence < 0, special(sequence).isNew {
             distinct += 1

@@ -1,8 +1,7 @@
 import Foundation
 import XMLWire
 
-/// The server's side of stream set-up, from the first header to the bind result (docs/protocol.md, Setting up a
-/// stream).
+/// The server's side of stream set-up, from the first header to the bind (docs/protocol.md, Setting up a stream).
 struct ServerNegotiation {
     enum State: Equatable {
         /// Only STARTTLS is allowed; goes to `waitsForTLS` or `failed`.

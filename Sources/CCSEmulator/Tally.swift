@@ -1,7 +1,7 @@
 import Foundation
 
 /// The emulator's counts of a run.
-package struct Tally: Sendable, Equatable, Codable {
+package struct Tally: Sendable, Equatable, Encodable {
     package var connections = 0
     package var bound = 0
     package var open = 0
@@ -38,8 +38,7 @@ package struct Tally: Sendable, Equatable, Codable {
 
     package var neverAcked: Int { sent - acked }
 
-    /// Whether every message was acked, each delivered copy at most once and on its own connection, and nothing else
-    /// came.
+    /// Whether every message was acked, each copy at most once and on its own connection, and nothing else came.
     package var isClean: Bool { problems.isEmpty }
 
     package var problems: [String] {
@@ -70,19 +69,12 @@ package struct Tally: Sendable, Equatable, Codable {
 
     /// One JSON object with every count, `neverAcked` and `isClean`.
     package var json: String {
-        let encoder = JSONEncoder()
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-        struct Report: Encodable {
-            var tally: Tally
-            enum CodingKeys: CodingKey { case neverAcked, isClean }
-            func encode(to encoder: any Encoder) throws {
-                try tally.encode(to: encoder)
-                var container = encoder.container(keyedBy: CodingKeys.self)
-                try container.encode(tally.neverAcked, forKey: .neverAcked)
-                try container.encode(tally.isClean, forKey: .isClean)
-            }
-        }
-        guard let data = try? encoder.encode(Report(tally: self)) else { return "{}" }
-        return String(decoding: data, as: UTF8.self)
+        guard let counts = try? JSONEncoder().encode(self),
+            var object = try? JSONSerialization.jsonObject(with: counts) as? [String: Any]
+        else { return "{}" }
+        (object["neverAcked"], object["isClean"]) = (neverAcked, isClean)
+        let options: JSONSerialization.WritingOptions = [.sortedKeys, .withoutEscapingSlashes]
+        return (try? JSONSerialization.data(withJSONObject: object, options: options))
+            .map { String(decoding: $0, as: UTF8.self) } ?? "{}"
     }
 }

@@ -135,9 +135,8 @@ package actor PostgresClient {
                 tell(nil)
                 throw error
             }
-            var generator = SystemRandomNumberGenerator()
             failures = min(failures + 1, 1_000)
-            notBefore = .now + backoff.delay(attempt: failures, using: &generator)
+            notBefore = .now + backoff.delay(attempt: failures, random: .random(in: 0...1))
             tell(.failure(error))
             throw error
         }

@@ -27,11 +27,7 @@ struct PendingWrites {
     /// Encrypts until nothing waits, or until the connection holds `limit` bytes of ciphertext.
     ///
     /// The promises of completely taken writes are appended to `done`.
-    mutating func encrypt(
-        with connection: TLSConnection,
-        limit: Int,
-        done: inout [EventLoopPromise<Void>]
-    ) -> Outcome {
+    mutating func encrypt(with connection: TLSConnection, limit: Int, done: inout [EventLoopPromise<Void>]) -> Outcome {
         connection.reserveOutput(plaintext: min(self.bytes, limit))
         while self.dropFinished(&done) {
             if connection.outputBytes >= limit { return .limited }

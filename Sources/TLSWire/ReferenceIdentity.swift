@@ -44,8 +44,7 @@ enum ReferenceIdentity: Sendable, Hashable {
     func apply(to ssl: OpaquePointer) throws(TLSError) {
         switch self {
         case .host(let name):
-            // NEVER_CHECK_SUBJECT: only the alternative names count, whatever the subject says (RFC 9525 section 2); an
-            // authority checks nothing else.
+            // NEVER_CHECK_SUBJECT: only the alternative names count, all that an authority checks (RFC 9525 section 2).
             let flags = X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS | X509_CHECK_FLAG_NEVER_CHECK_SUBJECT
             SSL_set_hostflags(ssl, UInt32(flags))
             guard SSL_set1_host(ssl, name) == 1, upstream_ssl_set_sni(ssl, name) == 1 else {

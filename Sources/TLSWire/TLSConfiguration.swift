@@ -15,19 +15,6 @@ package enum TLSVersion: Int32, Sendable {
     case v1_3 = 0x0304
 }
 
-/// An XMPP domain, which certificates can name in more ways than other domains.
-package struct XMPPDomain: Sendable, Hashable {
-    /// The name with A-labels.
-    package var ascii: String
-    /// The name as in XMPP addresses, with U-labels if it has any.
-    package var unicode: String
-
-    package init(ascii: String, unicode: String) {
-        self.ascii = ascii
-        self.unicode = unicode
-    }
-}
-
 /// A certificate to show, and its key.
 package struct TLSIdentity: Sendable, Hashable {
     /// The certificate, followed by the intermediates, in PEM.
@@ -53,8 +40,9 @@ package struct TLSClientConfiguration: Sendable {
     /// A host name in ASCII (A-labels), or an IPv4 or IPv6 address, with or without brackets. An address is compared
     /// with the certificate's IP names, and no SNI is sent (RFC 6066 §3).
     package var serverName: String
-    /// An XMPP domain that the certificate may name instead, as SRV-ID or XmppAddr (RFC 6120 section 13.7).
-    package var xmppDomain: XMPPDomain?
+    /// An XMPP domain that the certificate may name instead, as SRV-ID or XmppAddr (RFC 6120 section 13.7): with A-labels,
+    /// and as in XMPP addresses, with U-labels if it has any.
+    package var xmppDomain: (ascii: String, unicode: String)?
     /// The client certificate, for servers that ask for one.
     package var identity: TLSIdentity?
     /// The only authorities trusted; nil for the system's trust store.
@@ -85,9 +73,6 @@ package struct TLSServerConfiguration: Sendable {
     package var maximumVersion = TLSVersion.v1_3
     /// OpenSSL's security level, nil for the system's default; for tests, where 0 lets a server speak TLS 1.1.
     package var securityLevel: Int32?
-    package var handshakeTimeout = TimeAmount.seconds(10)
-    /// How long to wait for the peer's close_notify after ours.
-    package var closeTimeout = TimeAmount.seconds(2)
 
     package init(_ identity: TLSIdentity) { self.identity = identity }
 

@@ -20,8 +20,8 @@ package final class TLSContext: @unchecked Sendable {
 
     private init(
         expecting expected: ReferenceIdentity?,
-        handshakeTimeout: TimeAmount,
-        closeTimeout: TimeAmount
+        handshakeTimeout: TimeAmount = .seconds(10),
+        closeTimeout: TimeAmount = .seconds(2)
     ) throws(TLSError) {
         ERR_clear_error()
         guard let handle = SSL_CTX_new(expected == nil ? TLS_server_method() : TLS_client_method()) else {
@@ -64,11 +64,7 @@ package final class TLSContext: @unchecked Sendable {
 
     /// A context for a listener; throws ``TLSError/Code/misconfigured``.
     package static func server(_ configuration: TLSServerConfiguration) throws(TLSError) -> TLSContext {
-        let context = try TLSContext(
-            expecting: nil,
-            handshakeTimeout: configuration.handshakeTimeout,
-            closeTimeout: configuration.closeTimeout
-        )
+        let context = try TLSContext(expecting: nil)
         if let level = configuration.securityLevel { SSL_CTX_set_security_level(context.handle, level) }
         try context.setVersions(configuration.minimumVersion, configuration.maximumVersion)
         try context.load(configuration.identity, names: ("the certificate", "the private key"))
@@ -85,8 +81,7 @@ package final class TLSContext: @unchecked Sendable {
         upstream_ssl_ctx_set_session_cache_mode(handle, Int(SSL_SESS_CACHE_OFF))
         SSL_CTX_set_num_tickets(handle, 0)
         // RELEASE_BUFFERS: an idle connection holds no record buffers (2 x 17 KB). PARTIAL_WRITE and
-        // MOVING_WRITE_BUFFER: SSL_write takes one record at a time, and a repeated call may pass the bytes at another
-        // address.
+        // MOVING_WRITE_BUFFER: SSL_write takes one record at a time, and bytes may move between calls.
         upstream_ssl_ctx_set_mode(
             handle,
             Int(SSL_MODE_RELEASE_BUFFERS) | Int(SSL_MODE_ENABLE_PARTIAL_WRITE)

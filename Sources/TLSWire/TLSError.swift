@@ -1,7 +1,6 @@
 /// A failure of a TLS connection or of its configuration.
 ///
-/// Texts name the cause and, if there is one, the fix. They hold names from certificates and configuration, never key
-/// material or data of the connection.
+/// Texts name the cause and, if there is one, the fix. They hold names, never keys or data of the connection.
 package struct TLSError: Error, Sendable, CustomStringConvertible {
     package enum Code: String, Sendable {
         /// The certificate is valid, but for another name or address (RFC 9525).
@@ -50,5 +49,34 @@ package struct TLSError: Error, Sendable, CustomStringConvertible {
 
     package var description: String {
         "\(shortDescription): \(message)" + (underlying.map { " (\($0))" } ?? "")
+    }
+}
+
+/// Recognises TLS by a peer's first bytes.
+enum TLSProbe {
+    /// Whether the first bytes begin a TLS record, as far as they go (RFC 8446 §5.1).
+    ///
+    /// The content types are 20 to 23, none of which can begin an XML document. The second byte is the major version,
+    /// which is 3 in every version of the protocol.
+    static func looksLikeTLSRecord(_ first: some Sequence<UInt8>) -> Bool {
+        var iterator = first.makeIterator()
+        guard let type = iterator.next(), (20...23).contains(type) else { return false }
+        return (iterator.next() ?? 3) == 3
+    }
+
+    /// The error for a peer whose first bytes are not a TLS record.
+    static func plaintextPeer(first: some Sequence<UInt8>) -> TLSError {
+        let bytes = Array(first.prefix(5))
+        let text =
+            if bytes.first == UInt8(ascii: "<") {
+                "it sent XML: this port begins in plaintext, set tls.mode: starttls"
+            } else if bytes.starts(with: "HTTP".utf8) {
+                "it speaks plaintext HTTP: check host and port"
+            } else if bytes.starts(with: "SSH-".utf8) {
+                "it is an SSH server: check host and port"
+            } else {
+                "check the port, or set tls.mode: starttls if the server begins in plaintext"
+            }
+        return TLSError(.plaintextPeer, "the peer does not speak TLS here; " + text)
     }
 }

@@ -1,4 +1,5 @@
 package import NIOCore
+package import Vocabulary
 
 /// A user inbound event that ``TLSHandler`` fires.
 package enum TLSEvent: Sendable, Hashable {
@@ -17,14 +18,12 @@ package enum TLSEvent: Sendable, Hashable {
 /// TLS for one channel: ciphertext on the network's side, plaintext on the application's.
 ///
 /// Added before the channel is active, it starts the handshake at `channelActive`; added to an active channel
-/// (STARTTLS), it starts at once, and the handler that adds it must have refused any bytes that the peer sent ahead of
-/// the handshake.
+/// (STARTTLS), it starts at once; the handler that adds it must have refused any bytes that the peer sent before.
 ///
 /// The application sees, in this order: ``TLSEvent/established(version:cipher:)``, data as `ByteBuffer`, one
 /// `fireChannelRead` per read of the socket, ``TLSEvent/closedCleanly`` if the peer ended with close_notify, and
 /// `channelInactive`. Any failure is one ``TLSError`` through `errorCaught`, after which the channel is closed; the
-/// alert is sent first. Writes before the end of the handshake wait, up to 64 KiB, and are never sent to an unverified
-/// peer.
+/// alert is sent first. Writes before the handshake's end wait, up to 64 KiB, and never reach an unverified peer.
 ///
 /// `close` sends close_notify and waits at most the context's `closeTimeout` for the peer's. Closing one direction only
 /// is not supported.
@@ -35,31 +34,31 @@ package final class TLSHandler: ChannelDuplexHandler {
     package typealias OutboundOut = ByteBuffer
 
     /// The most bytes written before the end of the handshake.
-    static let maximumPendingBytes = 65_536
+    private static let maximumPendingBytes = 65_536
     /// The most bytes written without a flush before they are encrypted and count for the channel's writability.
-    static let maximumUnflushedBytes = 65_536
+    private static let maximumUnflushedBytes = 65_536
     /// How much ciphertext is passed on at a time.
-    static let outputPiece = 262_144
+    private static let outputPiece = 262_144
 
     let connection: TLSConnection
-    var machine = TLSStateMachine()
-    var writes = PendingWrites()
+    private var machine = TLSStateMachine()
+    private var writes = PendingWrites()
     /// The place in the pipeline, for timers; nil outside of it.
-    var channelContext: ChannelHandlerContext?
+    private var channelContext: ChannelHandlerContext?
     /// The timer of the handshake, then of the closing.
-    var timer: Scheduled<Void>?
-    var closePromises: [EventLoopPromise<Void>] = []
+    private var timer: Scheduled<Void>?
+    private var closePromises: [EventLoopPromise<Void>] = []
     /// Data that came with the end of the handshake, before the application asked for any.
-    var heldPlaintext: ByteBuffer?
+    private var heldPlaintext: ByteBuffer?
     /// Whether the application has asked for data and got none since.
-    var readWanted = false
-    var peerHasSpoken = false
+    private var readWanted = false
+    private var peerHasSpoken = false
 
     /// A handler for one connection; the context decides its side.
     package init(context: TLSContext) throws(TLSError) { self.connection = try TLSConnection(context) }
 
     /// The connection's channel bindings for SASL, the strongest first; none before it is established.
-    package var channelBindings: [TLSChannelBinding] {
+    package var channelBindings: [ChannelBinding] {
         self.machine.state == .established ? self.connection.channelBindings : []
     }
 
@@ -132,7 +131,7 @@ package final class TLSHandler: ChannelDuplexHandler {
         self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: delay) { self.fired(timer) }
     }
 
-    func stopTimer() { self.timer.take()?.cancel() }
+    private func stopTimer() { self.timer.take()?.cancel() }
 
     private func fired(_ timer: TLSStateMachine.Timer) {
         guard let context = self.channelContext else { return }
@@ -176,7 +175,7 @@ package final class TLSHandler: ChannelDuplexHandler {
         context.read()
     }
 
-    func peerClosed(_ context: ChannelHandlerContext) {
+    private func peerClosed(_ context: ChannelHandlerContext) {
         switch self.machine.closeNotifyReceived() {
         case .failHandshake:
             self.fail(TLSError(.handshakeFailed, "the peer ended TLS during the handshake"), context)
@@ -194,7 +193,7 @@ package final class TLSHandler: ChannelDuplexHandler {
     }
 
     /// Reports a failure, once, and closes.
-    func fail(_ error: TLSError, _ context: ChannelHandlerContext) {
+    private func fail(_ error: TLSError, _ context: ChannelHandlerContext) {
         switch self.machine.failed() {
         case .report:
             self.stopTimer()
@@ -218,5 +217,166 @@ package final class TLSHandler: ChannelDuplexHandler {
         let promises = self.closePromises
         self.closePromises = []
         return promises.isEmpty ? nil : self.joined(promises, context)
+    }
+
+    // MARK: - Reading
+
+    package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let ciphertext = self.unwrapInboundIn(data)
+        let action = self.machine.received()
+        guard action != .ignore, ciphertext.readableBytes > 0 else { return }
+        if !self.peerHasSpoken {
+            self.peerHasSpoken = true
+            guard TLSProbe.looksLikeTLSRecord(ciphertext.readableBytesView) else {
+                return self.fail(TLSProbe.plaintextPeer(first: ciphertext.readableBytesView), context)
+            }
+        }
+        let received = self.connection.receive(
+            ciphertext,
+            handshaking: action == .handshake,
+            allocator: context.channel.allocator
+        )
+        if received.completedHandshake { self.announce(context) }
+        if let plaintext = received.plaintext {
+            self.deliver(plaintext, hold: received.completedHandshake, context)
+        }
+        switch received.end {
+        case .more:
+            // Answers of the protocol itself (handshake, key update), and writes that had to wait for them.
+            self.flushOutput(context)
+            if self.writes.wantsFlush { self.encrypt(context) }
+        case .closeNotify:
+            self.deliverHeld(context)
+            self.peerClosed(context)
+        case .failed(let error):
+            self.deliverHeld(context)
+            self.fail(error, context)
+        }
+    }
+
+    package func channelReadComplete(context: ChannelHandlerContext) {
+        context.fireChannelReadComplete()
+        self.readOn(context)
+    }
+
+    package func channelWritabilityChanged(context: ChannelHandlerContext) {
+        context.fireChannelWritabilityChanged()
+        if context.channel.isWritable { self.readOn(context) }
+    }
+
+    /// Reads on without a new request of the application.
+    ///
+    /// Ciphertext that gave no data must not count as the data the application asked for. But a peer that accepts
+    /// nothing is not read from: it could ask for one key update after another, and the answers would pile up here.
+    private func readOn(_ context: ChannelHandlerContext) {
+        let isDue = self.readWanted && self.machine.state == .established && context.channel.isWritable
+        if isDue || self.machine.readsOnItsOwn { context.read() }
+    }
+
+    package func read(context: ChannelHandlerContext) {
+        self.readWanted = true
+        if self.heldPlaintext != nil {
+            self.deliverHeld(context)
+            context.fireChannelReadComplete()
+            // The channel considers this read done only after input from the network: with automatic reading it would
+            // never read again.
+            guard (try? context.channel.syncOptions?.getOption(.autoRead)) == true else { return }
+        }
+        context.read()
+    }
+
+    /// Tells the application that the peer is verified, and releases its writes.
+    private func announce(_ context: ChannelHandlerContext) {
+        guard self.machine.handshakeCompleted() == .announce else { return }
+        self.stopTimer()
+        self.flushOutput(context)
+        context.fireUserInboundEventTriggered(self.connection.summary)
+        if self.writes.wantsFlush { self.encrypt(context) }
+    }
+
+    private func deliver(_ plaintext: ByteBuffer, hold: Bool, _ context: ChannelHandlerContext) {
+        // The application may have just closed: this data is not for it.
+        guard self.machine.received() == .deliver else { return }
+        if self.heldPlaintext != nil {
+            self.heldPlaintext?.writeImmutableBuffer(plaintext)
+        } else if hold, !self.readWanted {
+            self.heldPlaintext = plaintext
+        } else {
+            self.readWanted = false
+            context.fireChannelRead(self.wrapInboundOut(plaintext))
+        }
+    }
+
+    private func deliverHeld(_ context: ChannelHandlerContext) {
+        if let plaintext = self.heldPlaintext.take() { self.deliver(plaintext, hold: false, context) }
+    }
+
+    // MARK: - Writing
+
+    package func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        let action = self.machine.write()
+        if action == .refuse {
+            promise?.fail(ChannelError.ioOnClosedChannel)
+            return
+        }
+        self.writes.append(self.unwrapOutboundIn(data), promise)
+        if action == .keep {
+            guard self.writes.bytes > Self.maximumPendingBytes else { return }
+            let text = "more than \(Self.maximumPendingBytes) bytes were written before the TLS handshake was done"
+            self.fail(TLSError(.pendingWriteOverflow, text), context)
+        } else if self.writes.bytes >= Self.maximumUnflushedBytes {
+            self.encrypt(context, flush: false)
+        }
+    }
+
+    package func flush(context: ChannelHandlerContext) {
+        switch self.machine.write() {
+        case .keep: self.writes.wantsFlush = true
+        case .encrypt: self.encrypt(context)
+        case .refuse: context.flush()
+        }
+    }
+
+    /// Encrypts waiting writes and passes them to the network.
+    private func encrypt(_ context: ChannelHandlerContext, flush: Bool = true) {
+        while true {
+            var done: [EventLoopPromise<Void>] = []
+            let outcome = self.writes.encrypt(with: self.connection, limit: Self.outputPiece, done: &done)
+            let promise = done.isEmpty ? nil : self.joined(done, context)
+            if let output = self.connection.takeOutput() {
+                context.write(self.wrapOutboundOut(output), promise: promise)
+            } else {
+                // Only empty writes were taken.
+                promise?.succeed()
+            }
+            switch outcome {
+            case .limited: continue
+            case .blocked: self.writes.wantsFlush = self.writes.wantsFlush || flush
+            case .drained: self.writes.wantsFlush = false
+            case .failed(let error): return self.fail(error, context)
+            }
+            break
+        }
+        if flush { context.flush() }
+    }
+
+    /// Sends OpenSSL's own messages: handshake messages, alerts, key updates.
+    private func flushOutput(_ context: ChannelHandlerContext) {
+        guard let output = self.connection.takeOutput() else { return }
+        context.writeAndFlush(self.wrapOutboundOut(output), promise: nil)
+    }
+
+    private func failWrites(_ error: any Error) {
+        for promise in self.writes.removeAll() { promise.fail(error) }
+    }
+
+    /// One promise that completes the others.
+    private func joined(_ all: [EventLoopPromise<Void>], _ context: ChannelHandlerContext) -> EventLoopPromise<Void> {
+        if all.count == 1 { return all[0] }
+        let promise = context.eventLoop.makePromise(of: Void.self)
+        promise.futureResult.whenComplete { result in
+            for waiting in all { waiting.completeWith(result) }
+        }
+        return promise
     }
 }

@@ -10,7 +10,7 @@ struct XMPPCertificateNames: Sendable {
     /// The domain's service, in ASCII (RFC 4985).
     private let service: [UInt8]
 
-    init(_ domain: XMPPDomain) throws(TLSError) {
+    init(_ domain: (ascii: String, unicode: String)) throws(TLSError) {
         let ascii = try ReferenceIdentity(domain.ascii).name
         addresses = [Array(ascii.utf8), Array(domain.unicode.utf8)]
         service = Array("_xmpp-client.\(ascii)".utf8)

@@ -1,5 +1,6 @@
 import ConfigurationKeys
 import Vocabulary
+import XMPP
 
 // What the configuration of an external component (XEP-0114) must and must not have.
 extension SenderConfiguration {

@@ -3,35 +3,11 @@ package import XMPP
 
 /// A sender: an account at a CCS-compatible server, and its connections.
 package struct SenderConfiguration: Sendable, Equatable {
-    package enum TLSMode: String, CaseIterable, Sendable {
-        /// With the first byte.
-        case direct
-        /// Within the stream, by XMPP's STARTTLS; never without.
-        case starttls
-        /// No TLS: for components on this machine, or in networks that the operator lists.
-        case none
-    }
-
-    package enum Dialect: String, CaseIterable, Sendable {
-        case ccs
-        /// A standard server: presence, stream management, acks with a `to`.
-        case xmpp
-        /// A standard server, as an external component (XEP-0114) instead of an account.
-        case component
-    }
-
     package enum Username: String, CaseIterable, Sendable {
         /// `sender_id@domain`.
         case jid
         /// `sender_id`.
         case localpart
-    }
-
-    package enum IDScope: String, CaseIterable, Sendable {
-        /// The sender: the protocol's rule.
-        case sender
-        /// The device, for apps whose ids repeat across devices.
-        case device
     }
 
     package struct ClientCertificate: Sendable, Equatable {
@@ -175,8 +151,7 @@ package struct SenderConfiguration: Sendable, Equatable {
         caFile = scope.optional("ca_file", .file, "the system's trust store").means("Certificates to trust, PEM.")
         let name = scope.optional("server_name", .host, "the host; the domain for xmpp")
             .means("Name or IP address the certificate must be for, also sent as SNI.")
-        // RFC 6120 section 13.7.2.1: a standard server's certificate is for the domain, whatever host it runs on. The
-        // CCS's is for its host.
+        // RFC 6120 section 13.7.2.1: a standard server's certificate is for the domain, a CCS's for its host.
         serverName = name ?? (dialect == .xmpp ? domainInASCII : host)
         let networks = scope.list("allow_clear_networks", of: .network, "none")
             .means(

@@ -21,10 +21,6 @@ package struct Backoff: Hashable, Sendable {
         return max(ceiling(attempt: attempt) * part, minimum)
     }
 
-    package func delay(attempt: Int, using generator: inout some RandomNumberGenerator) -> Duration {
-        delay(attempt: attempt, random: Double.random(in: 0...1, using: &generator))
-    }
-
     /// The longest delay that ``delay(attempt:random:)`` can give for this attempt.
     package func ceiling(attempt: Int) -> Duration {
         var bound = min(initial, maximum)

@@ -148,26 +148,15 @@ extension PlainStanzaReader {
 
     /// Copies one character that is allowed and not markup.
     private mutating func copyCharacter() throws(Refusal) {
-        let lead = input[at]
-        let length: Int
-        var second: ClosedRange<UInt8> = 0x80...0xBF
-        switch lead {
+        switch input[at] {
         case 0x20..<0x80, 0x09, 0x0A: return copyByte()
-        case 0xC2...0xDF: length = 2
-        case 0xE0: (length, second) = (3, 0xA0...0xBF)
-        case 0xED: (length, second) = (3, 0x80...0x9F)
-        case 0xE1...0xEF: length = 3
-        case 0xF0: (length, second) = (4, 0x90...0xBF)
-        case 0xF1...0xF3: length = 4
-        case 0xF4: (length, second) = (4, 0x80...0x8F)
+        case 0x80...: break
         default: throw .other
         }
-        let count = min(length, end - at)
-        guard count < 2 || second.contains(input[at + 1]) else { throw .other }
-        for offset in 2..<4 where offset < count && input[at + offset] & 0xC0 != 0x80 { throw .other }
-        guard count == length else { throw .unfinished }
+        let length = upstream_utf8_length(input + at, end &- at)
+        guard length > 0 else { throw length < 0 ? .unfinished : .other }
         // U+FFFE and U+FFFF.
-        if lead == 0xEF, input[at + 1] == 0xBF, input[at + 2] >= 0xBE { throw .other }
+        if input[at] == 0xEF, input[at + 1] == 0xBF, input[at + 2] >= 0xBE { throw .other }
         for _ in 0..<length { copyByte() }
     }
 

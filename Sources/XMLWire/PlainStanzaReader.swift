@@ -96,7 +96,6 @@ struct PlainStanzaReader {
         elements.append(
             Stanza.Element(
                 depth: open.count,
-                parent: open.last?.element ?? -1,
                 name: name,
                 namespace: namespace,
                 attributes: firstAttribute..<attributes.count,
@@ -108,12 +107,7 @@ struct PlainStanzaReader {
             declarations.removeLast(declarations.count - outerDeclarations)
         } else {
             open.append(
-                Open(
-                    element: index,
-                    nameStart: start,
-                    nameCount: nameEnd - start,
-                    outerDeclarations: outerDeclarations
-                )
+                Open(element: index, nameStart: start, nameCount: nameEnd - start, outerDeclarations: outerDeclarations)
             )
         }
     }

@@ -103,8 +103,7 @@ final class PushParser {
         handler.comment = { pointer, _ in PushParser.refuse(pointer, .comment) }
         handler.processingInstruction = { pointer, _, _ in PushParser.refuse(pointer, .processingInstruction) }
         handler.serror = { pointer, error in
-            // Warnings (for example a relative namespace name) are below XML_ERR_ERROR. The error's text quotes the
-            // input, so it is not used.
+            // Warnings are below XML_ERR_ERROR. The error's text quotes the input, so it is not used.
             guard let error, error.pointee.level.rawValue >= XML_ERR_ERROR.rawValue else { return }
             // A namespace name that is not a URI is an error to libxml2, but valid in XML's grammar and for XMPP
             // servers: any account that may write to us could end the stream with one.

@@ -8,8 +8,6 @@ package final class Stanza {
     package struct Element {
         /// 0 for the stanza itself.
         package var depth: Int
-        /// Index of the parent; -1 for the stanza itself.
-        package var parent: Int
         package var name: Range<Int>
         /// Namespace name (URI); empty for none.
         package var namespace: Range<Int>
@@ -22,7 +20,6 @@ package final class Stanza {
 
         package init(
             depth: Int,
-            parent: Int,
             name: Range<Int>,
             namespace: Range<Int>,
             attributes: Range<Int>,
@@ -30,7 +27,6 @@ package final class Stanza {
             end: Int
         ) {
             self.depth = depth
-            self.parent = parent
             self.name = name
             self.namespace = namespace
             self.attributes = attributes

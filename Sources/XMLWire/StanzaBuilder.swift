@@ -66,7 +66,6 @@ struct StanzaBuilder {
         elements.append(
             Stanza.Element(
                 depth: open.count,
-                parent: open.last ?? -1,
                 name: storedName,
                 namespace: storedNamespace,
                 attributes: first..<attributes.count,
@@ -115,8 +114,7 @@ struct StanzaBuilder {
         declarations.removeLast()
     }
 
-    /// Makes the direct text of every element contiguous, in time and space linear in the stanza: a peer may send
-    /// `x<a/>x<a/>…`.
+    /// Makes the direct text of every element contiguous, in linear time and space: a peer may send `x<a/>x<a/>…`.
     mutating func joinTexts() {
         guard !laterTexts.isEmpty else { return }
         laterTexts.sort { ($0.element, $0.range.lowerBound) < ($1.element, $1.range.lowerBound) }
@@ -278,8 +276,7 @@ struct StanzaBuilder {
 
     /// Stores an attribute's value or a namespace name.
     ///
-    /// Without entity substitution, libxml2 leaves every `&` of a value as `&#38;` (for a second pass of its tree
-    /// builder), and decodes everything else.
+    /// Without entity substitution, libxml2 leaves every `&` of a value as `&#38;`, and decodes the rest.
     private mutating func store(value: UnsafeBufferPointer<UInt8>) -> Range<Int> {
         guard value.contains(UInt8(ascii: "&")) else { return store(value) }
         let start = bytes.count

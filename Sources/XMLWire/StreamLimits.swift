@@ -7,8 +7,7 @@
 package struct StreamLimits: Sendable, Equatable {
     /// Bytes of one stanza, from `<` to `>` (configuration: `limits.stanza`).
     ///
-    /// A reference such as `&quot;` counts as one byte: a stanza of this size for the server may reach us with up to
-    /// six bytes for each quotation mark.
+    /// A reference counts as one byte: each quotation mark of a stanza may reach us as the six bytes of `&quot;`.
     package var stanzaBytes = 256 * 1024
     /// Elements open at once inside the stream; the stanza itself is the first (configuration: `limits.depth`).
     package var depth = 64

@@ -41,8 +41,7 @@ extension XMLFramer {
 
     /// The default namespace that a start tag declares.
     ///
-    /// `given` has two pointers for each declaration: the prefix, null for the default, and the name. Empty if there is
-    /// no default; nil if it is not plain.
+    /// `given` has a prefix, null for the default, and a name for each. Empty if there is no default; nil if not plain.
     private func defaultNamespace(among given: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?, count: Int) -> [UInt8]? {
         guard let given else { return [] }
         for index in 0..<count where given[2 * index] == nil {
@@ -123,17 +122,16 @@ extension XMLFramer {
         let stanza = builder.pointee.exchangeContents()
         let isStream = stanza.element(0, is: "stream", in: Self.streamNamespace)
         let isUTF8 = isDeclaredUTF8(header)
-        switch machine.pointee.headerEnded(bytes: header.count, isUTF8: isUTF8, isStream: isStream, at: end) {
-        case .deliver:
-            header.removeSubrange(..<startOfRoot(in: header))
-            header.append(UInt8(ascii: ">"))
-            sink?(.opened(stanza))
+        let action = machine.pointee.headerEnded(bytes: header.count, isUTF8: isUTF8, isStream: isStream, at: end)
+        guard action == .deliver else {
             takeBackContents()
-            finishEvent(isFollowed: next == UInt8(ascii: ">"))
-        case .stopParser:
-            takeBackContents()
-            parser.stop()
+            return parser.stop()
         }
+        header.removeSubrange(..<startOfRoot(in: header))
+        header.append(UInt8(ascii: ">"))
+        sink?(.opened(stanza))
+        takeBackContents()
+        finishEvent(isFollowed: next == UInt8(ascii: ">"))
     }
 
     private func finishStanza() {
@@ -146,17 +144,14 @@ extension XMLFramer {
             readsPlainStanzas && plainNamespace != nil && !builder.pointee.raw.isEmpty && end < window.bytesLeft
         builder.pointee.keepRaw(UnsafeRawBufferPointer(rebasing: window.slice[min(window.unfinishedStart, end)..<end]))
         let size = builder.pointee.size(knownBelow: limits.stanzaBytes)
-        switch machine.pointee.stanzaEnded(at: end, size: size) {
-        case .deliver:
-            builder.pointee.joinTexts()
-            sink?(.stanza(builder.pointee.exchangeContents()))
-            takeBackContents()
-            finishEvent(
-                replacesParser: returnsToPlain || window.base + end >= Self.parserBytes + header.count
-                    || parser.nameCount > Self.parserNames
-            )
-        case .stopParser: parser.stop()
-        }
+        guard machine.pointee.stanzaEnded(at: end, size: size) == .deliver else { return parser.stop() }
+        builder.pointee.joinTexts()
+        sink?(.stanza(builder.pointee.exchangeContents()))
+        takeBackContents()
+        finishEvent(
+            replacesParser: returnsToPlain || window.base + end >= Self.parserBytes + header.count
+                || parser.nameCount > Self.parserNames
+        )
     }
 
     private func finishDocument() {
@@ -164,12 +159,9 @@ extension XMLFramer {
         let end = parser.position - window.base
         guard end <= window.slice.count else { return fail(.notWellFormed) }
         builder.pointee.reset()
-        switch machine.pointee.documentEnded(at: end) {
-        case .deliver:
-            sink?(.closed)
-            finishEvent()
-        case .stopParser: parser.stop()
-        }
+        guard machine.pointee.documentEnded(at: end) == .deliver else { return parser.stop() }
+        sink?(.closed)
+        finishEvent()
     }
 
     /// Takes back a lent stanza's storage, and clears it.

@@ -20,7 +20,7 @@ extension XMLFramer {
         }
         self.parser = parser
         window.base = 0
-        guard machine.pointee.parserMade() == .replayHeader else { return parser }
+        guard machine.pointee.parserMade() else { return parser }
         header.withUnsafeBytes { parser.parse($0) }
         machine.pointee.headerReplayed()
         window.base = header.count

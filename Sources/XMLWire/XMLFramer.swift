@@ -32,10 +32,8 @@ package final class XMLFramer {
 
     /// The stanza during which the stream was given up; nil if that was outside stanzas.
     package private(set) var failedStanza: StanzaName?
-    /// All bytes received, keepalives included: a change shows that the peer is alive.
+    /// All bytes received, keepalives included.
     package private(set) var bytesReceived: UInt64 = 0
-    /// Whitespace bytes between stanzas (RFC 6120 §4.6.1).
-    package private(set) var keepaliveBytes: UInt64 = 0
 
     /// All decisions about the stream, behind a pointer to avoid exclusivity checks; freed in `deinit`.
     let machine: UnsafeMutablePointer<FramerStateMachine>
@@ -88,10 +86,7 @@ package final class XMLFramer {
     /// During an event ``reset()``, ``stop()`` and ``unreadBytes`` may be used; `feed` may not.
     ///
     /// - Throws: the stream's failure, now and on every later call. Events before it were handed over.
-    package func feed(
-        _ bytes: UnsafeRawBufferPointer,
-        _ sink: (XMLStreamEvent) -> Void
-    ) throws(XMLStreamError) {
+    package func feed(_ bytes: UnsafeRawBufferPointer, _ sink: (XMLStreamEvent) -> Void) throws(XMLStreamError) {
         precondition(machine.pointee.delivery == nil, "fed during an event")
         if let failure { throw failure }
         guard !machine.pointee.isFinal else { return }
@@ -158,7 +153,7 @@ package final class XMLFramer {
     }
 
     /// Continues after the parser has returned, or after a stanza that needed none.
-    func leaveParser(isWellFormed: Bool, _ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+    private func leaveParser(isWellFormed: Bool, _ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         switch machine.pointee.parserReturned(isWellFormed: isWellFormed) {
         case .keepUnfinished:
             keepUnfinished()
@@ -184,15 +179,13 @@ package final class XMLFramer {
         case .beforeHeader, .closed: break
         }
         let start = machine.pointee.ignoresWhitespace ? endOfWhitespace(in: bytes, from: 0) : 0
-        if position == .closed { keepaliveBytes &+= UInt64(start) }
         if start < bytes.count { _ = machine.pointee.contentBegan(with: bytes[start]) }
         return start
     }
 
-    /// Skips the whitespace between stanzas, and begins a stanza if its first byte has come.
+    /// Skips the whitespace between stanzas (RFC 6120 §4.6.1), and begins a stanza if its first byte has come.
     func beginStanza(in bytes: UnsafeRawBufferPointer, at offset: Int) -> Int {
         let start = endOfWhitespace(in: bytes, from: offset)
-        keepaliveBytes &+= UInt64(start - offset)
         guard start < bytes.count else { return start }
         if machine.pointee.contentBegan(with: bytes[start]) == .read { window.unfinishedStart = start }
         return start
@@ -224,6 +217,126 @@ package final class XMLFramer {
             machine.pointee.kept(bytes: builder.pointee.size(knownBelow: limits.stanzaBytes))
         case .beforeHeader, .betweenStanzas, .closed:
             break
+        }
+    }
+
+    // MARK: - Plain stanzas
+
+    /// A stanza waits for the next buffer if this one has fewer bytes of it.
+    private static let splitBytes = 4 * 1024
+
+    /// Reads the stanza at the start of `rest`, and returns what follows; nil if the parser must read it.
+    ///
+    /// A stanza that is plain so far but continues after the buffer is kept for ``readSplitStanza(_:)``: the last of
+    /// each read of a busy connection is such, and a parser made for it costs as much as several stanzas.
+    private func readPlainStanza(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+        guard readsPlainStanzas, let plainNamespace else { return nil }
+        let end: Int
+        do throws(PlainStanzaReader.Refusal) {
+            end = try builder.pointee.readPlain(rest, limits: limits, inherited: plainNamespace)
+        } catch {
+            guard error == .unfinished, rest.count < min(Self.splitBytes, limits.stanzaBytes) else { return nil }
+            builder.pointee.keepRaw(rest)
+            held.waitsForRest = true
+            return UnsafeRawBufferPointer(rebasing: rest[rest.count...])
+        }
+        return deliverPlainStanza(endingAt: end, in: rest)
+    }
+
+    /// Reads a stanza that began in the previous buffer; nil if the parser must, which was given the waiting bytes.
+    ///
+    /// At most once for each: input in small pieces is the parser's, which reads each byte once.
+    private func readSplitStanza(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+        held.waitsForRest = false
+        if let plainNamespace {
+            let more = UnsafeRawBufferPointer(rebasing: rest.prefix(Self.splitBytes))
+            let end = try? builder.pointee.readPlain(followedBy: more, limits: limits, inherited: plainNamespace)
+            if let end { return deliverPlainStanza(endingAt: end, in: rest) }
+        }
+        guard let parser = readyParser() else { return rest }
+        // No stanza ends in them, else the reader would have found its end.
+        held.count = builder.pointee.raw.count
+        parseHeldBytes(with: parser)
+        return nil
+    }
+
+    private func deliverPlainStanza(endingAt end: Int, in rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        // Never over the limit: no more was read.
+        guard machine.pointee.stanzaEnded(at: end, size: 0) == .deliver else { return rest }
+        sink?(.stanza(builder.pointee.exchangeContents()))
+        takeBackContents()
+        switch machine.pointee.eventHandled() {
+        case .readOn(let end): return UnsafeRawBufferPointer(rebasing: rest[end...])
+        case .stopParser: return leaveParser(isWellFormed: true, rest)
+        }
+    }
+
+    // MARK: - Skipped stanzas
+
+    struct Skipping {
+        var skipper = StanzaSkipper()
+        var size = StanzaSize()
+        var byteCount = 0
+
+        /// Reads the next bytes as ``StanzaSkipper/read(_:)`` does, and measures them.
+        mutating func read(_ bytes: UnsafeRawBufferPointer) -> StanzaSkipper.Outcome {
+            let outcome = skipper.read(bytes)
+            let length = if case .ended(let end) = outcome { end } else { bytes.count }
+            size.add(UnsafeRawBufferPointer(rebasing: bytes[..<length]))
+            byteCount += length
+            return outcome
+        }
+    }
+
+    /// The unfinished stanza's name; nil outside stanzas.
+    private var unfinishedName: StanzaName? {
+        guard position == .stanza else { return nil }
+        if let skipping { return skipping.skipper.name }
+        var start = Array(builder.pointee.raw.prefix(StanzaName.sufficientBytes))
+        if start.count < StanzaName.sufficientBytes, window.unfinishedStart < window.slice.count {
+            start += window.slice[window.unfinishedStart...].prefix(StanzaName.sufficientBytes)
+        }
+        return StanzaName(startTag: start)
+    }
+
+    /// Skips the stanza that the parser was reading, from its first byte on; returns what remains of the buffer.
+    private func beginSkipping(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        giveUpParser()
+        var begun = Skipping()
+        let outcome = builder.pointee.raw.withUnsafeBytes { begun.read($0) }
+        builder.pointee.reset(keepingStorage: false)
+        skipping = begun
+        guard machine.pointee.skippingBegan(with: outcome) == .more else { return rest }
+        return skip(rest, from: window.unfinishedStart)
+    }
+
+    private func skip(_ rest: UnsafeRawBufferPointer, from start: Int) -> UnsafeRawBufferPointer {
+        let end = UnsafeRawBufferPointer(rebasing: rest[rest.count...])
+        guard let outcome = skipping?.read(UnsafeRawBufferPointer(rebasing: rest[start...])), let skipping else {
+            return end
+        }
+        switch machine.pointee.skipped(outcome, size: skipping.size.bytes, start: start) {
+        case .more, .fail: return end
+        case .deliver(let reason): return deliver(skipping, reason, rest)
+        }
+    }
+
+    /// Hands a skipped stanza over, and returns the rest of the buffer.
+    private func deliver(
+        _ ended: Skipping,
+        _ reason: SkippedStanza.Reason,
+        _ rest: UnsafeRawBufferPointer
+    ) -> UnsafeRawBufferPointer {
+        skipping = nil
+        sink?(.skipped(SkippedStanza(reason: reason, name: ended.skipper.name, byteCount: ended.byteCount)))
+        switch machine.pointee.skippedStanzaHandled() {
+        case .readOn(let end):
+            return UnsafeRawBufferPointer(rebasing: rest[end...])
+        case .beginDocument(let end):
+            forgetDocument()
+            return UnsafeRawBufferPointer(rebasing: rest[end...])
+        case .finish:
+            return UnsafeRawBufferPointer(rebasing: rest[rest.count...])
         }
     }
 }

@@ -29,47 +29,33 @@ package struct XMLStreamError: Error, Sendable, Hashable {
         self.parserCode = parserCode
     }
 
-    /// The stream error condition to answer with (RFC 6120 §4.9.3): a local name in
-    /// `urn:ietf:params:xml:ns:xmpp-streams`.
+    /// The local name of the stream error condition to answer with (RFC 6120 §4.9.3).
     package var condition: StaticString { facts.condition }
-    /// A metric label's value from a closed set.
-    package var shortDescription: String { facts.name }
     /// The log message: constant text that names the cause and, if there is one, the fix.
     package var message: String { facts.message }
 
-    private var facts: (condition: StaticString, name: String, message: String) {
+    private var facts: (condition: StaticString, message: String) {
         switch code {
-        case .notWellFormed: ("not-well-formed", "not_well_formed", "the peer's XML is not well-formed")
-        case .dtd:
-            ("restricted-xml", "dtd", "the peer sent a document type declaration, which XMPP forbids")
+        case .notWellFormed: ("not-well-formed", "the peer's XML is not well-formed")
+        case .dtd: ("restricted-xml", "the peer sent a document type declaration, which XMPP forbids")
         case .entity:
             (
-                "restricted-xml", "entity",
+                "restricted-xml",
                 "the peer sent an entity reference other than the five predefined ones, which XMPP forbids"
             )
-        case .comment: ("restricted-xml", "comment", "the peer sent an XML comment, which XMPP forbids")
-        case .processingInstruction:
-            (
-                "restricted-xml", "processing_instruction",
-                "the peer sent a processing instruction, which XMPP forbids"
-            )
-        case .badEncoding: ("unsupported-encoding", "bad_encoding", "the peer's stream is not in UTF-8")
-        case .limit(.stanzaBytes): ("policy-violation", "limit", "a stanza is larger than limits.stanza allows")
-        case .limit(.attributes): ("policy-violation", "limit", "the stream header has too many attributes")
-        case .limit(.namespaces): ("policy-violation", "limit", "the stream header declares too many namespaces")
-        case .limit(.headerBytes): ("policy-violation", "limit", "the stream header is too long")
+        case .comment: ("restricted-xml", "the peer sent an XML comment, which XMPP forbids")
+        case .processingInstruction: ("restricted-xml", "the peer sent a processing instruction, which XMPP forbids")
+        case .badEncoding: ("unsupported-encoding", "the peer's stream is not in UTF-8")
+        case .limit(.stanzaBytes): ("policy-violation", "a stanza is larger than limits.stanza allows")
+        case .limit(.attributes): ("policy-violation", "the stream header has too many attributes")
+        case .limit(.namespaces): ("policy-violation", "the stream header declares too many namespaces")
+        case .limit(.headerBytes): ("policy-violation", "the stream header is too long")
         case .invalidNamespace:
-            (
-                "invalid-namespace", "invalid_namespace",
-                "the peer's document is not an XMPP stream: check that the port speaks XMPP"
-            )
-        case .textAtStreamLevel: ("bad-format", "text_at_stream_level", "the peer sent text between stanzas")
+            ("invalid-namespace", "the peer's document is not an XMPP stream: check that the port speaks XMPP")
+        case .textAtStreamLevel: ("bad-format", "the peer sent text between stanzas")
         case .tlsRecord:
-            (
-                "not-well-formed", "tls_record",
-                "the peer speaks TLS on a connection opened as plain text: set tls.mode to direct"
-            )
-        case .parserUnavailable: ("internal-server-error", "parser_unavailable", "no memory for an XML parser")
+            ("not-well-formed", "the peer speaks TLS on a connection opened as plain text: set tls.mode to direct")
+        case .parserUnavailable: ("internal-server-error", "no memory for an XML parser")
         }
     }
 }

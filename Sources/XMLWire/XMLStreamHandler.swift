@@ -4,15 +4,14 @@ package protocol XMLStreamReceiver: AnyObject {
     func received(_ event: XMLStreamEvent)
 }
 
-/// The channel handler around an ``XMLFramer``: byte buffers in, ``XMLStreamEvent`` out.
+/// The channel handler around an ``XMLFramer``: byte buffers in, ``XMLStreamEvent`` to its receiver.
 ///
-/// It reads a buffer without copying it and fires each event. After an error it fires that error once and drops all
-/// further input. The next handler may call any method here during an event, remove this handler, or close the channel.
+/// It reads a buffer without copying it. After an error it fires that error once and drops all further input. The
+/// receiver may call any method here during an event, remove this handler, or close the channel.
 package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHandler {
     package typealias InboundIn = ByteBuffer
-    package typealias InboundOut = XMLStreamEvent
 
-    /// Takes the events instead of the next handler in the pipeline; whoever sets it clears it when leaving.
+    /// Takes the events; whoever sets it clears it when leaving.
     ///
     /// A pipeline boxes each event, casts it back and counts references: more than reading a stanza should cost.
     package var receiver: (any XMLStreamReceiver)?
@@ -20,7 +19,7 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
     private let framer: XMLFramer
     /// A read of fewer bytes releases the stream's memory.
     private let busyBytes: UInt64
-    /// ``bytesReceived`` at the end of the last read.
+    /// ``XMLFramer/bytesReceived`` at the end of the last read.
     private var bytesBefore: UInt64 = 0
     private var isReading = false
     private var waiting: [ByteBuffer] = []
@@ -34,12 +33,7 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
         self.busyBytes = UInt64(busyBytes)
     }
 
-    /// The position in the stream document; at the end of input, whether the peer finished it.
-    package var position: XMLStreamPosition { framer.position }
-    package var failure: XMLStreamError? { framer.failure }
     package var failedStanza: StanzaName? { framer.failedStanza }
-    package var bytesReceived: UInt64 { framer.bytesReceived }
-    package var keepaliveBytes: UInt64 { framer.keepaliveBytes }
 
     var holdsParser: Bool { framer.holdsParser }
 
@@ -83,15 +77,10 @@ package final class XMLStreamHandler: ChannelInboundHandler, RemovableChannelHan
     package func handlerRemoved(context: ChannelHandlerContext) { stop() }
 
     private func read(_ buffer: ByteBuffer, context: ChannelHandlerContext) {
-        guard framer.failure == nil else { return }
-        let receiver = receiver
+        guard framer.failure == nil, let receiver else { return }
         do throws(XMLStreamError) {
             try buffer.withUnsafeReadableBytes { bytes throws(XMLStreamError) in
-                if let receiver {
-                    try framer.feed(bytes) { event in receiver.received(event) }
-                } else {
-                    try framer.feed(bytes) { event in context.fireChannelRead(wrapInboundOut(event)) }
-                }
+                try framer.feed(bytes) { event in receiver.received(event) }
             }
         } catch {
             waiting.removeAll()

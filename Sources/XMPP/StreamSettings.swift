@@ -34,8 +34,7 @@ package struct StreamSettings: Sendable {
     package var username: String
     /// Whether the secret itself may be sent (SASL PLAIN); by default only to a CCS, whose protocol has nothing else.
     package var allowsPlain: Bool
-    /// The seconds from the worker's start until our client certificate expires, which may replace the secret (SASL
-    /// EXTERNAL); nil if there is none.
+    /// The seconds from the worker's start until our client certificate (SASL EXTERNAL) expires; nil if there is none.
     package var certificateEnd: Int?
     /// The resource to bind; nil leaves the choice to the server.
     package var resource: String?
@@ -144,8 +143,6 @@ package struct ServerLimits: Sendable, Equatable {
         guard let limits = features.child("limits", in: XMLNamespace.streamLimits),
             let element = features.child(name, in: XMLNamespace.streamLimits, of: limits)
         else { return nil }
-        let text = features.bytes[features.elements[element].text]
-        guard (1...18).contains(text.count), text.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }) else { return nil }
-        return Int(String(decoding: text, as: UTF8.self))
+        return features.bytes[features.elements[element].text].decimal(most: 18)
     }
 }

@@ -25,12 +25,17 @@ extension String {
     }
 }
 
+extension Collection<UInt8> {
+    /// The number that up to `most` decimal digits spell; nil for anything else.
+    func decimal(most: Int) -> Int? {
+        guard (1...most).contains(count), allSatisfy({ (0x30...0x39).contains($0) }) else { return nil }
+        return Int(String(decoding: self, as: UTF8.self))
+    }
+}
+
 extension Stanza {
     /// The first defined condition among an element's children of this namespace; nil if there is none.
-    func condition<Condition: RawRepresentable<String>>(
-        of element: Int = 0,
-        in namespace: StaticString
-    ) -> Condition? {
+    func condition<Condition: RawRepresentable<String>>(of element: Int = 0, in namespace: StaticString) -> Condition? {
         for child in children(of: element) where equals(elements[child].namespace, namespace) {
             if let known = Condition(rawValue: string(elements[child].name)) { return known }
         }

@@ -37,8 +37,7 @@ package struct AckWindow: Sendable {
         self.limit = limit
     }
 
-    /// Whether one more message may be sent; one that is never acked eventually stops sending, so that memory stays
-    /// bounded.
+    /// Whether one more message may be sent; one that is never acked stops sending at last, which bounds memory.
     package var hasRoom: Bool { inFlight < limit && entries.count - settled < 10 * limit }
 
     package mutating func add(_ key: Key, stanza: [UInt8]) {

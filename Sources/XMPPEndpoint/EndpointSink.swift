@@ -8,8 +8,7 @@ import Vocabulary
 import XMPP
 import XMPPSession
 
-/// An XMPP endpoint as a target: a message is done once the worker behind it has acked it, and resent over the next
-/// connection until then.
+/// An XMPP endpoint as a target: a message is done once the worker behind it acks it, and resent until then.
 actor EndpointSink: ReplaySink {
     private let settings: EndpointSettings
     private let progress: ReplayProgress

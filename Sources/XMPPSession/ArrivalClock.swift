@@ -26,11 +26,7 @@ package final class ArrivalClock: Sendable {
         var seen = last.load(ordering: .relaxed)
         while true {
             let next = now < seen &- Self.maximumStepBack ? now : max(now, seen &+ 1)
-            let (done, original) = last.weakCompareExchange(
-                expected: seen,
-                desired: next,
-                ordering: .relaxed
-            )
+            let (done, original) = last.weakCompareExchange(expected: seen, desired: next, ordering: .relaxed)
             if done { return next }
             seen = original
         }

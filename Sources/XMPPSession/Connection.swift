@@ -5,8 +5,7 @@ import Synchronization
 package import Telemetry
 import XMPP
 
-/// A receiving XMPP connection as seen by the rest of the worker, from any thread; its state is confined to its event
-/// loop.
+/// A receiving XMPP connection as seen by the rest of the worker, from any thread.
 package final class Connection: AckSink {
     package struct Environment: Sendable {
         package var ingest: IngestQueue
@@ -35,12 +34,7 @@ package final class Connection: AckSink {
     private let turnPromise: EventLoopPromise<ConnectionTurn>
     private let endPromise: EventLoopPromise<SessionEnd>
 
-    init(
-        settings: SharedSettings,
-        on eventLoop: any EventLoop,
-        environment: Environment,
-        logger: Logger
-    ) {
+    init(settings: SharedSettings, on eventLoop: any EventLoop, environment: Environment, logger: Logger) {
         number = Self.lastNumber.add(1, ordering: .relaxed).newValue
         self.settings = settings
         self.environment = environment
@@ -83,11 +77,6 @@ package final class Connection: AckSink {
         }
     }
 
-    package var ended: SessionEnd {
-        get async { await endPromise.futureResult.value }
-    }
-
-    /// The end as a future, for callers that don't wait in a task.
     var end: EventLoopFuture<SessionEnd> { endPromise.futureResult }
 
     /// Calls a function on the connection's event loop once none of its copies is in flight; once, after the end.

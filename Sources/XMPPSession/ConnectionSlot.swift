@@ -4,8 +4,7 @@ import Synchronization
 import Telemetry
 import XMPP
 
-/// Keeps one connection open, and beside it those that are draining; not a task, which would take 2.6 KB while it
-/// waits.
+/// Keeps one connection open, beside those that drain; not a task, which would take 2.6 KB while it waits.
 final class ConnectionSlot: Sendable {
     private let settings: SharedSettings
     /// Runs its connections; chosen once for each slot, so that they spread over the event loops.
@@ -191,8 +190,8 @@ final class ConnectionSlot: Sendable {
 
 /// The draining streams of one connection slot, at most ``limit``.
 ///
-/// Peers that never close them would pile up windows of messages. So the oldest is closed properly, and no other stream is
-/// opened until all of it has settled.
+/// Peers that never close them would pile up windows of messages. So the oldest is closed properly, and no other stream
+/// is opened until all of it has settled.
 struct DrainingStreams<Stream> {
     static var limit: Int { 2 }
 

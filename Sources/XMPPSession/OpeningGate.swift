@@ -31,8 +31,7 @@ final class OpeningGate: Sendable {
 
     private let state = Mutex(State())
 
-    /// Calls a function with a place as soon as one is free; it returns whether it takes the place, which it then gives
-    /// back once nothing opens any more.
+    /// Calls a function with a place as soon as one is free; it returns whether it takes it, to give it back later.
     func enter(on eventLoop: any EventLoop, _ body: @escaping @Sendable (Place) -> Bool) {
         let begin = { @Sendable [self] in
             let place = Place(self)

@@ -5,8 +5,7 @@ import NIOCore
 struct ReadSizes: RecvByteBufferAllocator {
     /// The first buffer size in bytes.
     static let initial = 512
-    /// How many full reads show that the buffer is too small: more than a handshake with a long chain of certificates
-    /// has (8 KB).
+    /// How many full reads show that the buffer is too small: more than a long handshake has (8 KB).
     static let fullReads = 17
 
     private var full = 0

@@ -5,8 +5,7 @@ import TLSWire
 import Vocabulary
 import XMPP
 
-/// Finds and connects to a sender's server, one place after the other (RFC 6120 section 3.2.1), and each place's
-/// addresses by RFC 8305, as NIO does.
+/// Finds and connects to a sender's server, one place after the other (RFC 6120 section 3.2.1); addresses by RFC 8305.
 struct StreamConnector: Sendable {
     /// The most places named in a message.
     private static let shownFailures = 4
@@ -18,8 +17,8 @@ struct StreamConnector: Sendable {
 
     /// Connects, then adds TLS and the handlers, made on the event loop for the server that was reached.
     ///
-    /// Not before: a host with several addresses is tried with concurrent channels. Nothing is missed meanwhile, since in
-    /// TLS and XMPP the client speaks first.
+    /// Not before: a host with several addresses is tried with concurrent channels. Nothing is missed meanwhile, since
+    /// in TLS and XMPP the client speaks first.
     func connect(_ handlers: @escaping @Sendable (ReachedServer) -> [any ChannelHandler]) -> EventLoopFuture<Void> {
         targets().flatMap { targets in
             reach(targets[...], failures: [], until: .now() + settings.findingTimeout)
@@ -69,8 +68,8 @@ struct StreamConnector: Sendable {
     }
 
     private func connect(_ target: ServerTarget) -> EventLoopFuture<any Channel> {
-        // Ends a connection whose peer has acknowledged nothing, or had no room, for this long: TCP itself would try for
-        // a quarter of an hour.
+        // Ends a connection whose peer has acknowledged nothing, or had no room, for this long: TCP itself would try
+        // for a quarter of an hour.
         let limit = settings.stream.keepaliveTimeout.nanoseconds / 1_000_000
         var bootstrap = ClientBootstrap(group: eventLoop)
             .connectTimeout(settings.connectTimeout)

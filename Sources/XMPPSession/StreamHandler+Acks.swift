@@ -31,8 +31,7 @@ extension StreamHandler where Delegate == MessageReceiver {
         } else {
             copies.trace?.ended(.none)
         }
-        // After the acks: a server that has been told that a stanza is handled no longer redelivers it for want of an
-        // ack.
+        // After the acks: a server that was told that a stanza is handled does not redeliver it.
         let settlement = bound.session.committed(copies.count, size: bytes, now: now) { copies.messages }
         write(settlement.bytes)
         if let timer = settlement.timer { setTimer(timer) }
@@ -85,8 +84,7 @@ extension StreamHandler where Delegate == MessageReceiver {
         return nil
     }
 
-    /// Acks messages, with room for what acks usually take and the largest: the buffer grows only for ids that need
-    /// escapes.
+    /// Acks messages, with room for what acks usually take and the largest: it grows only for ids with escapes.
     private func ack(_ copies: SettledCopies, _ bound: BoundSession, count: Int, capacity: Int, now: UInt64) {
         let (isSuspended, encoder) = (bound.session.isSuspended, bound.session.acks)
         guard isSuspended || canAck(bound) else {

@@ -89,8 +89,7 @@ extension StreamHandler {
         }
     }
 
-    /// Why nothing may be sent unencrypted to the connected address, since a name's may change between look-ups; else
-    /// nil.
+    /// Why nothing may be sent unencrypted to the connected address (a name's may change between look-ups); else nil.
     private func refusal(ofClearTextOutside networks: ClearNetworks) -> NegotiationError? {
         let address = context?.channel.remoteAddress?.ipAddress.flatMap { NetworkAddress($0) }
         if let address, networks.contains(address) { return nil }
@@ -98,43 +97,21 @@ extension StreamHandler {
         return NegotiationError(
             .notEncrypted,
             "\(settings.host) is \(place), which is neither this machine nor in tls.allow_clear_networks: nothing is sent there "
-                + "in the clear; use tls.mode: direct, or list the network if nobody else can read or write in it",
-            isPermanent: true
+                + "in the clear; use tls.mode: direct, or list the network if nobody else can read or write in it"
         )
     }
 
     func transportReady(encrypted: Bool, bindings: [ChannelBinding] = []) {
-        guard let opening else { return }
-        switch opening.negotiation.transportReady(encrypted: encrypted, bindings: bindings) {
-        case .send(let bytes): write(bytes)
-        case .fail(let error): fail(error)
-        case .none: break
-        }
+        guard let opening, let context else { return }
+        perform(opening.negotiation.transportReady(encrypted: encrypted, bindings: bindings), opening, context)
         flush()
-    }
-
-    /// The channel bindings of this channel's TLS, for SASL.
-    func bindings(_ context: ChannelHandlerContext) -> [ChannelBinding] {
-        let tls = try? context.pipeline.syncOperations.handler(type: TLSHandler.self)
-        return tls?.channelBindings.map { binding in
-            switch binding.kind {
-            case .exporter: ChannelBinding(.exporter, data: binding.data)
-            case .unique: ChannelBinding(.unique, data: binding.data)
-            case .endPoint: ChannelBinding(.endPoint, data: binding.data)
-            }
-        } ?? []
     }
 
     func negotiate(_ event: XMLStreamEvent, _ opening: Opening, _ context: ChannelHandlerContext) {
         switch event {
         case .opened(let header):
-            switch opening.negotiation.opened(header) {
-            case .send(let bytes): write(bytes)
-            case .fail(let error): fail(error)
-            case .none: break
-            }
-        // Nothing that the server has to send looks like that; the deadline bounds the wait for what it should have
-        // sent.
+            perform(opening.negotiation.opened(header), opening, context)
+        // Nothing that the server has to send looks like that; the deadline bounds the wait for the rest.
         case .skipped: break
         case .closed:
             if let error = opening.negotiation.ended(.streamClosed) { fail(error) }
@@ -144,11 +121,7 @@ extension StreamHandler {
         flush()
     }
 
-    private func perform(
-        _ action: Negotiation.StanzaAction,
-        _ opening: Opening,
-        _ context: ChannelHandlerContext
-    ) {
+    private func perform(_ action: Negotiation.Action, _ opening: Opening, _ context: ChannelHandlerContext) {
         switch action {
         case .send(let bytes): write(bytes)
         case .restart(let bytes):

@@ -36,8 +36,7 @@ struct UnconfirmedAcks: Sendable {
 
     func holds(_ last: UInt32) -> Bool { pieces.contains { $0.last == last } }
 
-    /// Drops our stanzas up to this number, which the server has; returns how many of their acks were not counted as
-    /// sent.
+    /// Drops our stanzas up to this number, which the server has; returns how many of their acks were not counted.
     @discardableResult
     mutating func confirm(_ number: UInt32) -> Int {
         var uncounted = 0

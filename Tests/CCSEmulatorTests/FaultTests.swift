@@ -1,4 +1,5 @@
 import CCSEmulator
+import EmulatorSupport
 import NIOCore
 import Testing
 

@@ -69,7 +69,7 @@ struct MessageBookTests {
         #expect(!book.isComplete)
         ack(&book, sequence, on: slot, .accepted(first: false))
         ack(&book, sequence, on: slot, .double)
-        #expect(book.isComplete && book.deliveries == 2 && book.distinct == 1 && book.ackedCopies == 2)
+        #expect(book.isComplete && book.distinct == 1 && book.ackedCopies == 2)
     }
 
     @Test("an ack on another connection than the delivering one is worth nothing")
@@ -118,7 +118,7 @@ struct MessageBookTests {
             }
         }
         expectNext(&book, nil)
-        #expect(book.distinct == 5 && book.deliveries == 8)
+        #expect(book.distinct == 5)
         for sequence in [0, 2, 3] { ack(&book, sequence, on: next, .accepted(first: true)) }
         ack(&book, 4, on: other, .accepted(first: true))
         #expect(book.isComplete)

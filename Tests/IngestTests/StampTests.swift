@@ -57,7 +57,7 @@ struct StampTests {
     }
 
     private static func reading(at microseconds: Int64) -> ClockReading {
-        let moment = ClockReading.Moment(wall: .epoch, monotonic: monotonic(microseconds))
+        let moment = ClockReading.Moment(wall: Timestamp(microseconds: 0), monotonic: monotonic(microseconds))
         return ClockReading(asked: moment, database: Timestamp(microseconds: start + microseconds), answered: moment)
     }
 

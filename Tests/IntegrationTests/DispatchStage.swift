@@ -1,4 +1,5 @@
 import CCSEmulator
+import EmulatorSupport
 import Foundation
 import IntegrationSupport
 import Testing

@@ -2,6 +2,7 @@ import COpenSSL
 import NIOCore
 import NIOEmbedded
 import Testing
+import Vocabulary
 
 @testable import TLSWire
 

@@ -1,25 +1,26 @@
 import Foundation
 import NIOCore
 import Testing
+import Vocabulary
 
 @testable import TLSWire
 
 /// What both ends of a connection, and nobody else, can name it by.
 @Suite(.timeLimit(.minutes(5))) struct ChannelBindingTests {
-    private static func bindings(_ channel: any Channel) throws -> [TLSChannelBinding] {
+    private static func bindings(_ channel: any Channel) throws -> [ChannelBinding] {
         try channel.pipeline.syncOperations.handler(type: TLSHandler.self).channelBindings
     }
 
-    private static func value(_ bindings: [TLSChannelBinding], _ kind: TLSChannelBinding.Kind) -> [UInt8]? {
+    private static func value(_ bindings: [ChannelBinding], _ kind: ChannelBinding.Kind) -> [UInt8]? {
         bindings.first { $0.kind == kind }?.data
     }
 
     @Test("both sides have the same values, and another connection to the same server has others")
     func bothSides() throws {
         for (version, kinds) in [
-            (TLSVersion.v1_3, [TLSChannelBinding.Kind.exporter, .endPoint]), (.v1_2, [.exporter, .unique, .endPoint]),
+            (TLSVersion.v1_3, [ChannelBinding.Kind.exporter, .endPoint]), (.v1_2, [.exporter, .unique, .endPoint]),
         ] {
-            var seen: [[TLSChannelBinding]] = []
+            var seen: [[ChannelBinding]] = []
             for _ in 0..<2 {
                 let pair = try Pair(maximumVersion: version)
                 #expect(try Self.bindings(pair.client).isEmpty, "before the handshake")

@@ -18,7 +18,7 @@ import Testing
     ) async throws -> TLSError.Code? {
         let listener = try await Listener.tls(serving(request))
         var client = try trusting(name)
-        client.xmppDomain = domain.map { XMPPDomain(ascii: $0, unicode: unicode ?? $0) }
+        client.xmppDomain = domain.map { (ascii: $0, unicode: unicode ?? $0) }
         let connected = try await Connected.tls(listener.port, client)
         try await connected.wait("established or an error") { !$0.established.isEmpty || !$0.errors.isEmpty }
         let seen = connected.recorder.seen
@@ -71,7 +71,7 @@ import Testing
         let server = try ForeignServer(["-cert", paths[1], "-key", paths[2]])
         defer { server.stop() }
         var client = TLSClientConfiguration(serverName: "xn--bcher-kva.example", caFile: paths[1])
-        client.xmppDomain = XMPPDomain(ascii: "xn--bcher-kva.example", unicode: "b\u{fc}cher.example")
+        client.xmppDomain = (ascii: "xn--bcher-kva.example", unicode: "b\u{fc}cher.example")
         let connected = try await Connected.tls(server.port, client)
         try await connected.wait("established or an error") { !$0.established.isEmpty || !$0.errors.isEmpty }
         #expect(connected.recorder.seen.codes == (isAccepted ? [] : [.hostnameMismatch]))
@@ -113,7 +113,7 @@ import Testing
         let own = TLSServerConfiguration(try CertificateAuthority.selfSigned(request))
         let listener = try await Listener.tls(own)
         var client = try trusting("chat.example")
-        client.xmppDomain = XMPPDomain(ascii: "chat.example", unicode: "chat.example")
+        client.xmppDomain = (ascii: "chat.example", unicode: "chat.example")
         let connected = try await Connected.tls(listener.port, client)
         try await connected.wait("the end") { $0.isInactive }
         #expect(connected.recorder.seen.codes == [.selfSigned])

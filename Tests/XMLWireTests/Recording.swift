@@ -3,7 +3,6 @@
 /// A stanza, copied out in a form that can be compared.
 struct RecordedElement: Equatable {
     var depth: Int
-    var parent: Int
     var name: String
     var namespace: String
     var attributes: [String]
@@ -34,7 +33,6 @@ extension RecordedEvent {
         stanza.elements.map { element in
             RecordedElement(
                 depth: element.depth,
-                parent: element.parent,
                 name: stanza.string(element.name),
                 namespace: stanza.string(element.namespace),
                 attributes: stanza.attributes[element.attributes].map { attribute in
@@ -65,7 +63,6 @@ struct Recording: Equatable {
     var events: [RecordedEvent] = []
     var failure: XMLStreamError?
     var position = XMLStreamPosition.beforeHeader
-    var keepaliveBytes: UInt64 = 0
 
     var stanzas: [RecordedEvent] {
         events.filter { if case .stanza = $0 { true } else { false } }
@@ -83,6 +80,25 @@ extension XMLFramer {
         defer { memory.deallocate() }
         memory.copyBytes(from: bytes)
         try feed(UnsafeRawBufferPointer(memory), sink)
+    }
+}
+
+extension XMLStreamError {
+    /// A word for the kind of error.
+    var shortDescription: String {
+        switch code {
+        case .notWellFormed: "not_well_formed"
+        case .dtd: "dtd"
+        case .entity: "entity"
+        case .comment: "comment"
+        case .processingInstruction: "processing_instruction"
+        case .badEncoding: "bad_encoding"
+        case .limit: "limit"
+        case .invalidNamespace: "invalid_namespace"
+        case .textAtStreamLevel: "text_at_stream_level"
+        case .tlsRecord: "tls_record"
+        case .parserUnavailable: "parser_unavailable"
+        }
     }
 }
 
@@ -115,7 +131,6 @@ func record(
         }
     }
     recording.position = framer.position
-    recording.keepaliveBytes = framer.keepaliveBytes
     return recording
 }
 

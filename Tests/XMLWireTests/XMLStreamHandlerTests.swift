@@ -5,17 +5,22 @@ import Testing
 @testable import XMLWire
 
 /// Stands behind the stream handler as the session does.
-private final class Session: ChannelInboundHandler {
-    typealias InboundIn = XMLStreamEvent
+private final class Session: ChannelInboundHandler, XMLStreamReceiver {
+    typealias InboundIn = Never
 
+    private var context: ChannelHandlerContext?
     var events: [RecordedEvent] = []
     var errors: [any Error] = []
     var onEvent: (ChannelHandlerContext, RecordedEvent) -> Void = { _, _ in }
 
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        let event = RecordedEvent(unwrapInboundIn(data))
+    func handlerAdded(context: ChannelHandlerContext) { self.context = context }
+
+    func handlerRemoved(context: ChannelHandlerContext) { self.context = nil }
+
+    func received(_ event: XMLStreamEvent) {
+        let event = RecordedEvent(event)
         events.append(event)
-        onEvent(context, event)
+        if let context { onEvent(context, event) }
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
@@ -33,6 +38,7 @@ struct XMLStreamHandlerTests {
 
     init() throws {
         try channel.pipeline.syncOperations.addHandlers([handler, session])
+        handler.receiver = session
     }
 
     private func write(_ text: String) throws {
@@ -43,8 +49,6 @@ struct XMLStreamHandlerTests {
     func events() throws {
         for piece in Corpus.bytes.pieces(of: 100) { try channel.writeInbound(ByteBuffer(bytes: piece)) }
         #expect(session.events == record([Corpus.bytes]).events)
-        #expect(handler.bytesReceived == UInt64(Corpus.bytes.count))
-        #expect(handler.position == .closed)
         #expect(session.errors.isEmpty)
     }
 
@@ -64,17 +68,13 @@ struct XMLStreamHandlerTests {
         #expect(session.names == ["stream", "a"])
         #expect(session.errors.count == 1)
         #expect((session.errors.first as? XMLStreamError)?.code == .notWellFormed)
-        #expect(handler.failure?.code == .notWellFormed)
     }
 
-    @Test("keepalives show without an event")
+    @Test("keepalives are no events")
     func keepalives() throws {
         try write(header)
-        let before = handler.bytesReceived
         try write(" ")
         try write("\n")
-        #expect(handler.bytesReceived == before + 2)
-        #expect(handler.keepaliveBytes == 2)
         #expect(session.events.count == 1)
     }
 
@@ -138,21 +138,6 @@ struct XMLStreamHandlerTests {
         }
         try write(header + "<a/><b/>")
         #expect(session.names == ["stream", "a"])
-    }
-
-    @Test("the end of input tells a finished stream from one cut short")
-    func endOfInput() throws {
-        #expect(handler.position == .beforeHeader)
-        try write(String(header.prefix(20)))
-        #expect(handler.position == .header)
-        try write(String(header.dropFirst(20)))
-        #expect(handler.position == .betweenStanzas)
-        try write("<a>")
-        #expect(handler.position == .stanza)
-        try write("</a>")
-        #expect(handler.position == .betweenStanzas)
-        try write("</stream:stream>")
-        #expect(handler.position == .closed)
     }
 
     @Test("a calm stream gives its memory back after each read, and goes on where it was")

@@ -1,4 +1,5 @@
 import CCSEmulator
+import EmulatorSupport
 import Ingest
 import IntegrationSupport
 import NIOCore

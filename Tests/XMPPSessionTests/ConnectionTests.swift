@@ -73,7 +73,7 @@ struct ConnectionTests {
         settings.secret = { throw NoSecret() }
         let connection = connection(settings)
         connection.open()
-        let end = await connection.ended
+        let end = await connection.end.value
         #expect(end.reason == .authenticationFailed)
         #expect(end.message.contains("no such file"))
         #expect(end.ending == .failed)
@@ -86,7 +86,7 @@ struct ConnectionTests {
         settings.port = try await freePort()
         let connection = connection(settings)
         connection.open()
-        let end = await connection.ended
+        let end = await connection.end.value
         #expect(end.reason == .connectFailed)
         #expect(end.message.contains("127.0.0.1 port \(settings.port)"))
         #expect(gauges == [0, 0, 0])
@@ -106,7 +106,7 @@ struct ConnectionTests {
         ])
         let connection = connection(settings)
         connection.open()
-        let end = await connection.ended
+        let end = await connection.end.value
         #expect(end.reason == (startTLS ? .negotiationFailed : .tlsFailed), "\(end.message)")
         #expect(!end.message.contains("no answer"), "\(end.message)")
         #expect(words.text.withLock { startTLS ? $0.contains("<stream:stream") : $0.utf8.first == 0x16 })
@@ -123,7 +123,7 @@ struct ConnectionTests {
             let connection = connection(settings)
             freed = connection
             connection.open()
-            _ = await connection.ended
+            _ = await connection.end.value
         }
         try await waitUntil("it is freed") { freed == nil }
     }

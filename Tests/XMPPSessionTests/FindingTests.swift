@@ -120,7 +120,7 @@ struct FindingTests {
             logger: .quiet
         )
         connection.open()
-        return await connection.ended
+        return await connection.end.value
     }
 
     /// A port of 127.0.0.1 on which nobody listens.
@@ -292,7 +292,7 @@ struct FindingTests {
         }
         // The loop goes on meanwhile: this runs on it, and the time-out after that.
         try await loop.submit {}.get()
-        #expect(try await finding.get() == .failed(.noAnswer))
+        #expect(try await finding.get() == .failure(.noAnswer))
         gate.open()
     }
 
@@ -311,9 +311,9 @@ struct FindingTests {
             isAsked.store(true, ordering: .relaxed)
             return .none
         }
-        #expect(try await late.get() == .failed(.noAnswer))
+        #expect(try await late.get() == .failure(.noAnswer))
         gate.open()
-        for blocker in blockers { #expect(try await blocker.get() == .answer(.none)) }
+        for blocker in blockers { #expect(try await blocker.get() == .success(.none)) }
         // Behind it in the queue.
         _ = try await ServiceLookup.ask(on: loop) { () throws(DNSError) in .none }.get()
         let wasAsked = isAsked.load(ordering: .relaxed)

@@ -67,7 +67,7 @@ struct ReceivingTests {
         defer { bench.finish() }
         try bench.read(Server.gcm(#"{"from":"token","category":"c"}"#), Server.message("1"))
         let messages = bench.submitted()
-        #expect(messages.map(\.isAcked) == [false, true])
+        #expect(messages.map(\.answer.isSent) == [false, true])
         bench.handler.settled(messages)
         #expect(try bench.written().occurrences(of: "message_id") == 1)
         #expect(bench.acksSent == 1)

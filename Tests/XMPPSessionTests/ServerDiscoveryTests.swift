@@ -47,8 +47,8 @@ struct ServerDiscoveryTests {
     func merged() throws {
         let found = places(
             try discovery(),
-            .answer(.records([record(10, "a", port: 5223), record(30, "c", port: 443)])),
-            .answer(.records([record(20, "b", port: 5222), record(5, "z", port: 5269)]))
+            .success(.records([record(10, "a", port: 5223), record(30, "c", port: 443)])),
+            .success(.records([record(20, "b", port: 5222), record(5, "z", port: 5269)]))
         )
         #expect(
             found == [
@@ -62,7 +62,7 @@ struct ServerDiscoveryTests {
 
     @Test("tls.mode leaves out what it does not allow")
     func restricted() throws {
-        let (a, b) = (Finding.answer(.records([record(1, "a")])), Finding.answer(.records([record(2, "b")])))
+        let (a, b) = (Finding.success(.records([record(1, "a")])), Finding.success(.records([record(2, "b")])))
         #expect(places(try discovery(startTLS: false), a, b).map { $0.prefix(1) } == ["a"])
         #expect(places(try discovery(direct: false), a, b).map { $0.prefix(1) } == ["b"])
         #expect(try discovery(startTLS: false).services == [.direct])
@@ -73,44 +73,44 @@ struct ServerDiscoveryTests {
     @Test("without records the domain itself is the host, with STARTTLS on port 5222 and never without")
     func fallback() throws {
         let domain = ["example.org:5222 starttls domain"]
-        #expect(places(try discovery(), .answer(.none), .answer(.none)) == domain)
+        #expect(places(try discovery(), .success(.none), .success(.none)) == domain)
         // What nobody could be asked about may be the case (RFC 6120 section 3.2.1, step 9).
-        #expect(places(try discovery(), .failed(.noAnswer), .failed(.refused(code: 2))) == domain)
-        #expect(places(try discovery(), .answer(.declined), .answer(.none)) == domain)
-        #expect(places(try discovery(direct: false), nil, .answer(.none)) == domain)
-        let a = Finding.answer(.records([record(1, "a")]))
-        #expect(places(try discovery(), a, .failed(.noAnswer)).map { $0.prefix(2) } == ["a:"])
-        #expect(places(try discovery(), a, .answer(.declined)).map { $0.prefix(2) } == ["a:"])
+        #expect(places(try discovery(), .failure(.noAnswer), .failure(.refused(code: 2))) == domain)
+        #expect(places(try discovery(), .success(.declined), .success(.none)) == domain)
+        #expect(places(try discovery(direct: false), nil, .success(.none)) == domain)
+        let a = Finding.success(.records([record(1, "a")]))
+        #expect(places(try discovery(), a, .failure(.noAnswer)).map { $0.prefix(2) } == ["a:"])
+        #expect(places(try discovery(), a, .success(.declined)).map { $0.prefix(2) } == ["a:"])
     }
 
     @Test("a service that is declined is none, and nothing else is tried in its place")
     func declined() throws {
         #expect(
-            places(try discovery(), .answer(.none), .answer(.declined))
+            places(try discovery(), .success(.none), .success(.declined))
                 == [#"declined("_xmpp-client._tcp.example.org")"#]
         )
-        #expect(places(try discovery(), .answer(.declined), .answer(.declined)).first?.hasPrefix("declined") == true)
+        #expect(places(try discovery(), .success(.declined), .success(.declined)).first?.hasPrefix("declined") == true)
         let direct = try discovery(startTLS: false)
-        #expect(places(direct, .answer(.declined), nil) == [#"declined("_xmpps-client._tcp.example.org")"#])
-        #expect(places(direct, .answer(.none), nil) == [#"noDirect("_xmpps-client._tcp.example.org")"#])
-        #expect(places(direct, .failed(.noAnswer), nil).first?.hasPrefix("unknown") == true)
+        #expect(places(direct, .success(.declined), nil) == [#"declined("_xmpps-client._tcp.example.org")"#])
+        #expect(places(direct, .success(.none), nil) == [#"noDirect("_xmpps-client._tcp.example.org")"#])
+        #expect(places(direct, .failure(.noAnswer), nil).first?.hasPrefix("unknown") == true)
     }
 
     @Test("the place where the last connection failed behind TCP comes last, and is not left out")
     func avoided() throws {
         var discovery = try discovery()
         let context = try #require(discovery.startTLS)
-        let records = Finding.answer(.records([record(1, "a"), record(2, "b"), record(3, "c")]))
+        let records = Finding.success(.records([record(1, "a"), record(2, "b"), record(3, "c")]))
         discovery.avoided = ServerTarget(host: "a", port: 1, security: .startTLS(context), origin: .configured)
         #expect(places(discovery, nil, records).map { $0.prefix(1) } == ["b", "c", "a"])
-        #expect(places(discovery, nil, .answer(.records([record(1, "a")]))).map { $0.prefix(1) } == ["a"])
+        #expect(places(discovery, nil, .success(.records([record(1, "a")]))).map { $0.prefix(1) } == ["a"])
         // Another kind of TLS there is another place.
         #expect(places(discovery, records, nil).map { $0.prefix(1) } == ["a", "b", "c"])
     }
 
     @Test("an answer with very many records is tried in part")
     func bounded() throws {
-        let many = Finding.answer(.records((0..<64).map { record(UInt16($0), "h\($0)") }))
+        let many = Finding.success(.records((0..<64).map { record(UInt16($0), "h\($0)") }))
         let found = places(try discovery(), many, many)
         #expect(found.count == ServerDiscovery.targetLimit)
         #expect(found.last?.hasPrefix("h7:") == true)

@@ -128,7 +128,7 @@ import XMLWire
             }
             let size = encode(message).count
             if size > 4_096 { #expect(encoder.sizeLimit(of: message) == size) }
-            #expect(message.isAcked == encoder.isAck(of: message, over: size - 1))
+            #expect(message.answer.isSent == encoder.isAck(of: message, over: size - 1))
             #expect(!encoder.isAck(of: message, over: size))
         }
     }

@@ -30,14 +30,14 @@ import Vocabulary
             encoder.encode(try decode(id: short, limit: limit), into: &output)
             length += ceiling - output.count
             let fits = try decode(id: String(repeating: "a", count: length), limit: limit)
-            #expect(fits.isAcked)
+            #expect(fits.answer.isSent)
             let over = try decode(id: String(repeating: "a", count: length + 1), limit: limit)
-            #expect(!over.isAcked && over.answer == .tooLarge && over.kind == .malformed)
+            #expect(!over.answer.isSent && over.answer == .tooLarge && over.kind == .malformed)
             #expect(over.quarantine == .fieldTooLong)
             #expect(encoder.sizeLimit(of: over) == 0)
             // By the bytes of the ack, not by those of the id.
             #expect(try decode(id: String(repeating: "'", count: length / 5), limit: limit).answer == .tooLarge)
-            #expect(try decode(id: String(repeating: "é", count: length / 2), limit: limit).isAcked)
+            #expect(try decode(id: String(repeating: "é", count: length / 2), limit: limit).answer.isSent)
         }
     }
 

@@ -36,17 +36,12 @@ import XMLWire
         var sent: [String] = []
         var end = ""
 
-        mutating func note(_ action: Negotiation.OpeningAction) {
+        mutating func note(_ action: Negotiation.Action) {
             switch action {
             case .none: break
             case .send(let bytes): sent.append(XMPPTests.text(bytes))
-            case .fail(let error): end = "fail \(error.code.rawValue)"
+            default: end = NegotiationTests.word(action)
             }
-        }
-
-        mutating func note(_ action: Negotiation.StanzaAction) {
-            if case .none = action { return }
-            end = NegotiationTests.word(action)
         }
     }
 
@@ -198,15 +193,15 @@ import XMLWire
 
     @Test("what a server says against a component names the cause and the fix, and never the secret")
     func refusals() throws {
-        let rows: [(String, NegotiationError.Code, Bool, Bool, String)] = [
-            ("not-authorized", .authenticationRefused, true, true, "component_secret"),
-            ("host-unknown", .streamError, false, true, "Component \"upstream.example.com\""),
-            ("conflict", .streamError, false, false, "component_conflict_resolve"),
-            ("invalid-namespace", .streamError, false, true, "`port`"),
-            ("policy-violation", .streamError, false, false, "server's log"),
-            ("system-shutdown", .streamError, false, false, "server's log"),
+        let rows: [(String, NegotiationError.Code, Bool, String)] = [
+            ("not-authorized", .authenticationRefused, true, "component_secret"),
+            ("host-unknown", .streamError, false, "Component \"upstream.example.com\""),
+            ("conflict", .streamError, false, "component_conflict_resolve"),
+            ("invalid-namespace", .streamError, false, "`port`"),
+            ("policy-violation", .streamError, false, "server's log"),
+            ("system-shutdown", .streamError, false, "server's log"),
         ]
-        for (condition, code, isAuthentication, isPermanent, word) in rows {
+        for (condition, code, isAuthentication, word) in rows {
             var negotiation = ComponentNegotiationTests.negotiation("FAKE-secret")
             _ = negotiation.transportReady(encrypted: true)
             _ = negotiation.opened(try header(ComponentNegotiationTests.opening))
@@ -215,7 +210,7 @@ import XMLWire
                 throw Unexpected(condition)
             }
             #expect(failure.code == code && failure.condition == condition)
-            #expect(failure.code.isAuthentication == isAuthentication && failure.isPermanent == isPermanent)
+            #expect(failure.code.isAuthentication == isAuthentication)
             #expect(failure.message.contains(condition) && failure.message.contains(word), "\(failure.message)")
             #expect(!failure.message.contains("FAKE-"), "\(failure.message)")
             // It is over: nothing counts any more.

@@ -81,7 +81,7 @@ import XMLWire
             throw Unexpected("no message")
         }
         #expect(message.messageKey == wanted.messageKey && message.fingerprint == wanted.fingerprint)
-        #expect(message.deviceKey == wanted.deviceKey && message.quarantine == nil && message.isAcked)
+        #expect(message.deviceKey == wanted.deviceKey && message.quarantine == nil && message.answer.isSent)
         #expect(message.text(message.data) == #"{"a":1.10}"# && message.text(message.extra) == #"{"ttl":5}"#)
         #expect(message.text(message.payload) == json)
         #expect(message.text(message.stanzaFrom) == Self.device)
@@ -212,7 +212,7 @@ import XMLWire
             "",
             Self.every
         )
-        #expect(bare.quarantine == nil && bare.isAcked)
+        #expect(bare.quarantine == nil && bare.answer.isSent)
         #expect(bare.text(bare.messageID) == "o1" && bare.text(bare.registrationToken) == "sensor-7@example.org")
         #expect(bare.text(bare.category) == "orders" && bare.text(bare.data) == "[1]" && bare.extra == nil)
         #expect(bare.messageKey == whole.messageKey && bare.fingerprint == whole.fingerprint)

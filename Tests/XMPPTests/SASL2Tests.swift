@@ -27,11 +27,11 @@ import XMLWire
     private struct Begun: ~Copyable {
         var negotiation: Negotiation
         /// What it did about the features.
-        var action: Negotiation.StanzaAction
+        var action: Negotiation.Action
         /// The server's proof, once ours is sent.
         var signature = ""
 
-        mutating func hear(_ xml: String) throws -> Negotiation.StanzaAction {
+        mutating func hear(_ xml: String) throws -> Negotiation.Action {
             negotiation.stanza(try stanza(xml), trailingBytes: 0)
         }
     }
@@ -149,7 +149,7 @@ import XMLWire
     }
 
     /// A failure that comes while the key is computed.
-    private static func whileDeriving() throws -> Negotiation.StanzaAction {
+    private static func whileDeriving() throws -> Negotiation.Action {
         var begun = try begin()
         guard case .send(let bytes) = begun.action else { throw Unexpected("nothing sent") }
         let request = try stanza(text(bytes))

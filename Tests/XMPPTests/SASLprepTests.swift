@@ -136,7 +136,7 @@ import Testing
             (try begin(Array("pencil".utf8), user: "us\u{7}er"), "`sender_id`"),
         ] {
             let error = try #require(error)
-            #expect(error.code == .credentialsUnusable && error.isPermanent && error.code.isAuthentication)
+            #expect(error.code == .credentialsUnusable && error.code.isAuthentication)
             #expect(error.message.contains(words) && !error.message.contains("pencil"), "\(error.message)")
         }
         let credentials = SASLCredentials(username: "user", secret: Secret(Array("I\u{ad}X".utf8)))

@@ -167,6 +167,6 @@ import Vocabulary
         let lying = plus.replacing("tls-exporter", with: "x-none").replacing("tls-server-end-point", with: "x-less")
         let offered = try stanza("<stream:features>\(lying)</stream:features>")
         guard case .fail(let error) = negotiation.stanza(offered, trailingBytes: 0) else { throw Unexpected("went on") }
-        #expect(error.code == .noMechanism && error.isPermanent && error.message.contains("changed its list"))
+        #expect(error.code == .noMechanism && error.message.contains("changed its list"))
     }
 }

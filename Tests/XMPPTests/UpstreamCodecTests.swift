@@ -61,7 +61,7 @@ import XMLWire
         let message = try decodeMessage(
             #"{"message_type":"receipt","message_id":"dr2:39","from":"gcm.googleapis.com","category":"c","data":{}}"#
         )
-        #expect(message.kind == .receipt && message.isAcked && message.quarantine == nil)
+        #expect(message.kind == .receipt && message.answer.isSent && message.quarantine == nil)
         #expect(message.text(message.messageType) == "receipt")
         #expect(message.text(message.messageID) == "dr2:39" && message.text(message.ackMessageID) == "dr2:39")
         // Its content is its own: the message that it is for, or an upstream message of the same id, is another one.
@@ -229,8 +229,9 @@ import XMLWire
         let kind = try decode(rawEnvelope(Array(json.utf8)))
         #expect(word(kind) == expected, "\(json)")
         guard case .message(let message) = kind else { return }
-        #expect(message.isAcked == !expected.hasPrefix("malformed"))
-        #expect((message.ackMessageID != nil) == message.isAcked && (message.ackTo != nil) == message.isAcked)
+        let isAcked = message.answer.isSent
+        #expect(isAcked == !expected.hasPrefix("malformed"))
+        #expect((message.ackMessageID != nil) == isAcked && (message.ackTo != nil) == isAcked)
     }
 
     @Test("the limits of id, token and category count bytes of the unescaped text")

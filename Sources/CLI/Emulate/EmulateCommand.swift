@@ -5,41 +5,31 @@ import LocalDatabase
 import Vocabulary
 
 struct EmulateCommand: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "emulate",
-        abstract: "A CCS-compatible server for development, tests and load.",
-        discussion: """
-            Examples:
-              upstream-worker emulate --count 10000 --write-ca /tmp/ca.pem
-              upstream-worker emulate --rate 500 --devices 5000 --transcript talk.jsonl
-              upstream-worker emulate --count 10000 --acks acks.ndjson
-              upstream-worker emulate --faults 'every 50: duplicate; after 200: drain'
-              upstream-worker emulate --tls none --count 10 --json
+    static let manual = """
+        emulate: A CCS-compatible server for development, tests and load.
+          upstream-worker emulate --count 10000 --write-ca /tmp/ca.pem
+          upstream-worker emulate --rate 500 --devices 5000 --transcript talk.jsonl
+          upstream-worker emulate --count 10000 --acks acks.ndjson
+          upstream-worker emulate --faults 'every 50: duplicate; after 200: drain'
+          upstream-worker emulate --tls none --count 10 --json
 
-            With --count it ends when every message was sent and acked, otherwise at a
-            signal. It then prints a summary: exit code 0 when every message was acked,
-            each delivered copy at most once and on its own connection, and nothing
-            unexpected was received; otherwise 1.
+        With --count it ends when every message was sent and acked, otherwise at a
+        signal. It then prints a summary: exit code 0 when every message was acked,
+        each delivered copy at most once and on its own connection, and nothing
+        unexpected was received; otherwise 1.
 
-            A fault script has one rule per line, or rules separated by semicolons:
-              after N: FAULT         once, with the Nth delivery
-              every N: FAULT         with every Nth delivery
-              connection N: FAULT    for one connection, or for N-M
-            Faults:
-            \(FaultScript.reference.map { "  \($0.usage): \($0.meaning)" }.joined(separator: "\n"))
-            """
-    )
-
-    enum TLSMode: String, ExpressibleByArgument, CaseIterable {
-        case direct
-        case starttls
-        case none
-    }
+        A fault script has one rule per line, or rules separated by semicolons:
+          after N: FAULT         once, with the Nth delivery
+          every N: FAULT         with every Nth delivery
+          connection N: FAULT    for one connection, or for N-M
+        Faults:
+        \(FaultScript.reference.map { "  \($0.usage): \($0.meaning)" }.joined(separator: "\n"))
+        """
 
     @Option(help: "Address and port to listen on; port 0 takes a free one.")
     var listen = "127.0.0.1:5235"
     @Option(help: "How connections are secured.")
-    var tls = TLSMode.direct
+    var tls = EmulatorConfiguration.Security.direct
     @Option(help: ArgumentHelp("PEM file with the certificate and its chain.", valueName: "file"))
     var certificate: String?
     @Option(help: ArgumentHelp("PEM file with the certificate's private key.", valueName: "file"))
@@ -106,7 +96,6 @@ struct EmulateCommand: ProgramCommand {
         if !tally.isClean { throw CommandFailure(.negative) }
     }
 
-    /// Ends at a signal, or once every message was sent and acked.
     private func runUntilEnd(_ emulator: Emulator, _ context: CommandContext) async {
         let isFinite = count != nil
         await withTaskGroup(of: Void.self) { group in
@@ -143,17 +132,14 @@ struct EmulateCommand: ProgramCommand {
     }
 }
 
+extension EmulatorConfiguration.Security: ExpressibleByArgument {}
+
 extension EmulateCommand {
     /// The emulator's configuration from the options; throws at the first mistake.
     func emulatorConfiguration() throws -> EmulatorConfiguration {
         var configuration = EmulatorConfiguration()
         (configuration.host, configuration.port) = try address()
-        configuration.security =
-            switch tls {
-            case .direct: .direct
-            case .starttls: .startTLS
-            case .none: .none
-            }
+        configuration.security = tls
         if let identity = try identity() { configuration.identity = identity }
         if let credentials = try credentials() { configuration.credentials = credentials }
         configuration.window = window
@@ -243,3 +229,5 @@ extension EmulateCommand {
         }
     }
 }
+
+extension EmulatorConfiguration.Security: ExpressibleByArgument {}

@@ -11,10 +11,10 @@ enum MessageDetailPage {
         let (found, now) = try await request.read { connection in
             (try await MessageLookup(connection).find(reference), try await connection.databaseTime())
         }
-        guard let detail = found.first else {
+        guard let detail = found.details.first else {
             throw Problem.notFound("no message has this key or id; retention may have deleted it: search at /messages")
         }
-        guard found.count == 1 else {
+        guard found.details.count == 1 else {
             let columns: [PageColumn<MessageDetail>] = ["message_key", "sender_id", "category", "received_at"]
             let more = Part.notice(.warning, "There are more: search at /messages for the id and a device or sender.")
             return request.document(
@@ -22,7 +22,7 @@ enum MessageDetailPage {
                 """
                 \(Part.head("Messages with this id", "Ids are unique for each sender."))
                 \(HTML.when(found.isCut, more))
-                \(Part.rows("Found", Array(found), now: now, caption: "Messages", columns))
+                \(Part.rows("Found", found.details, now: now, caption: "Messages", columns))
                 """
             )
         }

@@ -1,7 +1,6 @@
 /// Which characters of a JSON text are escaped, found byte by byte.
 ///
-/// A literal always stays on one line: the quote, the backslash, every control character (C0, DEL, C1), U+2028 and
-/// U+2029 are escaped.
+/// A literal stays on one line: quote, backslash, control characters (C0, DEL, C1), U+2028 and U+2029 are escaped.
 package struct JSONEscape: Sendable {
     private enum Style {
         /// In a string: the two-character escapes, else `\u00XX`.

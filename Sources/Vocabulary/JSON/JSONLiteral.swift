@@ -3,8 +3,7 @@ package enum JSONLiteral {
     ///
     /// The literal was accepted by ``JSONScanner`` and comes without its quotes. What UTF-8 can't hold gets a byte form
     /// of its own, so that two different literals never have the same bytes: half a surrogate pair becomes its three
-    /// bytes of generalised UTF-8, and U+0000 becomes `C0 80`. Such a text is never stored; the ledger's key and the
-    /// comparison of object keys are computed over it.
+    /// bytes of generalised UTF-8, and U+0000 becomes `C0 80`. Such a text is never stored, but hashed and compared.
     ///
     /// - Returns: The number of bytes written.
     package static func unescape(_ literal: UnsafeBufferPointer<UInt8>, into output: UnsafeMutablePointer<UInt8>) -> Int

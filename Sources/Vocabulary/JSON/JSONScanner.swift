@@ -59,9 +59,7 @@ package struct JSONScanner: Sendable {
             reader.traits = []
             let kind = try reader.readValue(&nesting)
             let value = ByteSpan(start: start, count: reader.at - start)
-            members.append(
-                JSONMember(key: key, value: value, kind: kind, keyTraits: keyTraits, traits: reader.traits)
-            )
+            members.append(JSONMember(key: key, value: value, kind: kind, keyTraits: keyTraits, traits: reader.traits))
             reader.skipWhitespace()
             if try reader.peek() == UInt8(ascii: "}") {
                 reader.at += 1

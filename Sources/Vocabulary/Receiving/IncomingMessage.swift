@@ -89,10 +89,4 @@ package struct IncomingMessage: Sendable {
         message.bytes = MessageBytes(message.bytes)
         return message
     }
-
-    /// Whether the copy is acked once its transaction has committed.
-    // Inlined: a call would copy a message that is read in place.
-    @inlinable package var isAcked: Bool {
-        @inline(__always) get { answer.isSent }
-    }
 }

@@ -12,8 +12,7 @@ final class MessageBlock: @unchecked Sendable {
 
     deinit { memory.deallocate() }
 
-    /// An empty block for a message of at most `size` bytes and about `expected` bytes of the following ones of its
-    /// read.
+    /// An empty block for a message of at most `size` bytes and about `expected` bytes of those after it in the read.
     static func filled(by size: Int, expected: Int, isFirst: Bool) -> MessageBlock {
         let capacity = max(size, min(size + min(expected, MessageStorage.blockBytes), MessageStorage.blockBytes))
         // A block that would stay half empty gets the exact size, so that a message kept for long holds no more; but

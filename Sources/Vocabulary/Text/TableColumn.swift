@@ -22,13 +22,7 @@ package struct TableColumn: Sendable, ExpressibleByStringLiteral {
     /// Whether its cells are states, which are coloured on a terminal.
     package var isState = false
 
-    package init(
-        _ title: String,
-        name: String? = nil,
-        minimum: Int = .max,
-        dropOrder: Int = 0,
-        cut: Cut = .end
-    ) {
+    package init(_ title: String, name: String? = nil, minimum: Int = .max, dropOrder: Int = 0, cut: Cut = .end) {
         (self.title, self.minimum, self.dropOrder, self.cut) = (title, minimum, dropOrder, cut)
         self.name = name ?? title.lowercased().replacing(" ", with: "_")
     }

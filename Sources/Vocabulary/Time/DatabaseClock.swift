@@ -14,10 +14,7 @@ package final class DatabaseClock: Sendable {
     private let latest = Mutex<ClockDifference?>(nil)
     private let monotonic: @Sendable () -> MonotonicTime
 
-    package init(
-        _ start: ClockReading.Moment = .now,
-        monotonic: @escaping @Sendable () -> MonotonicTime = { .now }
-    ) {
+    package init(_ start: ClockReading.Moment = .now, monotonic: @escaping @Sendable () -> MonotonicTime = { .now }) {
         offset = Atomic(start.wall.microseconds &- start.monotonic.microseconds)
         self.monotonic = monotonic
     }

@@ -1,5 +1,4 @@
-/// An instant whose layout the compiler knows: values with a `ContinuousClock.Instant` are copied by the runtime's slow
-/// path.
+/// An instant whose layout the compiler knows: a `ContinuousClock.Instant` is copied by the runtime's slow path.
 @propertyWrapper
 package struct FixedInstant: Hashable, Sendable {
     private static let origin = ContinuousClock.now

@@ -19,17 +19,6 @@ package struct MonotonicTime: Hashable, Comparable, Sendable {
 
     @inlinable
     package static func < (lhs: MonotonicTime, rhs: MonotonicTime) -> Bool { lhs.nanoseconds < rhs.nanoseconds }
-
-    /// The time from `rhs` to `lhs`; negative if `rhs` is later.
-    package static func - (lhs: MonotonicTime, rhs: MonotonicTime) -> Duration {
-        .nanoseconds(Int64(bitPattern: lhs.nanoseconds &- rhs.nanoseconds))
-    }
-
-    /// The seconds since `earlier`; 0 if that is later.
-    @inlinable
-    package func seconds(since earlier: MonotonicTime) -> Double {
-        nanoseconds > earlier.nanoseconds ? Double(nanoseconds - earlier.nanoseconds) * 1e-9 : 0
-    }
 }
 
 /// The only reader of the system's clocks.

@@ -10,8 +10,7 @@ package import Vocabulary
 ///
 /// Messages are read in place, in their batch: as values they would be copied for each question.
 package struct AckEncoder: Sendable {
-    /// The most bytes of an ack: no server can be relied on to accept more, and one that does not would end the stream
-    /// and send the message again, for ever.
+    /// The most bytes of an ack that servers surely take; one that does not ends the stream and sends again, for ever.
     package static let mostBytes = 64 << 10
 
     private let isAddressed: Bool
@@ -21,8 +20,7 @@ package struct AckEncoder: Sendable {
 
     package init(_ settings: StreamSettings) {
         // Acks to a standard server carry a `to`, the `from` of the acked stanza: without it the server would deliver
-        // them to our own account. A component's also carry a `from`, which no server adds: the address that the
-        // message was sent to.
+        // them to ourselves. A component's also carry a `from`, which no server adds: the message's `to`.
         isAddressed = settings.dialect != .ccs
         component = settings.component
     }
@@ -46,8 +44,7 @@ package struct AckEncoder: Sendable {
         )
     }
 
-    /// The size in bytes of a message's ack if nothing in it needs an escape, as is usual; 0 for a message that is not
-    /// acked.
+    /// The bytes of a message's ack if nothing in it needs an escape, as is usual; 0 for one that is not acked.
     package func usualSize(of batch: Span<IncomingMessage>, _ index: Int) -> Int {
         size(of: source(batch, index), escape: 1)
     }
@@ -55,20 +52,14 @@ package struct AckEncoder: Sendable {
     /// The most bytes that a message's ack can take; 0 for one that is not acked.
     package func sizeLimit(of batch: Span<IncomingMessage>, _ index: Int) -> Int {
         let source = source(batch, index)
-        // One byte becomes at most `\uXXXX` or `&quot;`; a longer UTF-8 sequence takes no more than 6 per byte
-        // either.
+        // One byte becomes at most `\uXXXX` or `&quot;`; longer UTF-8 sequences take no more per byte.
         let limit = size(of: source, escape: 6)
         // Long acks are measured first, so that no space is reserved in vain.
         return limit <= AckEncoder.cheapLimit ? limit : write(source, into: nil)
     }
 
     /// Whether a message's ack takes more bytes than ``limit``.
-    func isTooLarge(
-        _ answer: AckAnswer,
-        from: ByteSpan?,
-        to: ByteSpan?,
-        in bytes: UnsafeBufferPointer<UInt8>
-    ) -> Bool {
+    func isTooLarge(_ answer: AckAnswer, from: ByteSpan?, to: ByteSpan?, in bytes: UnsafeBufferPointer<UInt8>) -> Bool {
         let source = Source(answer: answer, from: from, to: to, bytes: bytes)
         return size(of: source, escape: 6) > limit && write(source, into: nil) > limit
     }
@@ -86,8 +77,7 @@ package struct AckEncoder: Sendable {
         return addressed + AckEncoder.senderStart.utf8CodeUnitCount + sender
     }
 
-    /// Writes a message's ack into a buffer of at least ``sizeLimit(of:_:)`` bytes; returns its size, 0 for a message
-    /// that is not acked.
+    /// Writes a message's ack into a buffer of at least ``sizeLimit(of:_:)`` bytes; returns its size, 0 for none.
     package func encode(
         _ batch: Span<IncomingMessage>,
         _ index: Int,

@@ -164,8 +164,7 @@ struct EnvelopeReader: Sendable {
         unescaped.removeLast(unescaped.count - start - (count ?? 0))
     }
 
-    /// Whether two unknown keys have the same text: compared by pairs if they are few, otherwise sorted, so that
-    /// thousands of keys cost no quadratic time.
+    /// Whether two unknown keys have the same text; many are sorted, so that thousands cost no quadratic time.
     private mutating func otherKeysRepeat(in text: UnsafeBufferPointer<UInt8>) -> Bool {
         let members = scanner.members
         var keys: [Range<Int>] = []

@@ -9,8 +9,7 @@ package enum Payload: Sendable, Equatable {
     case json(JSONPayload)
 }
 
-/// How messages in a JSON container are read and answered; fallbacks for missing members apply only if the operator
-/// sets them.
+/// How messages in a JSON container are read and answered; the operator sets fallbacks for missing members.
 package struct JSONPayload: Sendable, Equatable {
     /// The fallback for a missing `message_id` (configuration key `fallback.message_id`): never a `<stanza-id/>`
     /// (XEP-0359), which servers make anew for each copy that a device sends.
@@ -95,8 +94,7 @@ extension IncomingMessage {
         case (.json, _): answer = .json(id: id, to: to)
         case (.receipt, let named?): answer = .receipt(id: named)
         case (.receipt, nil):
-            // Whoever requests a receipt without an id, which XEP-0184 section 5.3 forbids, waits for one that can't be
-            // sent: in quarantine somebody sees that.
+            // A receipt for no id (XEP-0184 section 5.3 forbids it) can't be sent: in quarantine somebody sees that.
             kind = .malformed
             quarantine = .messageIDUnusable
             quarantineDetail = "a receipt is asked for, and the stanza has no id"

@@ -38,15 +38,13 @@ package struct StanzaError: Sendable, Equatable {
     }
 }
 
-/// Names chosen by a peer, made safe for logs and errors; its free text, which may quote tokens and payloads, is never
-/// shown.
+/// Names chosen by a peer, made safe for logs and errors; its free text may quote payloads and is never shown.
 package enum PeerText {
     /// The most characters of a list or a host.
     package static let limit = 100
 
     /// A host and port as `see-other-host` names it (RFC 6120 section 4.9.3.19): other characters than letters, digits,
-    /// `.`, `-`, `:` and brackets become `?`, and a label of more than 40 characters, the form of tokens and keys,
-    /// becomes `[…]`.
+    /// `.`, `-`, `:` and brackets become `?`, and a label of over 40 characters (a token, a key) becomes `[…]`.
     package static func host(_ bytes: some Collection<UInt8>) -> String {
         let clean = bytes.prefix(256).map { isWord($0) || ".:[]".utf8.contains($0) ? $0 : UInt8(ascii: "?") }
         let labels = clean.split(separator: UInt8(ascii: "."), omittingEmptySubsequences: false)

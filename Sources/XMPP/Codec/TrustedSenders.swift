@@ -1,7 +1,6 @@
 import Glibc
 
-/// The addresses whose stanzas may carry payloads (docs/protocol.md, Who is trusted): compared part by part, never by a
-/// prefix or suffix of their text.
+/// The addresses whose stanzas may carry payloads (docs/protocol.md, Who is trusted); never by prefix or suffix.
 struct TrustedSenders: Sendable {
     private enum Extent {
         case exact
@@ -33,8 +32,7 @@ struct TrustedSenders: Sendable {
 
     private static var wildcard: [UInt8] { [UInt8(ascii: "*")] }
 
-    /// The text in the form that servers write: they prepare localparts and domains, which lowercases them beyond ASCII
-    /// as well (RFC 7622 sections 3.2 and 3.3).
+    /// The text as servers write it: localparts and domains in lower case beyond ASCII as well (RFC 7622, 3.2 and 3.3).
     private static func folded(_ text: String) -> String {
         let slash = text.firstIndex(of: "/") ?? text.endIndex
         return text[..<slash].lowercased() + text[slash...]

@@ -102,7 +102,10 @@ extension UpstreamCodec {
             }
             let bytes = message.bytes.unsafeBytes
             if acks.isTooLarge(message.answer, from: message.stanzaFrom, to: message.stanzaTo, in: bytes) {
-                message.refuseAck()
+                message.kind = .malformed
+                message.answer = .tooLarge
+                message.quarantine = .fieldTooLong
+                message.quarantineDetail = "message_id and from make an ack that is longer than the server takes"
             }
         }
         UpstreamCodec.dropUnstorable(envelope, &message)
@@ -154,9 +157,7 @@ extension UpstreamCodec {
         }
         if envelope.otherRepeats { return (.duplicateKey, "a top-level key stands more than once") }
         if envelope.type == .unknown {
-            return (
-                .messageTypeUnknown, envelope.typeMember?.isString == true ? "not a type we know" : "not a string"
-            )
+            return (.messageTypeUnknown, envelope.typeMember?.isString == true ? "not a type we know" : "not a string")
         }
         if let detail = unusable(envelope.category) { return (.categoryUnusable, detail) }
         if isUnstorable(envelope.category) { return (.textUnstorable, "category") }
@@ -204,8 +205,7 @@ extension UpstreamCodec {
     /// The most bytes gathered on the stack, to be hashed in one call.
     private static let gatheredBytes = 1024
 
-    /// Computes a fingerprint: the length of each part, then its bytes; a missing part has the greatest possible
-    /// length.
+    /// Computes a fingerprint: the length of each part, then its bytes; a missing part has the greatest length.
     private static func fingerprint(_ parts: Parts, of bytes: UnsafeRawBufferPointer) -> Digest128 {
         var size = 4 * 8 + Int(parts.token.count)
         size += Int(parts.category?.count ?? 0) + Int(parts.messageType?.count ?? 0) + Int(parts.data?.count ?? 0)
@@ -246,15 +246,5 @@ extension UpstreamCodec {
         UnsafeMutableRawBufferPointer(rebasing: gathered[count...])
             .copyMemory(from: UnsafeRawBufferPointer(rebasing: bytes[part.range]))
         count += Int(part.count)
-    }
-}
-
-extension IncomingMessage {
-    /// Turns the message into a quarantine copy, because its ack would be longer than a server takes.
-    fileprivate mutating func refuseAck() {
-        kind = .malformed
-        answer = .tooLarge
-        quarantine = .fieldTooLong
-        quarantineDetail = "message_id and from make an ack that is longer than the server takes"
     }
 }

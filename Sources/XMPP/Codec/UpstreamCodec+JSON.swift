@@ -49,11 +49,7 @@ extension UpstreamCodec {
     }
 
     /// An object's text with further members in front.
-    private static func completed(
-        _ text: UnsafeBufferPointer<UInt8>,
-        with members: [UInt8],
-        isEmpty: Bool
-    ) -> [UInt8] {
+    private static func completed(_ text: UnsafeBufferPointer<UInt8>, with members: [UInt8], isEmpty: Bool) -> [UInt8] {
         let open = (text.firstIndex(of: UInt8(ascii: "{")) ?? 0) + 1
         var completed: [UInt8] = []
         completed.reserveCapacity(text.count + members.count)

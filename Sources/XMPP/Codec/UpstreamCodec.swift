@@ -49,8 +49,7 @@ package struct UpstreamCodec: Sendable {
         keyPrefix = prefix
     }
 
-    /// Sets our address, whose bare form is trusted except for a component's, and the server's limits, which bound
-    /// acks.
+    /// Sets our address, whose bare form is trusted unless a component's, and the server's limits, which bound acks.
     package mutating func bound(to address: JID, _ limits: ServerLimits = ServerLimits()) {
         if component == nil { trusted.insert(own: address) }
         delaySources.append(address.bare)
@@ -108,8 +107,7 @@ package struct UpstreamCodec: Sendable {
         stanza.bytes.withUnsafeBufferPointer { trusted.contains(UnsafeBufferPointer(rebasing: $0[from])) }
     }
 
-    /// Whether there is somebody to ack to and the stanza is for our domain, as without a `to` (RFC 6120 section
-    /// 8.1.1.1).
+    /// Whether there is somebody to ack to and the stanza is for our domain, as without a `to` (RFC 6120, 8.1.1.1).
     private func isForComponent(_ stanza: Stanza, _ arrival: inout Arrival) -> Bool {
         guard arrival.from != nil else { return false }
         guard let to = stanza.attribute("to", of: 0) else { return true }
@@ -236,11 +234,7 @@ package struct UpstreamCodec: Sendable {
     }
 
     /// Writes the members that ``EnvelopeReader`` classed as others, for ``extra``.
-    mutating func writeExtra(
-        _ text: UnsafeBufferPointer<UInt8>,
-        _ delay: Timestamp?,
-        into writer: inout SpanWriter
-    ) {
+    mutating func writeExtra(_ text: UnsafeBufferPointer<UInt8>, _ delay: Timestamp?, into writer: inout SpanWriter) {
         var first = true
         for member in reader.scanner.members where reader.field(of: member, in: text) == .other {
             writer.append(byte: first ? UInt8(ascii: "{") : UInt8(ascii: ","))

@@ -4,7 +4,7 @@ import XMLWire
 // SASL.
 extension Negotiation {
     /// Chooses one of the offered mechanisms and begins it.
-    mutating func authenticate(_ stanza: Stanza) -> StanzaAction {
+    mutating func authenticate(_ stanza: Stanza) -> Action {
         // A CCS speaks the protocol of its time.
         let offer = SASLOffer(stanza, profiles: settings.dialect == .xmpp ? [.extensible, .core] : [.core])
         let policy = SASLPolicy(
@@ -42,18 +42,23 @@ extension Negotiation {
                 response = scram.initialResponse()
                 state = .authenticating(scram)
             } catch {
-                return .fail(finish(.credentialsUnusable, error.message, isPermanent: true))
+                return .fail(finish(.credentialsUnusable, error.message))
             }
         }
         signIn = SignIn(choice: choice, offer: offer)
         return .send(offer.profile.begin(choice.name, with: response))
     }
 
-    mutating func authentication(_ stanza: Stanza, _ scram: SCRAM?) -> StanzaAction {
+    mutating func authentication(_ stanza: Stanza, _ scram: SCRAM?) -> Action {
         guard stanza.equals(stanza.elements[0].namespace, profile.namespace) else { return .none }
         let name = stanza.string(stanza.elements[0].name)
         if name == "failure" { return saslFailure(stanza) }
-        if name == "continue", profile == .extensible { return .fail(finish(.furtherStep)) }
+        if name == "continue", profile == .extensible {
+            // XEP-0388 section 2.6.3.
+            let message =
+                "the server wants a further step after SASL, such as a second factor: exempt this account from it"
+            return .fail(finish(.authenticationRefused, message))
+        }
         guard name == "challenge" || name == "success" else { return .none }
         do throws(SASLMechanismError) {
             let data = try profile.data(of: stanza)
@@ -80,8 +85,8 @@ extension Negotiation {
         }
     }
 
-    /// Handles the key that ``StanzaAction/derive(_:)`` requested; without effect if the negotiation is over by now.
-    package mutating func derived(_ key: Secret) -> StanzaAction {
+    /// Handles the key that ``Action/derive(_:)`` requested; without effect if the negotiation is over by now.
+    package mutating func derived(_ key: Secret) -> Action {
         guard case .deriving(var scram) = state else { return .none }
         do throws(SASLMechanismError) {
             let response = try scram.derived(key)
@@ -93,7 +98,7 @@ extension Negotiation {
     }
 
     /// Handles a stanza while the key is computed: it is our turn, so the server may only report failure.
-    mutating func whileDeriving(_ stanza: Stanza) -> StanzaAction {
+    mutating func whileDeriving(_ stanza: Stanza) -> Action {
         stanza.element(0, is: "failure", in: profile.namespace) ? saslFailure(stanza) : .none
     }
 
@@ -101,7 +106,7 @@ extension Negotiation {
 
     /// Handles success: a new stream; in the extensible profile the stream continues, with features to follow (XEP-0388
     /// section 2.6.1).
-    private mutating func authenticated(_ success: Stanza) -> StanzaAction {
+    private mutating func authenticated(_ success: Stanza) -> Action {
         guard profile == .extensible else {
             state = .awaitingHeader(.authenticated)
             return .restart(header)
@@ -118,7 +123,7 @@ extension Negotiation {
         return .none
     }
 
-    private mutating func saslFailure(_ stanza: Stanza) -> StanzaAction {
+    private mutating func saslFailure(_ stanza: Stanza) -> Action {
         .fail(finish(.sasl(stanza.condition(in: XMLNamespace.sasl) ?? .undefinedCondition, signIn?.choice)))
     }
 }

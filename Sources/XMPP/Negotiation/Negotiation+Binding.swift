@@ -5,7 +5,7 @@ extension Negotiation {
     private var bindID: String { idPrefix + "-bind" }
 
     /// Requests a resource, given the features of an authenticated stream.
-    mutating func bind(_ stanza: Stanza) -> StanzaAction {
+    mutating func bind(_ stanza: Stanza) -> Action {
         guard stanza.child("bind", in: XMLNamespace.bind) != nil else {
             return .fail(
                 finish(.bindRefused, "the server offers no resource binding: check that the port is for XMPP clients")
@@ -25,16 +25,15 @@ extension Negotiation {
         return bindRequest(offers)
     }
 
-    private mutating func bindRequest(_ offers: Offers) -> StanzaAction {
+    private mutating func bindRequest(_ offers: Offers) -> Action {
         state = .binding(offers)
         let resource = settings.resource.map { "<resource>\($0.xmlEscaped)</resource>" } ?? ""
         let bind = "<bind xmlns=\"\(XMLNamespace.bind)\">\(resource)</bind>"
         return .send(Array("<iq type=\"set\" id=\"\(bindID.xmlEscaped)\">\(bind)</iq>".utf8))
     }
 
-    /// Handles the answer to the request to resume a session (XEP-0198 section 5): a refusal leaves the stream as it
-    /// was, and a new session is bound.
-    mutating func resumption(_ stanza: Stanza, _ offers: Offers, _ suspended: SuspendedSession) -> StanzaAction {
+    /// Handles the answer to the request to resume a session (XEP-0198 section 5): after a refusal a new one is bound.
+    mutating func resumption(_ stanza: Stanza, _ offers: Offers, _ suspended: SuspendedSession) -> Action {
         var management = suspended.management
         switch management.answered(stanza) {
         case .none: return .none
@@ -50,7 +49,7 @@ extension Negotiation {
         }
     }
 
-    mutating func bindResult(_ stanza: Stanza, _ offers: Offers) -> StanzaAction {
+    mutating func bindResult(_ stanza: Stanza, _ offers: Offers) -> Action {
         guard stanza.element(0, is: "iq", in: XMLNamespace.client), isFromServer(stanza) else { return .none }
         // Some servers leave the id out; a wrong one answers another request.
         if let id = stanza.attribute("id", of: 0), stanza.string(id) != bindID { return .none }
@@ -71,13 +70,10 @@ extension Negotiation {
         let management: StreamManagement.Offer =
             settings.dialect == .xmpp ? offers.management ? .offered : .missing : .unused
         let greeting = greeting(offers, management)
-        return .bound(
-            BoundStream(address: address, greeting: greeting, management: management, limits: offers.limits)
-        )
+        return .bound(BoundStream(address: address, greeting: greeting, management: management, limits: offers.limits))
     }
 
-    /// Whether an IQ is from the server: without `from`, or from the domain or our own account (RFC 6120 section
-    /// 8.1.2.1).
+    /// Whether an IQ is from the server: without `from`, or from the domain or our account (RFC 6120, 8.1.2.1).
     private func isFromServer(_ stanza: Stanza) -> Bool {
         guard let from = stanza.attribute("from", of: 0) else { return true }
         guard let sender = JID(stanza.string(from)), let domain = JID(settings.domain) else { return false }

@@ -1,3 +1,5 @@
+import Digests
+package import Vocabulary
 package import XMLWire
 
 /// How a connection becomes encrypted (configuration key `tls.mode`).
@@ -66,8 +68,7 @@ package struct Negotiation: ~Copyable {
         case binding(Offers)
         /// A component's handshake is sent. To `finished`.
         case shakingHands
-        /// The header of a component's server has no id: a stream error, which says why, is about to follow. To
-        /// `finished`.
+        /// The header of a component's server has no id: a stream error that says why will follow. To `finished`.
         case unidentified
         /// Bound, or failed. The last state.
         case finished
@@ -120,17 +121,23 @@ package struct Negotiation: ~Copyable {
         if case .idle = state { self.mode = mode }
     }
 
-    /// The next step when the transport is ready, or after the peer's stream header.
-    package enum OpeningAction: Sendable {
+    package enum Action: Sendable {
         case none
-        /// Send these bytes: our stream header, or a component's handshake.
         case send([UInt8])
+        /// Reset the parser, begin TLS on this transport, then call
+        /// ``Negotiation/transportReady(encrypted:bindings:)``.
+        case startTLS
+        /// Begin a new stream on the same transport: reset the parser, then send these bytes.
+        case restart([UInt8])
+        /// Compute the key, off the event loop, then call ``Negotiation/derived(_:)``.
+        case derive(KeyDerivation)
+        /// Done: send the greeting and hand the stream to a ``Session``.
+        case bound(BoundStream)
         case fail(NegotiationError)
     }
 
-    /// Handles a connected transport, or, after ``StanzaAction/startTLS``, a finished handshake, with TLS's channel
-    /// bindings.
-    package mutating func transportReady(encrypted: Bool, bindings: [ChannelBinding] = []) -> OpeningAction {
+    /// Handles a connected transport or, after ``Action/startTLS``, a finished handshake, with TLS's bindings.
+    package mutating func transportReady(encrypted: Bool, bindings: [ChannelBinding] = []) -> Action {
         switch state {
         case .idle where encrypted || isComponent && mode == .none, .startingTLS where encrypted:
             self.bindings = ChannelBinding.Kind.allCases.compactMap { kind in bindings.first { $0.kind == kind } }
@@ -146,7 +153,7 @@ package struct Negotiation: ~Copyable {
     }
 
     /// Handles the peer's stream header, whose attributes' references are decoded.
-    package mutating func opened(_ stream: Stanza) -> OpeningAction {
+    package mutating func opened(_ stream: Stanza) -> Action {
         guard case .awaitingHeader(let phase) = state else {
             if case .finished = state { return .none }
             return .fail(finish(.badStream, "the server sent a stream header at a wrong moment"))
@@ -163,23 +170,8 @@ package struct Negotiation: ~Copyable {
         return .none
     }
 
-    package enum StanzaAction: Sendable {
-        case none
-        case send([UInt8])
-        /// Reset the parser, begin TLS on this transport, then call
-        /// ``Negotiation/transportReady(encrypted:bindings:)``.
-        case startTLS
-        /// Begin a new stream on the same transport: reset the parser, then send these bytes.
-        case restart([UInt8])
-        /// Compute the key, off the event loop, then call ``Negotiation/derived(_:)``.
-        case derive(KeyDerivation)
-        /// Done: send the greeting and hand the stream to a ``Session``.
-        case bound(BoundStream)
-        case fail(NegotiationError)
-    }
-
     /// Handles a top-level element; no bytes may follow `<proceed/>`, since they would be taken for encrypted ones.
-    package mutating func stanza(_ stanza: Stanza, trailingBytes: Int) -> StanzaAction {
+    package mutating func stanza(_ stanza: Stanza, trailingBytes: Int) -> Action {
         guard !stanza.elements.isEmpty else { return .none }
         if case .finished = state { return .none }
         if let error = StreamError(stanza) {
@@ -224,12 +216,8 @@ package struct Negotiation: ~Copyable {
         return error
     }
 
-    mutating func finish(
-        _ code: NegotiationError.Code,
-        _ message: String,
-        isPermanent: Bool = false
-    ) -> NegotiationError {
-        finish(NegotiationError(code, message, isPermanent: isPermanent))
+    mutating func finish(_ code: NegotiationError.Code, _ message: String) -> NegotiationError {
+        finish(NegotiationError(code, message))
     }
 
     private var moment: String {
@@ -248,5 +236,85 @@ package struct Negotiation: ~Copyable {
         case .shakingHands, .unidentified: "during the handshake: see the server's log"
         case .finished: "after negotiation"
         }
+    }
+
+    // MARK: The stream header and STARTTLS
+
+    /// Our stream header, to the configured domain.
+    var header: [UInt8] {
+        var attributes = "to=\"\(settings.domain.xmlEscaped)\""
+        // RFC 6120 section 4.7.1, and XEP-0388, whose mechanisms may depend on the account; not sent unencrypted.
+        if settings.dialect == .xmpp, isEncrypted { attributes += " from=\"\(settings.address.xmlEscaped)\"" }
+        if !isComponent { attributes += " version=\"1.0\"" }
+        attributes += " xmlns=\"\(isComponent ? XMLNamespace.component : XMLNamespace.client)\""
+        attributes += " xmlns:stream=\"\(XMLNamespace.streams)\""
+        return Array("<?xml version=\"1.0\"?><stream:stream \(attributes)>".utf8)
+    }
+
+    private var isEncrypted: Bool {
+        if case .awaitingHeader(.plain) = state { false } else { true }
+    }
+
+    /// Handles the server's features, depending on the phase.
+    private mutating func features(_ stanza: Stanza, _ phase: Phase) -> Action {
+        switch phase {
+        case .plain:
+            guard stanza.child("starttls", in: XMLNamespace.tls) != nil else {
+                let message =
+                    "the server offers no STARTTLS and nothing is sent unencrypted: enable it there, or use "
+                    + "`tls.mode: direct` with the server's port for direct TLS"
+                return .fail(finish(.tlsNotOffered, message))
+            }
+            state = .awaitingProceed
+            return .send(Array("<starttls xmlns=\"urn:ietf:params:xml:ns:xmpp-tls\"/>".utf8))
+        case .secured: return authenticate(stanza)
+        case .authenticated: return bind(stanza)
+        }
+    }
+
+    private mutating func proceed(_ stanza: Stanza, trailingBytes: Int) -> Action {
+        if stanza.element(0, is: "failure", in: XMLNamespace.tls) {
+            return .fail(finish(.tlsRefused, "the server refused STARTTLS: see the server's log"))
+        }
+        guard stanza.element(0, is: "proceed", in: XMLNamespace.tls) else { return .none }
+        guard trailingBytes == 0 else {
+            let message =
+                "unencrypted bytes followed the server's <proceed/>: somebody on the network path may have put them there"
+            return .fail(finish(.tlsInjection, message))
+        }
+        state = .startingTLS
+        return .startTLS
+    }
+
+    // MARK: External components
+
+    // XEP-0114 section 3: no features, SASL or binding. We answer the server's header with the digest of its id and the
+    // secret; the server proves nothing to us, so only TLS, or a closed network, shows which it is.
+
+    /// The longest stream id that is used for a handshake, in bytes.
+    static let idLimit = 1_024
+
+    private mutating func shakeHands(_ stream: Stanza) -> Action {
+        guard let id = stream.attribute("id", of: 0), !id.isEmpty else {
+            state = .unidentified
+            return .none
+        }
+        guard id.count <= Negotiation.idLimit else {
+            let limit = Negotiation.idLimit
+            return .fail(finish(.badStream, "the id of the server's stream is longer than \(limit) bytes"))
+        }
+        state = .shakingHands
+        let digest = HashFunction.sha1.digest(of: Array(stream.bytes[id]) + credentials.secret.bytes)
+        return .send(Array("<handshake>\(Hex.encode(digest))</handshake>".utf8))
+    }
+
+    /// Handles the answer to our handshake; earlier stanzas are not acked, so they are sent again.
+    private mutating func handshake(_ stanza: Stanza) -> Action {
+        guard stanza.element(0, is: "handshake", in: XMLNamespace.component) else { return .none }
+        guard let address = JID(settings.domain) else {
+            return .fail(finish(.bindRefused, "`domain` is no XMPP domain"))
+        }
+        state = .finished
+        return .bound(BoundStream(address: address, greeting: []))
     }
 }

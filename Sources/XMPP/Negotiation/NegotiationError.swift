@@ -1,3 +1,5 @@
+import Vocabulary
+
 /// Why a connection did not become a bound stream.
 package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvertible {
     /// The kinds of failure; raw values are metric labels.
@@ -41,21 +43,13 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
     package var message: String
     /// The defined condition that the server named; nil if it named none.
     package var condition: String?
-    /// Whether only a change of configuration, here or there, will help: the worker backs off, `check --connect` exits.
-    package var isPermanent: Bool
     /// The other host named by a stream error, made safe for a log; otherwise nil.
     package var otherHost: String?
 
-    package init(
-        _ code: Code,
-        _ message: String,
-        condition: String? = nil,
-        isPermanent: Bool = false
-    ) {
+    package init(_ code: Code, _ message: String, condition: String? = nil) {
         self.code = code
         self.message = message
         self.condition = condition
-        self.isPermanent = isPermanent
     }
 
     package var description: String { message }
@@ -80,11 +74,45 @@ extension NegotiationError {
         var failure = NegotiationError(
             .streamError,
             "stream error \(error.summary): \(fix)",
-            condition: error.condition.rawValue,
-            isPermanent: [.hostUnknown, .hostGone, .seeOtherHost].contains(error.condition)
+            condition: error.condition.rawValue
         )
         failure.otherHost = error.otherHost
         return failure
+    }
+
+    static var unidentifiedStream: NegotiationError {
+        NegotiationError(.badStream, "the server's stream has no id, which the handshake of a component needs")
+    }
+
+    /// The meaning of a stream error while a component is negotiated.
+    static func component(_ error: StreamError, domain: String) -> NegotiationError {
+        let fix: String
+        var code = Code.streamError
+        switch error.condition {
+        case .notAuthorized:
+            code = .authenticationRefused
+            fix =
+                "the server refuses the component's secret: `secret_file` must hold the one of the server's configuration "
+                + "(Prosody: `component_secret`; ejabberd: the `password` of this domain in the `hosts` of its "
+                + "ejabberd_service listener, which must list the domain)"
+        case .hostUnknown, .hostGone, .improperAddressing:
+            fix =
+                "the server knows no component \(domain): set `domain` to the name of one, spelled as in the server's "
+                + "configuration (Prosody: `Component \"\(domain)\"`)"
+        case .conflict:
+            fix =
+                "another connection serves this component: a second worker, or one whose connection the server still takes "
+                + "for alive (Prosody serves one connection, and `component_conflict_resolve` says which; ejabberd: the "
+                + "domain is one of the server's own hosts)"
+        case .invalidNamespace:
+            fix = "this port is not for components: set `port` to that of the server's component listener"
+        default: return .stream(error)
+        }
+        return NegotiationError(
+            code,
+            "stream error \(error.summary): \(fix)",
+            condition: error.condition.rawValue
+        )
     }
 
     static func refusal(_ refusal: SASLPolicy.Refusal, _ offer: SASLOffer, _ policy: SASLPolicy) -> NegotiationError {
@@ -116,16 +144,7 @@ extension NegotiationError {
                     + "but no SASL mechanism that takes one (offered: \(offered)): enable SCRAM's -PLUS mechanisms on the "
                     + "server; if they are enabled, somebody on the network path has shortened its list"
             }
-        return NegotiationError(.noMechanism, message, isPermanent: true)
-    }
-
-    /// The server requires more than SASL, such as a second factor (XEP-0388 section 2.6.3).
-    static var furtherStep: NegotiationError {
-        NegotiationError(
-            .authenticationRefused,
-            "the server wants a further step after SASL, such as a second factor: exempt this account from it",
-            isPermanent: true
-        )
+        return NegotiationError(.noMechanism, message)
     }
 
     /// The meaning of a mechanism's SASL failure (RFC 6120 section 6.5).
@@ -146,12 +165,10 @@ extension NegotiationError {
             case .temporaryAuthFailure: "the server can't authenticate anybody at the moment"
             case .aborted, .undefinedCondition: "see the server's log"
             }
-        let isPermanent = condition != .temporaryAuthFailure
         return NegotiationError(
-            isPermanent ? .authenticationRefused : .authenticationUnavailable,
+            condition == .temporaryAuthFailure ? .authenticationUnavailable : .authenticationRefused,
             "SASL failure \(condition.rawValue): \(fix)\(NegotiationError.suspicion(condition, choice))",
-            condition: condition.rawValue,
-            isPermanent: isPermanent
+            condition: condition.rawValue
         )
     }
 

@@ -133,21 +133,16 @@ package enum SASLProfile: Sendable, Equatable {
 
 /// A server's offer of mechanisms in the features of an encrypted stream.
 package struct SASLOffer: Sendable, Equatable {
-    package var profile: SASLProfile
     package var mechanisms: [String]
     /// The listed types of channel binding (XEP-0440), unchanged; nil without a list.
     package var bindings: [String]?
+    package var profile = SASLProfile.core
+}
 
-    package init(mechanisms: [String], bindings: [String]? = nil, profile: SASLProfile = .core) {
-        self.profile = profile
-        self.mechanisms = mechanisms
-        self.bindings = bindings
-    }
-
-    /// Reads the offer of the first of these profiles that the server has; the framer's bounds on elements bound the
-    /// lists.
+extension SASLOffer {
+    /// Reads the offer of the first of these profiles that the server has; the framer's limits bound the lists.
     init(_ features: Stanza, profiles: [SASLProfile] = [.core]) {
-        mechanisms = []
+        self.init(mechanisms: [])
         profile = profiles.first { features.child($0.list, in: $0.namespace) != nil } ?? .core
         if let list = features.child(profile.list, in: profile.namespace) {
             for child in features.children(of: list)

@@ -1,4 +1,5 @@
 package import Digests
+package import Vocabulary
 
 package enum SASLChoice: Sendable, Equatable {
     /// The secret itself (RFC 4616).
@@ -20,6 +21,30 @@ package enum SASLChoice: Sendable, Equatable {
     /// The type of channel binding; nil without one.
     package var binding: ChannelBinding.Kind? {
         if case .scram(_, .bound(let binding)) = self { binding.kind } else { nil }
+    }
+}
+
+/// The first part of a SCRAM message: the client's statement about channel binding (RFC 5802 section 7).
+package enum ChannelBindingFlag: Sendable, Equatable {
+    /// `n`: TLS gives us nothing to bind to.
+    case unsupported
+    /// `y`: we support it and believe that the server does not. One that does must refuse: its offer was removed.
+    case notOffered
+    /// `p`: the proof is valid for this connection alone.
+    case bound(ChannelBinding)
+
+    /// The GS2 header, without another identity (RFC 5801 section 4).
+    var header: [UInt8] {
+        switch self {
+        case .unsupported: Array("n,,".utf8)
+        case .notOffered: Array("y,,".utf8)
+        case .bound(let binding): Array("p=\(binding.kind.rawValue),,".utf8)
+        }
+    }
+
+    /// The value that the last message repeats: the header, followed by the binding's data.
+    var input: [UInt8] {
+        if case .bound(let binding) = self { header + binding.data } else { header }
     }
 }
 
@@ -124,8 +149,7 @@ package struct SignIn: Sendable, Equatable {
         offer.bindings.map { types in ChannelBinding.Kind.allCases.map(\.rawValue).filter(types.contains) }
     }
 
-    /// Whether the server offers mechanisms with channel binding without listing its types, and none of them was
-    /// chosen.
+    /// Whether the server offers mechanisms with channel binding without listing its types, and none was chosen.
     package var isBindingUnnamed: Bool {
         guard case .scram(_, .notOffered) = choice else { return false }
         return offer.mechanisms.contains { $0.hasPrefix("SCRAM-") && $0.hasSuffix("-PLUS") }

@@ -23,8 +23,7 @@ struct SCRAM: Sendable {
         case verified
     }
 
-    /// The iterations that a server may ask for: fewer let an eavesdropper search for the secret (RFC 7677), more waste
-    /// time.
+    /// The iterations that a server may ask for: fewer let an eavesdropper find the secret (RFC 7677), more waste time.
     static let iterations = 4_096...1_000_000
     /// The longest message that a server may send.
     static let messageLimit = 4_096
@@ -95,8 +94,7 @@ struct SCRAM: Sendable {
         }
     }
 
-    /// Compares the server's hash of its offer (XEP-0474), which the proofs of both sides cover, with the received
-    /// offer.
+    /// Compares the server's hash of its offer (XEP-0474), which both proofs cover, with the received offer.
     private func compare(_ digests: [ArraySlice<UInt8>]) throws(SASLMechanismError) {
         let ours = Base64.encode(hash.digest(of: offer.downgradeText))
         guard digests.allSatisfy({ $0.elementsEqual(ours) }) else {
@@ -195,9 +193,7 @@ private struct ServerFirst: Sendable {
         guard let salt = Base64.decode(encodedSalt), !salt.isEmpty else {
             throw SASLMechanismError(message: "the server's SCRAM salt is not Base64, or empty")
         }
-        guard count.count <= 9, count.allSatisfy({ $0 >= 0x30 && $0 <= 0x39 }),
-            let iterations = Int(String(decoding: count, as: UTF8.self)), SCRAM.iterations.contains(iterations)
-        else {
+        guard let iterations = count.decimal(most: 9), SCRAM.iterations.contains(iterations) else {
             throw SASLMechanismError(
                 message: "the server wants a number of SCRAM iterations outside \(SCRAM.iterations.lowerBound) to "
                     + "\(SCRAM.iterations.upperBound): set the account's password again with the server's iterations "

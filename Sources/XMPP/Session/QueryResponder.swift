@@ -9,12 +9,10 @@ import XMLWire
 /// | no child or several, an unknown type | `bad-request` | `bad-request` |
 /// | everything else | `service-unavailable` | `service-unavailable` |
 ///
-/// Answers to anybody but the server are limited (``Allowance``): strangers can neither flood others nor crowd out
-/// acks.
+/// Answers to anybody but the server are limited (``Allowance``): strangers can't flood others or crowd out acks.
 struct QueryResponder: Sendable {
     enum Asker {
-        /// The server itself, or our own account: unlimited, since a server ends the stream of a client that does not
-        /// answer it.
+        /// The server itself, or our own account: unlimited, since a server gives up clients that do not answer.
         case server
         case trusted
         case stranger

@@ -1,8 +1,7 @@
 import Vocabulary
 import XMLWire
 
-// The session's timer (keepalive, stream management's answer, presence, the wait for the peer's end) and the
-// draining timer.
+// The session's timer (keepalive, stream management's answer, presence, the peer's end) and the draining timer.
 extension Session {
     /// The longest wait for the answer to our request for stream management.
     static let managementTimeout = Duration.seconds(30)
@@ -116,9 +115,8 @@ extension Session {
         switch keepalive.timerFired(now: now) {
         case .wait(let delay): return .wait(timer(after: delay, from: now))
         case .ping where settings.dialect == .component:
-            // The answer to a ping would be a stanza for our domain like any other: a server with several
-            // connections of the component gives it to any of them. So a space is sent, and TCP finds out whether it
-            // arrives.
+            // The answer to a ping would be a stanza for our domain like any other: a server gives it to any connection
+            // of the component. So a space is sent, and TCP finds out whether it arrives.
             keepalive.answered(now: now)
             return .ping([0x20], timer(after: keepaliveInterval, from: now))
         case .ping(let delay):

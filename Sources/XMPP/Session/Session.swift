@@ -5,8 +5,7 @@ package import XMLWire
 ///
 /// *Settled* means that every delivered message has been reported to ``committed(_:size:now:)``; with nothing in flight
 /// `finishing` ends at once. The caller writes acks as long as ``canSend`` is true and before it reports the commit.
-/// With a standard server stanzas are counted for stream management, in `open` only: what is not taken must not be
-/// answered for.
+/// With a standard server stanzas are counted for stream management, in `open` only: no other is answered for.
 package struct Session: ~Copyable {
     /// Who ends the stream.
     enum Cause {
@@ -14,8 +13,7 @@ package struct Session: ~Copyable {
         case ours
         /// The peer, which has sent its closing tag.
         case peers
-        /// A stanza could not be read. It is answered for after those before it, so that the server does not send it
-        /// again.
+        /// A stanza could not be read; it is answered for after those before it, lest the server send it again.
         case refusal(XMLStreamError)
     }
 
@@ -97,8 +95,7 @@ package struct Session: ~Copyable {
         }
     }
 
-    /// Whether to read from the peer: not while the window is full, nor while messages in flight are settled before the
-    /// end.
+    /// Whether to read from the peer: not while the window is full, nor while messages are settled before the end.
     package var wantsInput: Bool {
         switch state {
         case .open: !window.isPaused
@@ -132,8 +129,7 @@ package struct Session: ~Copyable {
         case answer([UInt8])
         /// Stream management is decided.
         case managed(StreamManagement.Outcome)
-        /// Count it as `other`: another resource of our account is online, and gets copies of its messages. Returned
-        /// once.
+        /// Count it as `other`: another resource of our account is online and gets copies of messages. Returned once.
         case rival
         /// The peer ends the stream: send these bytes and close the transport.
         case end([UInt8], SessionOutcome)
@@ -211,16 +207,14 @@ package struct Session: ~Copyable {
         return .reply(reply)
     }
 
-    /// The kind of a query's sender (RFC 6120 section 8.1.2.1: without an address it is the server, in the name of our
-    /// account).
+    /// The kind of a query's sender (RFC 6120 section 8.1.2.1: without an address the server, for our account).
     private func asker(of stanza: Stanza) -> QueryResponder.Asker {
         guard let from = stanza.attribute("from", of: 0) else { return .server }
         if let sender = JID(stanza.string(from)), sender == domain || sender.bare == address.bare { return .server }
         return codec.isTrusted(from, in: stanza) ? .trusted : .stranger
     }
 
-    /// Counts acks that were written or are kept; returns the last one's number if they must be kept until the server
-    /// has them.
+    /// Counts acks that were written or are kept; returns the last one's number if they must be kept till confirmed.
     package mutating func wrote(_ count: Int) -> UInt32? {
         management.wrote(count)
         return management.grant == nil ? nil : management.sent

@@ -54,8 +54,7 @@ package struct StreamManagement: Sendable, Equatable {
     private enum State: Equatable {
         /// Nothing is counted. The last state.
         case off
-        /// `<enable/>` is among the first things we send; what comes before the answer is not counted. To `active`,
-        /// `off`.
+        /// `<enable/>` is sent; what comes before the answer is not counted. To `active`, `off`.
         case requested
         /// Stanzas are counted, until the stream's end and, if it is resumed, beyond.
         case active
@@ -64,8 +63,7 @@ package struct StreamManagement: Sendable, Equatable {
     /// The number of unconfirmed stanzas of ours at which the server is asked for its count.
     static let askAfter: UInt32 = 100
 
-    /// The request for stream management; a time is how long the server is asked to hold the session of a lost
-    /// connection.
+    /// The request for stream management; a time is how long to hold the session of a lost connection.
     static func request(resume: Duration) -> [UInt8] {
         guard resume > .zero else { return Array("<enable xmlns=\"urn:xmpp:sm:3\" resume=\"false\"/>".utf8) }
         let seconds = max(resume.components.seconds, 1)
@@ -181,15 +179,9 @@ package struct StreamManagement: Sendable, Equatable {
 
     mutating func forgoResumption() { grant = nil }
 
-    /// Parses a count in `h`: only digits, below 2^32 (XEP-0198 section 4).
+    /// Parses a count in `h` (XEP-0198 section 4).
     fileprivate static func counter(_ text: some Collection<UInt8>) -> UInt32? {
-        guard (1...10).contains(text.count) else { return nil }
-        var number: UInt64 = 0
-        for byte in text {
-            guard byte >= 0x30, byte <= 0x39 else { return nil }
-            number = number * 10 + UInt64(byte - 0x30)
-        }
-        return UInt32(exactly: number)
+        text.decimal(most: 10).flatMap { UInt32(exactly: $0) }
     }
 
     // MARK: The server's elements
@@ -229,8 +221,7 @@ package struct StreamManagement: Sendable, Equatable {
     /// The server's preferred host for resuming, made safe for a log; nil if it does not say.
     package var location: String? { grant?.location }
 
-    /// Until when the server holds the session of a connection that was lost at this time: as long as it says, or else
-    /// as it was asked.
+    /// Until when the server holds the session of a connection lost at this time: as it says, or else as it was asked.
     package func resumable(until now: UInt64, asked: Duration) -> UInt64 {
         let (due, overflow) = now.addingReportingOverflow((grant?.longest ?? asked).nanoseconds)
         return overflow ? .max : due

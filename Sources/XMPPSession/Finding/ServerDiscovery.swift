@@ -15,10 +15,7 @@ package struct ServerDiscovery: Sendable {
         case startTLS = "_xmpp-client._tcp"
     }
 
-    package enum Finding: Sendable, Equatable {
-        case answer(ServiceAnswer)
-        case failed(DNSError)
-    }
+    package typealias Finding = Result<ServiceAnswer, DNSError>
 
     package var domain: String
     /// TLS from the first byte; nil if the configuration does not allow it.
@@ -32,12 +29,7 @@ package struct ServerDiscovery: Sendable {
     static let fallbackPort = 5222
 
     /// At least one of the two contexts is given.
-    package init(
-        domain: String,
-        direct: TLSContext?,
-        startTLS: TLSContext?,
-        nameServers: NameServers = .system
-    ) {
+    package init(domain: String, direct: TLSContext?, startTLS: TLSContext?, nameServers: NameServers = .system) {
         self.domain = domain
         self.direct = direct
         self.startTLS = startTLS
@@ -57,7 +49,7 @@ package struct ServerDiscovery: Sendable {
     ) throws(ServerNotFound) -> [ServerTarget] {
         var entries: [(service: Service, record: ServiceRecord)] = []
         for service in services {
-            guard case .answer(.records(let records))? = findings[service] else { continue }
+            guard case .success(.records(let records))? = findings[service] else { continue }
             entries += records.map { (service, $0) }
         }
         // One order over both kinds (XEP-0368 section 5).
@@ -81,12 +73,12 @@ package struct ServerDiscovery: Sendable {
     private func fallback(_ findings: [Service: Finding]) throws(ServerNotFound) -> ServerTarget {
         guard let startTLS else {
             switch findings[.direct] {
-            case .answer(.declined)?: throw .declined(name(of: .direct))
-            case .failed(let error)?: throw .unknown(name(of: .direct), error)
-            case .answer?, nil: throw .noDirect(name(of: .direct))
+            case .success(.declined)?: throw .declined(name(of: .direct))
+            case .failure(let error)?: throw .unknown(name(of: .direct), error)
+            case .success?, nil: throw .noDirect(name(of: .direct))
             }
         }
-        if findings[.startTLS] == .answer(.declined) { throw .declined(name(of: .startTLS)) }
+        if findings[.startTLS] == .success(.declined) { throw .declined(name(of: .startTLS)) }
         return ServerTarget(host: domain, port: Self.fallbackPort, security: .startTLS(startTLS), origin: .domain)
     }
 

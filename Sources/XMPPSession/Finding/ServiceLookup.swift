@@ -40,19 +40,14 @@ enum ServiceLookup {
     ) -> EventLoopFuture<ServerDiscovery.Finding> {
         let promise = eventLoop.makePromise(of: ServerDiscovery.Finding.self)
         let deadline = MonotonicTime.now.nanoseconds &+ timeout.nanoseconds
-        let expiry = eventLoop.scheduleTask(in: TimeAmount(timeout)) { promise.succeed(.failed(.noAnswer)) }
+        let expiry = eventLoop.scheduleTask(in: TimeAmount(timeout)) { promise.succeed(.failure(.noAnswer)) }
         threads.runIfActive(eventLoop: eventLoop) { () -> ServerDiscovery.Finding in
-            guard MonotonicTime.now.nanoseconds < deadline else { return .failed(.noAnswer) }
-            do throws(DNSError) {
-                return .answer(try question())
-            } catch {
-                return .failed(error)
-            }
+            MonotonicTime.now.nanoseconds < deadline ? Result(catching: question) : .failure(.noAnswer)
         }
         .whenComplete { result in
             expiry.cancel()
             // Only a pool that was shut down fails, and this one never is. A late answer changes nothing.
-            promise.succeed((try? result.get()) ?? .failed(.noAnswer))
+            promise.succeed((try? result.get()) ?? .failure(.noAnswer))
         }
         return promise.futureResult
     }

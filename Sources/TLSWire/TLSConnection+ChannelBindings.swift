@@ -1,27 +1,13 @@
 import COpenSSL
-
-/// A value that identifies a TLS connection, for authentication over it (RFC 5056).
-package struct TLSChannelBinding: Sendable, Equatable {
-    package enum Kind: String, Sendable, CaseIterable {
-        /// Keying material of the connection (RFC 9266).
-        case exporter = "tls-exporter"
-        /// The first Finished message of the handshake (RFC 5929 section 3).
-        case unique = "tls-unique"
-        /// The hash of the server's certificate (RFC 5929 section 4).
-        case endPoint = "tls-server-end-point"
-    }
-
-    package var kind: Kind
-    package var data: [UInt8]
-}
+import Vocabulary
 
 extension TLSConnection {
     /// The bindings of an established connection, without the types that it lacks.
-    var channelBindings: [TLSChannelBinding] {
-        let values: [(TLSChannelBinding.Kind, [UInt8]?)] = [
+    var channelBindings: [ChannelBinding] {
+        let values: [(ChannelBinding.Kind, [UInt8]?)] = [
             (.exporter, self.exporter), (.unique, self.firstFinished), (.endPoint, self.serverCertificateHash),
         ]
-        return values.compactMap { kind, data in data.map { TLSChannelBinding(kind: kind, data: $0) } }
+        return values.compactMap { kind, data in data.map { ChannelBinding(kind, data: $0) } }
     }
 
     private var hasTLS13: Bool { SSL_version(self.ssl) >= TLSVersion.v1_3.rawValue }

@@ -1,9 +1,10 @@
-struct LineSplitter {
+/// Splits what is read of a file into its lines, of which the too long ones are dropped.
+package struct LineSplitter: Sendable {
     /// One line without line end.
-    struct Line: Equatable {
-        var bytes: [UInt8]
+    package struct Line: Equatable {
+        package var bytes: [UInt8]
         /// Whether it was over the limit and dropped.
-        var isTooLong = false
+        package var isTooLong = false
     }
 
     private let limit: Int
@@ -11,10 +12,10 @@ struct LineSplitter {
     private var isDropping = false
 
     /// A splitter that drops lines longer than this many bytes.
-    init(limit: Int) { self.limit = limit }
+    package init(limit: Int) { self.limit = limit }
 
     /// Adds bytes and returns the lines that they complete.
-    mutating func add(_ bytes: ArraySlice<UInt8>) -> [Line] {
+    package mutating func add(_ bytes: ArraySlice<UInt8>) -> [Line] {
         var lines: [Line] = []
         var start = bytes.startIndex
         while let end = bytes[start...].firstIndex(of: UInt8(ascii: "\n")) {
@@ -26,7 +27,7 @@ struct LineSplitter {
     }
 
     /// Returns the rest after the last line end as a line.
-    mutating func finish() -> [Line] {
+    package mutating func finish() -> [Line] {
         rest.isEmpty && !isDropping ? [] : [line([])]
     }
 

@@ -2,10 +2,8 @@ import Postgres
 import Synchronization
 import Vocabulary
 
-/// Whether a message alone in its batch is worth a call of ``StoreStatements/insertOne``.
-///
-/// That declines every message while handlers of other workers subscribe, at the cost of a round trip.
-final class AloneInsert: Sendable {
+/// What a writer's last batches say about the statement for the next one.
+final class InsertHistory: Sendable {
     /// How long no call is made after two consecutive new messages were declined.
     ///
     /// One may be the first of its sender.
@@ -17,7 +15,11 @@ final class AloneInsert: Sendable {
     }
 
     private let state = Mutex(State())
+    private let known = Atomic<Int>(0)
 
+    /// Whether a message alone in its batch is worth a call of ``StoreStatements/insertOne``.
+    ///
+    /// That declines every message while handlers of other workers subscribe, at the cost of a round trip.
     var isWorthIt: Bool { state.withLock { $0.pausedUntil <= .now } }
 
     /// Records the result of a call for a new message.
@@ -27,20 +29,15 @@ final class AloneInsert: Sendable {
             state.isDeclined = isDeclined
         }
     }
-}
 
-/// Whether a batch probably holds ids known to the ledger, judging by the previous one.
-///
-/// Duplicates come in runs, as when a server resends what was not acked. `Benchmarks/Store/known.py` measures both ways
-/// to insert.
-final class KnownIDs: Sendable {
-    /// The number of known ids in the last batch.
-    private let last = Atomic<Int>(0)
-
-    var isLikely: Bool { last.load(ordering: .relaxed) > 0 }
+    /// Whether a batch probably holds ids known to the ledger, judging by the previous one.
+    ///
+    /// Duplicates come in runs, as when a server resends what was not acked. `Benchmarks/Store/known.py` measures both
+    /// ways to insert.
+    var isMixedLikely: Bool { known.load(ordering: .relaxed) > 0 }
 
     /// Records how many rows of a batch were new.
-    func inserted(_ new: Int, of count: Int) { last.store(count - new, ordering: .relaxed) }
+    func inserted(_ new: Int, of count: Int) { known.store(count - new, ordering: .relaxed) }
 }
 
 extension BatchCommit {
