@@ -128,7 +128,6 @@ extension Field {
         return Field(name, column, look: look, { $0[keyPath: path] }, cell: cell, redact: redact)
     }
 
-    /// Rows of another resource.
     package static func rows<Part: ShownResource>(
         _ name: StaticString,
         _ path: any WritableKeyPath<Row, [Part]> & Sendable

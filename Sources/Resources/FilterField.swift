@@ -63,7 +63,6 @@ package struct FilterField<Filter>: Sendable {
         one(name, path, label, about, hint) { text, _, _ in text }
     }
 
-    /// A text of which any of several may be meant.
     package static func texts(
         _ name: StaticString,
         _ path: any WritableKeyPath<Filter, [String]> & Sendable,
@@ -228,9 +227,7 @@ package protocol Filtered: Sendable {
     init()
     /// What it can be narrowed by, in the order of forms and descriptions.
     static var filters: [FilterField<Self>] { get }
-    /// At or after.
     var since: Timestamp? { get }
-    /// Before.
     var until: Timestamp? { get }
 }
 

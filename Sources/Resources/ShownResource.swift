@@ -33,19 +33,14 @@ extension ShownResource {
         return row
     }
 
-    /// Writes the row's fields as members of an object.
-    package func writeMembers(to json: inout JSONWriter) {
+    package func write(to json: inout JSONWriter) {
+        json.beginObject()
         for field in Self.fields {
             let value = field.value(self)
             if Self.mayLack(field), value.text == nil { continue }
             json.name(field.name)
             value.write(to: &json)
         }
-    }
-
-    package func write(to json: inout JSONWriter) {
-        json.beginObject()
-        writeMembers(to: &json)
         json.endObject()
     }
 
@@ -70,7 +65,6 @@ extension ShownResource {
         leavesOut && field.schema.isNullable && !keepsNull.contains(field.name.description)
     }
 
-    /// The JSON Schema of its objects.
     package static var object: JSONObject {
         var (required, properties): ([String], JSONObject) = ([], [:])
         for field in fields {

@@ -52,7 +52,6 @@ struct SignInRoutes {
         }
     }
 
-    /// Begins a session with an answer.
     private func begin(
         _ source: SessionStore.Source,
         _ request: Request,

@@ -6,7 +6,6 @@ import Vocabulary
 
 /// `GET jobs/{id}`, its progress as Server-Sent Events, and `POST jobs/{id}/cancel`.
 enum JobPart {
-    /// How often a stream looks.
     private static let interval = Duration.milliseconds(500)
 
     private static let job = Parameter.uuid("id", "The job.")

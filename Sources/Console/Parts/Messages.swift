@@ -17,7 +17,6 @@ enum MessagePart {
         pages: [Page(path: "messages", make: page), Page(path: "messages/:reference", make: MessageDetailPage.page)]
     )
 
-    /// The order of a list's pages.
     private enum ListOrder: String, CaseIterable { case newest, oldest }
 
     private static let key = Parameter.uuid("key", "Its message_key; ?message_id= of the list finds it by id.")

@@ -136,7 +136,6 @@ enum OverviewPart {
             ].reduce(HTML(), +)
         }
 
-        /// The charts of the last minutes.
         var trends: HTML {
             func trend(_ name: String, _ value: String, _ note: HTML, _ values: [Double]) -> HTML {
                 Part.figure(name, value, note, chart: Sparkline.html("\(name): \(value)", values))

@@ -51,7 +51,6 @@ struct Endpoint: Sendable {
     /// The path below `/api/v1/`, with `{…}` for its parameters.
     let path: String
     private(set) var summary: StaticString = ""
-    /// What succeeds.
     private(set) var answers: [Answer] = []
     private(set) var parameters: [any EndpointParameter] = []
     /// The members of its body, the first of which is ``ActionBody/reason``; nil where it takes none.
@@ -60,7 +59,6 @@ struct Endpoint: Sendable {
     let right: ConsoleRight?
     let handle: Handle
 
-    /// What is looked at.
     static func get(
         _ operation: StaticString,
         _ path: String,
@@ -68,7 +66,6 @@ struct Endpoint: Sendable {
         _ handle: @escaping Handle
     ) -> Endpoint { Endpoint(operation: operation, path: path, right: right, handle: handle) }
 
-    /// One thing, read whole.
     static func get<Row: ShownResource>(
         _ operation: StaticString,
         _ path: String,
@@ -81,7 +78,6 @@ struct Endpoint: Sendable {
         .about(summary, .one(Row.self))
     }
 
-    /// All rows of something.
     static func get<Row: ShownResource>(
         _ operation: StaticString,
         _ path: String,

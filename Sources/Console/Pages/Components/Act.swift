@@ -2,13 +2,11 @@
 ///
 /// Hidden without scripts, since the API refuses the requests of ordinary forms.
 enum Act {
-    /// A button's look.
     enum Kind: String {
         /// The page's main action.
         case primary
         /// Deletes or ends something.
         case danger
-        /// Everything else.
         case plain
 
         fileprivate var style: HTML { self == .plain ? "" : "\(rawValue)" }

@@ -18,7 +18,6 @@ enum Tone: String {
 
 /// Building blocks of pages.
 enum Part {
-    /// A badge with a word or two.
     static func badge(_ tone: Tone, _ text: String) -> HTML {
         #"<span class="badge \#(tone.name)">\#(text)</span>"#
     }
@@ -45,7 +44,6 @@ enum Part {
         """
     }
 
-    /// A section with a heading.
     static func card(_ title: String, count: String? = nil, actions: HTML = "", _ body: HTML) -> HTML {
         let badge: HTML = count.map { "<span class=\"count\">\($0)</span>" } ?? ""
         return """
@@ -62,7 +60,6 @@ enum Part {
         """
     }
 
-    /// The placeholder for a payload.
     static func hidden(_ title: String) -> HTML {
         let hint: HTML = "The configuration says so: <code>console.payloads: hidden</code>."
         return card(title, empty("Payloads are hidden here", hint))
@@ -75,12 +72,10 @@ enum Part {
         """
     }
 
-    /// A notice across the page.
     static func notice(_ tone: Tone, _ body: HTML) -> HTML {
         #"<div class="notice \#(tone.name)">\#(body)</div>"#
     }
 
-    /// Facts in two columns.
     static func facts(_ facts: [(String, HTML)]) -> HTML {
         #"<dl class="facts">\#(HTML(facts) { "<div><dt>\($0.0)</dt><dd>\($0.1)</dd></div>" })</dl>"#
     }

@@ -85,7 +85,6 @@ extension Part {
         return card(title, count: count ?? "\(rows.count)", table(caption ?? title, rows, now: now, columns))
     }
 
-    /// A row's facts.
     static func facts<Row>(_ row: Row, now: Timestamp, _ columns: [PageColumn<Row>]) -> [(String, HTML)] {
         columns.map { ($0.title, $0.cell(row, now)) }
     }

@@ -3,7 +3,6 @@ enum Sparkline {
     private static let width = 240.0
     private static let height = 48.0
 
-    /// The chart as SVG.
     static func html(_ label: String, _ values: [Double]) -> HTML {
         let finite = values.map { $0.isFinite ? max(0, $0) : 0 }
         let top = max(finite.max() ?? 0, 1e-9)

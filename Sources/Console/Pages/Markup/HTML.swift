@@ -76,7 +76,6 @@ package struct HTML: Sendable, ExpressibleByStringInterpolation {
 }
 
 extension HTML {
-    /// A piece for each element.
     package init<Element>(_ elements: some Sequence<Element>, _ piece: (Element) -> HTML) {
         self.init()
         for element in elements { self += piece(element) }

@@ -26,7 +26,6 @@ struct Page: Sendable {
 struct PageRequest: Sendable {
     let query: PageQuery
     let context: ConsoleContext
-    /// The reader.
     let principal: Principal
     let services: ConsoleServices
     let section: Section?

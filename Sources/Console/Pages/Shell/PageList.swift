@@ -16,7 +16,6 @@ struct PageList<Filter: Filtered, Row: ShownResource, Cursor: Sendable>: Sendabl
     let rows: [Row]
     /// Where the next page begins; nil if there is none.
     let next: String?
-    /// The database's time.
     let now: Timestamp
 
     /// Reads the rows that a page's parameters ask for, and something else in the same session.
