@@ -1,7 +1,6 @@
-package import CCSEmulator
 import NIOCore
 
-@testable import CCSEmulator
+@testable package import CCSEmulator
 
 // What tests do to a running emulator.
 extension Emulator {

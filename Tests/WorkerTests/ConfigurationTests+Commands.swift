@@ -2,6 +2,7 @@ import ConfigurationKeys
 import Foundation
 import Logging
 import Testing
+import XMPP
 
 @testable import UpstreamConfiguration
 

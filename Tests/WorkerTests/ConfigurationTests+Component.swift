@@ -1,6 +1,7 @@
 import ConfigurationKeys
 import Foundation
 import Testing
+import XMPP
 
 @testable import UpstreamConfiguration
 

@@ -4,6 +4,7 @@ import Logging
 import MessageStore
 import Testing
 import UpstreamKit
+import XMPP
 
 @testable import Handlers
 @testable import UpstreamConfiguration
