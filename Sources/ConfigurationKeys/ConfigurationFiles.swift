@@ -1,7 +1,6 @@
 import CGlibc
 import Glibc
 
-/// The files that the configuration names.
 package struct ConfigurationFiles: Sendable {
     /// The folder of this unit's systemd credentials (`$CREDENTIALS_DIRECTORY`), or nil.
     package var credentials: String?
@@ -66,11 +65,7 @@ package struct ConfigurationFiles: Sendable {
     ///
     /// If `isGuarded`, it must be a regular file that nobody else can write: a pipe would block the reader, and whoever
     /// can write a secret chooses it.
-    package static func read(
-        _ path: String,
-        atMost limit: Int,
-        isGuarded: Bool = false
-    ) throws(FileError) -> [UInt8] {
+    package static func read(_ path: String, atMost limit: Int, isGuarded: Bool = false) throws(FileError) -> [UInt8] {
         // Opening a pipe waits for its writer, unless told not to; regular files are not affected.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | (isGuarded ? O_NONBLOCK | O_NOCTTY : 0))
         guard descriptor >= 0 else { throw FileError(path: path, number: errno) }

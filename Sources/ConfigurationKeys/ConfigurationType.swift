@@ -7,7 +7,6 @@ package struct ConfigurationTypeError: Error {
     package init(message: String) { self.message = message }
 }
 
-/// Parses a key's text.
 package struct ConfigurationType<Value> {
     /// The type's name in docs/configuration.md.
     package var name: String

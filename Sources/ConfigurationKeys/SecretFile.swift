@@ -23,7 +23,6 @@ package struct SecretFile: Sendable, Equatable {
             .map(Array.init)
     }
 
-    /// Why the file can't be used; nil if it can.
     var problem: String? {
         do throws(FileError) {
             return try lines().isEmpty ? "'\(path)' holds no secret: it is empty or blank" : nil

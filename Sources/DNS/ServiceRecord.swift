@@ -9,10 +9,7 @@ package struct ServiceRecord: Sendable, Equatable, Hashable {
     package var target: String
 
     package init(priority: UInt16, weight: UInt16, port: UInt16, target: String) {
-        self.priority = priority
-        self.weight = weight
-        self.port = port
-        self.target = target
+        (self.priority, self.weight, self.port, self.target) = (priority, weight, port, target)
     }
 
     /// The order in which to try entries with one record each (RFC 2782, Usage rules).

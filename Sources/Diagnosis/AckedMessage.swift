@@ -10,28 +10,20 @@ package struct AckedMessage: Sendable, Decodable {
     /// The sender it was addressed to.
     var senderID: String?
     var messageID: String?
-    /// When the ack or the message was received; RFC 3339.
-    var time: String?
+    private var ackedAt: String?
+    private var receivedAt: String?
 
     private enum CodingKeys: String, CodingKey {
         case messageKey = "message_key"
         case keyByDevice = "message_key_by_device"
         case senderID = "sender_id"
         case messageID = "message_id"
-        case time
+        case ackedAt = "time"
         case receivedAt = "received_at"
     }
 
-    package init(from decoder: any Decoder) throws {
-        let values = try decoder.container(keyedBy: CodingKeys.self)
-        messageKey = try values.decodeIfPresent(String.self, forKey: .messageKey)
-        keyByDevice = try values.decodeIfPresent(String.self, forKey: .keyByDevice)
-        senderID = try values.decodeIfPresent(String.self, forKey: .senderID)
-        messageID = try values.decodeIfPresent(String.self, forKey: .messageID)
-        time =
-            try values.decodeIfPresent(String.self, forKey: .time)
-            ?? values.decodeIfPresent(String.self, forKey: .receivedAt)
-    }
+    /// When the ack or the message was received; RFC 3339.
+    var time: String? { ackedAt ?? receivedAt }
 
     /// The key in the ledger: the line's own, or derived from sender and id; nil if the line has neither.
     var key: Digest128? {
@@ -74,6 +66,7 @@ package struct AckedFile: Sendable {
 
     /// The longest line: an export's line includes the message's data.
     private static let lineLimit = 4 << 20
+    private static let part = 1 << 18
 
     private let handle: FileHandle
     private let path: String
@@ -81,7 +74,7 @@ package struct AckedFile: Sendable {
     package let size: Int64
     /// How many bytes have been read.
     package private(set) var position: Int64 = 0
-    private var rest: [UInt8] = []
+    private var lines = LineSplitter(limit: lineLimit + part)
     private var line = 0
     private var isAtEnd = false
 
@@ -102,36 +95,26 @@ package struct AckedFile: Sendable {
     package mutating func next() throws(Failure) -> [AckedMessage] {
         var found: [AckedMessage] = []
         while found.isEmpty, !isAtEnd {
-            var bytes = rest
-            do {
-                let part = try handle.read(upToCount: 1 << 18) ?? Data()
-                isAtEnd = part.isEmpty
-                position += Int64(part.count)
-                bytes += part
-            } catch {
+            guard let part = try? handle.read(upToCount: Self.part) ?? Data() else {
                 throw Failure(description: "cannot read \(path)")
             }
-            var start = 0
-            while let end = bytes[start...].firstIndex(of: 0x0A) {
-                if let message = try read(bytes[start..<end]) { found.append(message) }
-                start = end + 1
-            }
-            if isAtEnd, start < bytes.count {
-                if let message = try read(bytes[start...]) { found.append(message) }
-                start = bytes.count
-            }
-            rest = Array(bytes[start...])
-            guard rest.count <= Self.lineLimit else {
-                throw Failure(description: "\(path):\(line + 1): the line is over \(Self.lineLimit) bytes")
+            isAtEnd = part.isEmpty
+            position += Int64(part.count)
+            for line in isAtEnd ? lines.finish() : lines.add(Array(part)[...]) {
+                if let message = try read(line) { found.append(message) }
             }
         }
         return found
     }
 
-    private mutating func read(_ bytes: ArraySlice<UInt8>) throws(Failure) -> AckedMessage? {
+    private mutating func read(_ text: LineSplitter.Line) throws(Failure) -> AckedMessage? {
         line += 1
+        guard !text.isTooLong else {
+            throw Failure(description: "\(path):\(line): the line is over \(Self.lineLimit) bytes")
+        }
+        let bytes = Data(text.bytes)
         guard !bytes.allSatisfy({ $0 == 0x20 || $0 == 0x0D }) else { return nil }
-        guard let message = try? JSONDecoder().decode(AckedMessage.self, from: Data(bytes)), message.key != nil else {
+        guard let message = try? JSONDecoder().decode(AckedMessage.self, from: bytes), message.key != nil else {
             throw Failure(
                 description:
                     "\(path):\(line): not a JSON object with a message_key, or with sender_id and message_id, as "

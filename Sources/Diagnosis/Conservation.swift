@@ -105,7 +105,10 @@ package struct Conservation: Sendable {
                 let day = UTCDay(number: number)
                 if gone > 0 { dropped.insert(day) }
                 matched[day, default: 0] += bodies
-                report.ledger.add(rows: rows, bodies: bodies, kept: kept, dropped: gone)
+                report.ledger.rows += rows
+                report.ledger.bodies += bodies
+                report.ledger.kept += kept
+                report.ledger.dropped += gone
                 guard lost > 0 else { continue }
                 // Nothing can have been erased from a partition created meanwhile.
                 let name = extent.partitions.first { $0.since <= day.start && day.start < $0.until }?.name ?? "?"
@@ -181,10 +184,7 @@ package struct Conservation: Sendable {
     }
 
     /// Subtracts what `forget` has recorded for each partition; the rest is missing.
-    private func judge(
-        _ missing: Missing,
-        _ report: inout ConservationReport
-    ) async throws(PostgresError) {
+    private func judge(_ missing: Missing, _ report: inout ConservationReport) async throws(PostgresError) {
         let recorded: Erased = missing.isEmpty ? ([:], 0) : try await erased()
         report.update(.ledgerHasBody, report.ledger.rows, wrong: 0, [])
         var undatedUsed: Int64 = 0
@@ -274,10 +274,7 @@ package struct Conservation: Sendable {
         }
     }
 
-    private func queue(
-        _ keys: ClosedRange<Digest128>,
-        _ report: inout ConservationReport
-    ) async throws(PostgresError) {
+    private func queue(_ keys: ClosedRange<Digest128>, _ report: inout ConservationReport) async throws(PostgresError) {
         let sql = AuditCheckStatements.queue(keys, since: since, until: until)
         let found = try await part { connection throws(PostgresError) in
             try connection.run(sql).rows(as: (String, Int64, Int64, [String]).self)

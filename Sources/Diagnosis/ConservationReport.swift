@@ -49,13 +49,6 @@ package struct ConservationReport: Sendable, Equatable {
         package var erased: Int64 = 0
         /// Rows whose body is missing.
         package var missing: Int64 = 0
-
-        mutating func add(rows: Int64, bodies: Int64, kept: Int64, dropped: Int64) {
-            self.rows += rows
-            self.bodies += bodies
-            self.kept += kept
-            self.dropped += dropped
-        }
     }
 
     /// The checks made.

@@ -2,62 +2,37 @@ import Postgres
 import Vocabulary
 
 extension Doctor {
+    /// A row of ``DoctorStatements/server``.
     private struct Server {
+        var time: Timestamp
         var version: String
-        var isReadOnly: Bool
+        var isStandby: Bool
+        var isReadOnly: Bool?
         var fsync: Bool
         var fullPageWrites: Bool
-        var synchronousCommit: String
+        var synchronousCommit: String?
         var vacuums: Bool
-        var connections: (most: Int64, used: Int64)
+        var connections: Int64
+        var used: Int64
         var transactionAge: Int64
         var freezeAge: Int64
         var seesAll: Bool
-        var clockAhead: Duration
-    }
-
-    private func readServer() async throws(PostgresError) -> Server {
-        let clock = clock
-        return try await connection.run { connection throws(PostgresError) in
-            let asked = clock()
-            return try connection.run(DoctorStatements.server).only { row throws(PostgresError) in
-                let database = try row.next(Timestamp.self)
-                let answered = clock()
-                // The database read its clock at some moment between the two.
-                let ahead = asked > database ? asked - database : min(answered - database, .zero)
-                let version = try row.next(String.self)
-                let isStandby = try row.next(Bool.self)
-                return Server(
-                    version: version,
-                    isReadOnly: try row.next(Bool?.self) ?? false || isStandby,
-                    fsync: try row.next(),
-                    fullPageWrites: try row.next(),
-                    synchronousCommit: try row.next(String?.self) ?? "on",
-                    vacuums: try row.next(),
-                    connections: (try row.next(), try row.next()),
-                    transactionAge: try row.next(),
-                    freezeAge: try row.next(),
-                    seesAll: try row.next(),
-                    clockAhead: ahead
-                )
-            }
-        }
     }
 
     /// Checks the server and its settings; returns whether the role sees other roles' sessions.
     func server(_ diagnosis: inout Diagnosis) async throws(PostgresError) -> Bool {
-        let server = try await readServer()
+        let (asked, server, answered) = try await connection.run { [clock] connection throws(PostgresError) in
+            (clock(), try connection.run(DoctorStatements.server).onlyRow(Server.init), clock())
+        }
         diagnosis.note("PostgreSQL", server.version)
-        diagnosis.note("connections", "\(server.connections.used) of \(server.connections.most)")
+        diagnosis.note("connections", "\(server.used) of \(server.connections)")
         settings(server, &diagnosis)
-        let used = Double(server.connections.used) / Double(max(1, server.connections.most))
-        if used >= limits.connections {
+        if Double(server.used) / Double(max(1, server.connections)) >= limits.connections {
             diagnosis.find(
                 .connectionsNearlyUsed,
-                "\(server.connections.used) of \(server.connections.most) connections are used: workers and commands may "
-                    + "be refused",
+                "\(server.used) of \(server.connections) connections are used: workers and commands may be refused",
                 fix:
-                    "ALTER SYSTEM SET max_connections = \(server.connections.most * 2), and restart PostgreSQL; or put "
+                    "ALTER SYSTEM SET max_connections = \(server.connections * 2), and restart PostgreSQL; or put "
                     + "PgBouncer between. Who connects: SELECT usename, application_name, count(*) FROM "
                     + "pg_stat_activity GROUP BY 1, 2"
             )
@@ -73,7 +48,8 @@ extension Doctor {
                     + "database with the greatest age(datfrozenxid) of pg_database"
             )
         }
-        let ahead = server.clockAhead
+        // The database read its clock at some moment between the two.
+        let ahead = asked > server.time ? asked - server.time : min(answered - server.time, .zero)
         if max(ahead, .zero - ahead) > limits.clock {
             let seconds = Amount.time(max(ahead, .zero - ahead).inSeconds)
             diagnosis.find(
@@ -87,7 +63,7 @@ extension Doctor {
     }
 
     private func settings(_ server: Server, _ diagnosis: inout Diagnosis) {
-        if server.isReadOnly {
+        if server.isReadOnly == true || server.isStandby {
             diagnosis.find(
                 .databaseReadOnly,
                 "the database takes no writes: nothing can be stored or acked over this address",
@@ -109,10 +85,10 @@ extension Doctor {
                 fix: "ALTER SYSTEM SET full_page_writes = on; SELECT pg_reload_conf()"
             )
         }
-        if !["on", "remote_apply"].contains(server.synchronousCommit) {
+        if let weak = server.synchronousCommit, !["on", "remote_apply"].contains(weak) {
             diagnosis.find(
                 .synchronousCommitWeak,
-                "synchronous_commit is \(server.synchronousCommit) by default: workers raise it for messages; what "
+                "synchronous_commit is \(weak) by default: workers raise it for messages; what "
                     + "others write to this database may be lost in a crash",
                 fix: "nothing, for acks; else ALTER DATABASE … SET synchronous_commit = on"
             )

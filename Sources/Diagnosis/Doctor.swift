@@ -80,10 +80,7 @@ package struct Doctor: Sendable {
         clock: @escaping @Sendable () -> Timestamp = { .now },
         freeSpace: @escaping @Sendable (String) -> Int64? = DatabaseDisk.freeSpace
     ) {
-        self.connection = connection
-        self.limits = limits
-        self.clock = clock
-        self.freeSpace = freeSpace
+        (self.connection, self.limits, self.clock, self.freeSpace) = (connection, limits, clock, freeSpace)
     }
 
     /// Examines everything.

@@ -29,7 +29,6 @@ struct AttemptBudget: Sendable {
     /// How many may begin now; negative if more began than allowed.
     func allowed(now: ContinuousClock.Instant) -> Int { Int(exact(now).rounded(.down)) }
 
-    /// Spends a token as an attempt begins.
     mutating func spend(now: ContinuousClock.Instant) {
         tokens = exact(now) - 1
         counted = FixedInstant(max(now, counted?.wrappedValue ?? now))

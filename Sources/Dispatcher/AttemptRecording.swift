@@ -16,11 +16,7 @@ package final class AttemptRecording: Sendable {
     private let onFailure: @Sendable (StoreError) -> Void
 
     /// A history, if wanted (`retention.attempts` above 0); `onFailure` receives each refusal that suspends it.
-    package init(
-        worker: String,
-        isWanted: Bool,
-        onFailure: @escaping @Sendable (StoreError) -> Void = { _ in }
-    ) {
+    package init(worker: String, isWanted: Bool, onFailure: @escaping @Sendable (StoreError) -> Void = { _ in }) {
         (self.worker, self.isWanted, self.onFailure) = (worker, isWanted, onFailure)
     }
 

@@ -27,7 +27,6 @@ struct AttemptTrace: Sendable {
         (self.span, context) = (span, span.context)
     }
 
-    /// Gives the handler the context to pass on.
     func inject(into handler: inout HandlerContext) {
         guard let own = context.traceContext else { return }
         handler.traceparent = own.traceparent
@@ -46,8 +45,7 @@ struct AttemptTrace: Sendable {
 }
 
 extension MessageTracing {
-    /// Begins the span of an operation on a sender's messages, or on those of several, at a time in microseconds since
-    /// 1970-01-01 UTC, or now.
+    /// Begins the span of an operation on one sender's messages, or several's, at microseconds since 1970 UTC, or now.
     package func begin(
         _ operation: MessagingOperation,
         _ senderID: String?,

@@ -17,10 +17,8 @@ package struct CircuitBreaker: Sendable {
     /// The conditions for opening, and the duration.
     package struct Settings: Sendable {
         package var threshold = 20
-        /// How long it stays open, by round.
-        ///
-        /// A probe every ten seconds does not burden a handler that is down; and if bad messages opened the breaker,
-        /// good ones wait no longer than that.
+        /// How long it stays open, by round: a probe every ten seconds burdens no handler that is down, and if bad
+        /// messages opened the breaker, good ones wait no longer.
         package var pause = Backoff(initial: .seconds(2), maximum: .seconds(10))
 
         package init() {}
@@ -64,11 +62,10 @@ package struct CircuitBreaker: Sendable {
 
     /// The current phase, and, if open, when the next probe may begin.
     package func phase(now: ContinuousClock.Instant) -> (CircuitState, probe: ContinuousClock.Instant?) {
-        switch state {
-        case .closed: (.closed, nil)
-        case .open(let until, _, _):
-            now < until.wrappedValue ? (.open, until.wrappedValue) : (.halfOpen, nil)
-        case .halfOpen: (.halfOpen, nil)
+        switch admission(now: now) {
+        case .pass: (.closed, nil)
+        case .refused(let until?): (.open, until)
+        case .probe, .refused(nil): (.halfOpen, nil)
         }
     }
 
@@ -82,7 +79,6 @@ package struct CircuitBreaker: Sendable {
         }
     }
 
-    /// Begins an attempt, if one may begin.
     package mutating func begin(now: ContinuousClock.Instant) -> Admission {
         let admission = admission(now: now)
         if admission == .probe { state = .halfOpen(isProbing: true, round: round) }
@@ -96,8 +92,7 @@ package struct CircuitBreaker: Sendable {
         return isClosed ? nil : .closed
     }
 
-    /// Records that the handler asked for a pause, after which it is probed; returns whether this began one, or
-    /// lengthened it.
+    /// Records that the handler asked for a pause, then to be probed; returns whether this began or lengthened one.
     package mutating func held(for pause: Duration, now: ContinuousClock.Instant) -> Transition? {
         let end = now + pause
         if case .open(let until, let round, _) = state {
@@ -111,11 +106,7 @@ package struct CircuitBreaker: Sendable {
     /// Records that an attempt ended in a failure of the handler; returns whether the breaker opened.
     ///
     /// `random`, in 0...1, sets the length of the pause; half of the longest pause is certain.
-    package mutating func failed(
-        isProbe: Bool,
-        now: ContinuousClock.Instant,
-        random: Double
-    ) -> Transition? {
+    package mutating func failed(isProbe: Bool, now: ContinuousClock.Instant, random: Double) -> Transition? {
         switch state {
         case .closed(let failures) where failures + 1 < settings.threshold:
             state = .closed(failures: failures + 1)

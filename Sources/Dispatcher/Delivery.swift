@@ -5,8 +5,7 @@ package import Vocabulary
 package struct Lease: Sendable, Equatable {
     /// The fencing token: grows with each claim, and settling the delivery needs the current one.
     package var token: Int64
-    /// When the lease ends, by this machine's clock; counted from before the claim was sent, so never later than in the
-    /// database.
+    /// Its end by this machine's clock, counted from before the claim was sent: never later than the database's.
     @FixedInstant package var deadline: ContinuousClock.Instant
     /// The block that holds the delivery; nil if it has its own row.
     package var block: Int64?
@@ -22,8 +21,7 @@ package struct Lease: Sendable, Equatable {
 package struct Delivery: Sendable {
     /// The message; boxed, as a delivery is passed on several times.
     package enum Content: Sendable {
-        /// The copy that this worker has just stored; converted to an ``UpstreamKit/UpstreamMessage`` when its turn
-        /// comes.
+        /// The copy just stored here, made an ``UpstreamKit/UpstreamMessage`` when its turn comes.
         case received(ReceivedMessage)
         /// The message from the table.
         indirect case stored(UpstreamMessage)
@@ -50,7 +48,6 @@ package struct Delivery: Sendable {
     var isSuspect = false
     /// The replay that queued it; nil for a first delivery.
     package var replayID: String?
-    /// This worker's claim on it.
     package var lease: Lease
 
     package init(
@@ -65,7 +62,6 @@ package struct Delivery: Sendable {
         (self.replayID, self.lease) = (replayID, lease)
     }
 
-    /// Whether no attempt has been counted yet.
     package var isUntried: Bool { attempts == 0 }
 
 }

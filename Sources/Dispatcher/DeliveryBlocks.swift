@@ -42,8 +42,7 @@ struct DeliveryBlocks: Sendable {
         open.append(Block(settlement: settlement, opened: now))
     }
 
-    /// Takes an attempt's settlement, if it settles a delivery in a block; otherwise there is a row, or will be after
-    /// ``ready``.
+    /// Takes the settlement of a delivery in a block; false if there is a row, or will be after ``ready``.
     mutating func take(_ settlement: Settlement) -> Bool {
         guard let number = settlement.block, let index = open.firstIndex(where: { $0.settlement.number == number })
         else { return false }

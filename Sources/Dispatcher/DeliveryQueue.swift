@@ -16,7 +16,6 @@ struct DeliveryQueue: Sendable {
 
     var isEmpty: Bool { untried.isEmpty && tried.isEmpty }
 
-    /// Whether a previously failed one waits.
     var hasTried: Bool { !tried.isEmpty }
 
     var count: Int { fresh + claimed }
@@ -39,7 +38,6 @@ struct DeliveryQueue: Sendable {
         return entry.delivery
     }
 
-    /// Drops entries from the front whose lease ends by then.
     mutating func dropFirst(endingBy limit: ContinuousClock.Instant) {
         while let end = untried.firstDeadline, end <= limit, let entry = untried.popFirst() {
             count(entry.delivery, entry.isFresh, by: -1)
@@ -55,7 +53,6 @@ struct DeliveryQueue: Sendable {
         return all.map(\.delivery)
     }
 
-    /// The claims of the entries that satisfy a condition.
     func references(where condition: (Delivery) -> Bool) -> [LeaseReference] {
         (untried.all + tried.all).map(\.delivery).filter(condition).map(\.reference)
     }

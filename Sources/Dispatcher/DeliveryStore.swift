@@ -1,10 +1,9 @@
 package import UpstreamKit
 package import Vocabulary
 
-/// The database side of the dispatcher: the tables `handlers`, `subscriptions`, `deliveries` and `dead_letters`.
+/// The database side of the dispatcher: `handlers`, `subscriptions`, `deliveries` and `dead_letters`.
 ///
-/// Calls may be concurrent. Times are durations by the database's clock, so workers agree about leases and retries even if their
-/// clocks differ.
+/// Calls may be concurrent. Times are durations by the database's clock: workers' clocks may differ.
 package protocol DeliveryStore: Sendable {
     /// Registers the handlers and subscribes each to exactly its categories, from the next message on.
     ///
@@ -19,8 +18,7 @@ package protocol DeliveryStore: Sendable {
     /// Records a pause that the handler asked for, for all workers and operators; waits for no lock.
     func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError)
 
-    /// Leases due deliveries, in the order they became due: at most `limit`, and no more than fit into `bytes`, plus
-    /// one.
+    /// Leases due deliveries, as they became due: at most `limit`, and one more than fit into `bytes`.
     func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery]
 
     /// Extends leases to `duration` from now, and returns those that are still ours.
@@ -53,8 +51,7 @@ package protocol DeliveryStore: Sendable {
     /// The backlog of each handler, counted up to a limit; also records that this worker runs them.
     func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog]
 
-    /// Calls `wake` for other workers' notifications; returns only if none arrive, as behind a pooler in transaction
-    /// mode.
+    /// Calls `wake` for other workers' notifications; returns only if none arrive, as behind some poolers.
     func listen(wake: @Sendable () -> Void) async throws(StoreError)
 }
 

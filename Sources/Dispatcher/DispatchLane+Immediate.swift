@@ -36,8 +36,7 @@ extension DispatchLane {
     /// Settles attempts; those that are simply done, all at once.
     private func finish(_ attempts: [Attempt], _ ends: [AttemptEnd], since start: ContinuousClock.Instant) {
         let now = shared.clock.now()
-        // One call took them all. Each gets its share, so that the sums in the metric and in the history are the
-        // elapsed time.
+        // One call took them all. Each gets its share, so that sums in metric and history are the elapsed time.
         let took = (now - start) / attempts.count
         let end = start + took
         let (done, others, wantsClaim) = state.withLock { state in

@@ -138,7 +138,6 @@ final class DispatchLane: Sendable {
         }
     }
 
-    /// Runs attempts until the slot needs another task.
     private func attempts(_ slot: Int) async -> SlotEnd {
         while true {
             await settler.waitForRoom()
@@ -180,7 +179,6 @@ final class DispatchLane: Sendable {
         return action.pause
     }
 
-    /// Passes an attempt's result to the table, the claims and the operators.
     func conclude(
         _ action: DispatchStateMachine.FinishAction,
         _ end: AttemptEnd,
@@ -204,7 +202,6 @@ final class DispatchLane: Sendable {
         if isNextOfDevice || attempt.delivery.isSuspect || action.wantsClaim { claims.set() }
     }
 
-    /// The attempt's settlement and its history record.
     func settlement(
         of action: DispatchStateMachine.FinishAction,
         _ delivery: Delivery,
@@ -223,7 +220,6 @@ final class DispatchLane: Sendable {
         return settlement
     }
 
-    /// Cancels attempts that timed out or whose lease was lost.
     func cancel(_ runs: [RunID]) {
         guard !runs.isEmpty else { return }
         let tasks = state.withLock { state in

@@ -4,8 +4,7 @@ import Vocabulary
 
 /// The dispatcher's metrics and log; ``HandlerReport`` has those of one handler.
 ///
-/// Log lines name the message's key and the failure's kind; a handler's own words may hold payload, and stay in the
-/// table.
+/// Log lines have the message's key and the failure's kind: a handler's own words may hold payload.
 struct DispatchReport: Sendable {
     let metrics: Metrics
     let logger: Logger
@@ -16,7 +15,6 @@ struct DispatchReport: Sendable {
         letters = DeadLetterLog(logger)
     }
 
-    /// Reports a handler with deliveries that no worker takes.
     func unclaimed(_ handler: String) {
         logger.event(
             .warning,
@@ -81,7 +79,6 @@ struct HandlerReport: Sendable {
         shared.logger.event(level, event, message, complete(fields, failure))
     }
 
-    /// Adds the handler's name, and the loggable part of a failure.
     private func complete(_ fields: LogFields, _ failure: HandlerFailure?) -> LogFields {
         var fields = fields
         fields[.handler] = .string(handler)
@@ -95,7 +92,8 @@ struct HandlerReport: Sendable {
         _ attempt: DispatchStateMachine.Attempt,
         took: Duration
     ) {
-        metrics.deliveries[DeliveryOutcome(action.ending)].increment()
+        // An attempt whose lease was lost counts as released.
+        metrics.deliveries[DeliveryOutcome(rawValue: action.ending.rawValue) ?? .released].increment()
         metrics.duration.observe(took)
         guard action.ending != .done else { return }
         let key = attempt.delivery.messageKey.description
@@ -134,7 +132,6 @@ struct HandlerReport: Sendable {
         }
     }
 
-    /// Reports settlements that the table ignored, as other workers hold the leases now.
     func leasesLost(_ count: Int) {
         let message: StaticString = "settlements were ignored: other workers hold the leases now"
         event(.warning, .leaseLost, message, [.count: .int(count)])
@@ -145,7 +142,6 @@ struct HandlerReport: Sendable {
         metrics.paused.set(activity.isPaused ? 1 : 0)
     }
 
-    /// Reports that a breaker opened or closed, after an attempt with this failure, if any.
     func breaker(_ transition: CircuitBreaker.Transition, _ failure: HandlerFailure?) {
         switch transition {
         case .opened(let pause):
@@ -161,10 +157,8 @@ struct HandlerReport: Sendable {
         }
     }
 
-    /// Reports that the handler itself asked to be paused.
     func paused() { event(.notice, .handlerPaused, "a handler is paused; its messages wait in the table") }
 
-    /// Reports a change by operators or other workers.
     func changed(_ change: DispatchStateMachine.ControlChange) {
         switch change {
         case .paused: paused()
@@ -185,18 +179,5 @@ struct HandlerReport: Sendable {
         metrics.waiting.set(backlog.depth)
         metrics.deadLetters.set(backlog.deadLetters)
         metrics.oldestDeliveryAge.set(backlog.oldestAge / .seconds(1))
-    }
-}
-
-extension DeliveryOutcome {
-    fileprivate init(_ outcome: AttemptOutcome) {
-        self =
-            switch outcome {
-            case .done: .done
-            case .retry: .retry
-            case .rejected: .rejected
-            case .exhausted: .exhausted
-            case .released, .lost: .released
-            }
     }
 }

@@ -2,11 +2,9 @@ import Telemetry
 import UpstreamKit
 import Vocabulary
 
-// The loops of each handler (claims and heartbeats) and the shared ones: polls, pauses, deadlines, figures and
-// notifications.
+// The loops of each handler (claims, heartbeats), and the shared ones.
 extension DispatchService {
-    /// Registers the handlers, retrying until the database is there; and again if it has lost the registration, after a
-    /// failover or a restore.
+    /// Registers the handlers, retrying until the database is there, and again if a failover or restore lost them.
     func registerLoop() async {
         guard await register() else { return }
         subscribed.set()

@@ -19,8 +19,7 @@ package final class DispatchService: Sendable {
     let dispatchIntake: DispatchIntake
     let shutdown = DispatchSignal()
     let subscribed = DispatchSignal()
-    /// The progress of the loop that watches deadlines, for the watchdog; it checks every handler's state four times a
-    /// second, and never waits for the database.
+    /// The progress of the loop that checks every handler's state four times a second and never waits for the database.
     package let progress = LoopProgress("dispatcher")
     var clock: TimeSource { shared.clock }
     private let isEnding = Atomic<Bool>(false)
@@ -68,7 +67,6 @@ package final class DispatchService: Sendable {
         !isEnding.load(ordering: .relaxed) && lanes.allSatisfy { $0.settler.isEmpty && $0.inspect(\.isIdle) }
     }
 
-    /// The activity of each handler in this worker, in order of registration.
     package var activity: [HandlerActivity] { lanes.map(\.activity) }
 
     /// Changes a handler's retry policy, for attempts not yet scheduled; false if this worker has no such handler.

@@ -9,8 +9,7 @@ package struct DispatchSettings: Sendable {
     package var poll = Duration.seconds(1)
     /// The most deliveries in memory for one handler, separately for those handed over by ingest and claimed ones.
     package var capacity = 2_000
-    /// The most bytes of messages in memory for one handler, separately for those handed over by ingest or a replay and
-    /// claimed ones.
+    /// The most bytes of messages in memory for one handler, separately for those handed over and claimed ones.
     ///
     /// One message may exceed it.
     package var waitingBytes = 8 << 20
@@ -23,8 +22,7 @@ package struct DispatchSettings: Sendable {
     package var settlementLimit = 1_000
     /// How long a settlement may linger so that others join its transaction.
     package var settlementLinger = Duration.milliseconds(5)
-    /// The fewest messages of a batch for which a handler's deliveries are kept as a block; smaller ones get rows at
-    /// once.
+    /// The fewest messages of a batch for which a handler's deliveries form a block instead of rows.
     package var blockLeast = 16
     /// How long a block may stay open; after a crash everything in it is delivered again, done or not.
     package var blockAge = Duration.milliseconds(250)
@@ -85,8 +83,7 @@ package struct LaneSettings: Sendable {
     /// Whether each device's messages are delivered one at a time, in order of arrival.
     package var isOrdered: Bool { registration.ordering == .device }
 
-    /// Whether its deliveries may be kept as blocks; not for SQL functions, which complete rows, nor for ordered
-    /// handlers, whose deliveries wait in rows.
+    /// Whether its deliveries may be kept as blocks: SQL functions complete rows, and ordered ones wait in rows.
     package var isPackable: Bool {
         if case .handler = registration.body { !isOrdered } else { false }
     }

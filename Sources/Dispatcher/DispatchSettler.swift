@@ -35,8 +35,7 @@ final class DispatchSettler: Sendable {
 
     var isEmpty: Bool { state.withLock { $0.count == 0 && $0.blocks.isEmpty } }
 
-    /// Takes settlements, never blocking; if `isUrgent`, others wait for them, and they are written without lingering
-    /// for more.
+    /// Takes settlements, never blocking; an urgent one, for which others wait, is written without lingering.
     func submit(_ settlements: some Collection<Settlement>, isUrgent: Bool = false) {
         guard !settlements.isEmpty else { return }
         change { state in

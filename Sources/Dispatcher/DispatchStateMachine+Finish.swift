@@ -3,7 +3,6 @@ import Vocabulary
 
 // The end of an attempt: what follows for the table, the circuit breaker and the other slots.
 extension DispatchStateMachine {
-    /// What to do once an attempt has ended.
     package struct FinishAction: Sendable, Equatable {
         package var ending: AttemptOutcome
         /// The settlement for the table; nil if the lease was lost, or the row is settled already.
@@ -28,7 +27,7 @@ extension DispatchStateMachine {
     ) -> FinishAction {
         guard let run = running.removeValue(forKey: id) else { return FinishAction(ending: .lost) }
         finishedSinceTick += 1
-        if run.isSuspect { suspectEnded() }
+        if run.delivery.isSuspect { suspectEnded() }
         var action = FinishAction(ending: .lost)
         switch end {
         case .settled:
@@ -40,10 +39,10 @@ extension DispatchStateMachine {
             let verdict = run.isTimedOut && verdict == .cancelled ? .down(after: nil, .timedOut) : verdict
             let outcome: Settlement.Outcome
             (action.ending, outcome) = self.outcome(of: verdict, run, random: random)
-            action.settlement = run.settled(outcome)
+            action.settlement = run.delivery.settled(outcome)
             action.transition = transition(after: verdict, run, now: now, random: random)
             if case .down(_, _?, let failure) = verdict {
-                noteHold(failure)
+                untoldHold = failure.logText
                 action.isHeld = true
             }
             if case .pause(let failure) = verdict {
@@ -63,7 +62,6 @@ extension DispatchStateMachine {
         return action
     }
 
-    /// Whether a claim has room and something to claim.
     func wantsClaim(now: ContinuousClock.Instant) -> Bool {
         (hasMore || hasArrived) && claimLimit(now: now) > 0
     }
@@ -75,7 +73,7 @@ extension DispatchStateMachine {
     ) -> (AttemptOutcome, Settlement.Outcome) {
         func counted(_ after: Duration?, _ failure: HandlerFailure) -> (AttemptOutcome, Settlement.Outcome) {
             let delay = settings.registration.retry
-                .delay(failures: run.attempts + 1, requested: after, random: random())
+                .delay(failures: run.delivery.attempts + 1, requested: after, random: random())
             return delay.map { (.retry, .retry(after: $0, failure)) } ?? (.exhausted, .dead(failure, isCounted: true))
         }
         func handedBack(_ after: Duration?, _ failure: HandlerFailure) -> (AttemptOutcome, Settlement.Outcome) {
@@ -89,10 +87,10 @@ extension DispatchStateMachine {
         case .reject(let failure): return (.rejected, .dead(failure, isCounted: true))
         case .retry(let after, let failure), .down(let after, _, let failure): return counted(after, failure)
         case .unavailable(let after, let failure):
-            let isCounted = uncounted.unavailable(run.reference.messageKey)
+            let isCounted = uncounted.unavailable(run.delivery.messageKey)
             return isCounted ? counted(after, failure) : handedBack(after, failure)
         case .interrupted(let failure):
-            let isCounted = uncounted.interrupted(run.reference.messageKey)
+            let isCounted = uncounted.interrupted(run.delivery.messageKey)
             return isCounted ? counted(nil, failure) : handedBack(nil, failure)
         case .pause(let failure): return (.released, .release(after: .zero, noting: failure))
         case .cancelled: return (.released, .release(after: .zero))
@@ -118,7 +116,7 @@ extension DispatchStateMachine {
     }
 
     private mutating func answered(_ run: Run) -> CircuitBreaker.Transition? {
-        uncounted.answered(run.reference.messageKey)
+        uncounted.answered(run.delivery.messageKey)
         return breaker.succeeded(isProbe: run.isProbe)
     }
 }
@@ -154,7 +152,6 @@ struct UncountedAttempts: Sendable {
     private var entries: [Digest128: Entry] = [:]
     private var handled = 0
 
-    /// Records that the handler has answered about a message.
     mutating func answered(_ key: Digest128) {
         handled += 1
         if !entries.isEmpty { entries[key] = nil }
@@ -167,8 +164,7 @@ struct UncountedAttempts: Sendable {
         return note(key, entry)
     }
 
-    /// Records that the handler was interrupted with it; returns whether to count that: no outage hits the same one
-    /// again.
+    /// Records that the handler was interrupted with it; returns whether to count that: no outage hits one so often.
     mutating func interrupted(_ key: Digest128) -> Bool {
         var entry = entries[key] ?? Entry(count: 0, handled: -1)
         entry.count += 1

@@ -21,8 +21,6 @@ extension DispatchStateMachine {
         if untoldHold == hold.reason { untoldHold = nil }
     }
 
-    mutating func noteHold(_ failure: HandlerFailure) { untoldHold = failure.logText }
-
     /// Adopts the table's controls of the handler; returns waiting deliveries to release, and what changed.
     package mutating func adopt(
         _ control: HandlerControl,

@@ -19,8 +19,8 @@ extension DispatchStateMachine {
     package func leasesToExtend(now: ContinuousClock.Instant) -> [LeaseReference] {
         let soon = now + settings.dispatch.lease * 2 / 3
         var references = waiting.references { $0.lease.deadline <= soon && $0.lease.deadline > now }
-        for run in running.values where run.leaseEnd <= soon && !run.isLost && !hangs(run, now: now) {
-            references.append(run.reference)
+        for run in running.values where run.delivery.lease.deadline <= soon && !run.isLost && !hangs(run, now: now) {
+            references.append(run.delivery.reference)
         }
         return references
     }
@@ -35,9 +35,9 @@ extension DispatchStateMachine {
         waiting.extend(held, lost: lost, until: end)
         var cancelled: [RunID] = []
         for (id, run) in running {
-            if held.contains(run.reference) {
-                running[id]?.leaseEnd = end
-            } else if lost.contains(run.reference), !run.isLost {
+            if held.contains(run.delivery.reference) {
+                running[id]?.delivery.lease.deadline = end
+            } else if lost.contains(run.delivery.reference), !run.isLost {
                 running[id]?.isLost = true
                 cancelled.append(id)
             }
@@ -56,7 +56,7 @@ extension DispatchStateMachine {
 // guilty one is held by a worker that dies again, and set aside.
 extension DispatchStateMachine {
     /// Whether a suspect waits or runs here.
-    package var hasSuspect: Bool { waiting.suspects > 0 || running.values.contains { $0.isSuspect } }
+    package var hasSuspect: Bool { waiting.suspects > 0 || running.values.contains(where: \.delivery.isSuspect) }
 
     /// The claims of suspects to make now, until one finds some; none while one waits or runs here.
     package func suspectClaims(like request: ClaimRequest) -> [ClaimRequest] {

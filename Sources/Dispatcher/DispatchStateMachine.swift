@@ -20,19 +20,15 @@ package struct DispatchStateMachine: Sendable {
     package typealias RunID = UInt64
 
     struct Run: Sendable {
-        var reference: LeaseReference
-        var block: Int64?
+        var delivery: Delivery
         @FixedInstant var deadline: ContinuousClock.Instant
-        @FixedInstant var leaseEnd: ContinuousClock.Instant
-        var attempts: Int
-        var isUntried: Bool
         var isProbe: Bool
-        var isSuspect: Bool
         var isTimedOut = false
         var isLost = false
 
-        func settled(_ outcome: Settlement.Outcome) -> Settlement {
-            Settlement(messageKey: reference.messageKey, token: reference.token, outcome: outcome, block: block)
+        init(_ delivery: Delivery, until deadline: ContinuousClock.Instant, isProbe: Bool) {
+            (self.delivery, self.isProbe) = (delivery, isProbe)
+            self.deadline = deadline
         }
     }
 
@@ -76,7 +72,6 @@ package struct DispatchStateMachine: Sendable {
 
     package var isPaused: Bool { mode == .paused }
 
-    /// Whether nothing more is going to run.
     package var isStopping: Bool { mode == .stopping }
 
     /// Changes the retry policy; scheduled attempts keep their time.
@@ -99,8 +94,7 @@ package struct DispatchStateMachine: Sendable {
         return true
     }
 
-    /// The room for replayed messages: half of the rest, so that new ones find room as well; nil if the handler must
-    /// take them from the table.
+    /// The room for replayed messages: half of the rest, for the sake of new ones; nil if they must be rows.
     package var replayRoom: (count: Int, bytes: Int)? {
         guard mode == .active, settings.isPackable, settings.registration.rate == nil, breaker.isClosed, limit >= 256
         else {
@@ -148,8 +142,7 @@ package struct DispatchStateMachine: Sendable {
         }
     }
 
-    /// About how many bytes may be claimed now: at most half of the limit, as a claim takes twice as much while it is
-    /// read.
+    /// About how many bytes may be claimed now: at most half of the limit, as reading takes twice as much.
     package var claimBytes: Int {
         let most = settings.dispatch.waitingBytes
         return min(most / 2, most - waiting.claimedBytes)
@@ -193,31 +186,21 @@ package struct DispatchStateMachine: Sendable {
         @FixedInstant package var deadline: ContinuousClock.Instant
     }
 
-    /// Begins an attempt, if one may begin now; drops deliveries whose lease ended while they waited: the table has
-    /// them.
+    /// Begins an attempt, if one may; drops waiting deliveries whose lease ended: the table has them.
     package mutating func begin(now: ContinuousClock.Instant) -> Attempt? {
         guard mode == .active, running.count < settings.concurrency else { return nil }
         waiting.dropFirst(endingBy: now + margin)
         guard !waiting.isEmpty else { return nil }
         let isProbe = !breaker.isClosed
         if isProbe, case .refused = breaker.begin(now: now) { return nil }
-        let retries = waiting.hasTried ? running.values.count { !$0.isUntried } : 0
+        let retries = waiting.hasTried ? running.values.count { !$0.delivery.isUntried } : 0
         let allowsTried = !isProbe && retries < max(1, settings.concurrency / 2)
         guard let delivery = waiting.popFirst(allowsTried: allowsTried) else { return nil }
         budget?.spend(now: now)
         let id = nextRun
         nextRun += 1
         let deadline = now + settings.registration.timeout
-        running[id] = Run(
-            reference: delivery.reference,
-            block: delivery.lease.block,
-            deadline: deadline,
-            leaseEnd: delivery.lease.deadline,
-            attempts: delivery.attempts,
-            isUntried: delivery.isUntried,
-            isProbe: isProbe,
-            isSuspect: delivery.isSuspect
-        )
+        running[id] = Run(delivery, until: deadline, isProbe: isProbe)
         return Attempt(id: id, delivery: delivery, number: delivery.attempts + 1, deadline: deadline)
     }
 
@@ -239,7 +222,7 @@ package struct DispatchStateMachine: Sendable {
     /// Abandons running attempts, whose results are then ignored; returns their deliveries to release.
     package mutating func abandon() -> [Settlement] {
         defer { running = [:] }
-        return running.values.filter { !$0.isLost }.map { $0.settled(.release(after: .zero)) }
+        return running.values.filter { !$0.isLost }.map { $0.delivery.settled(.release(after: .zero)) }
     }
 
     /// Adapts the queue limit to the handler's throughput; called about once a second.

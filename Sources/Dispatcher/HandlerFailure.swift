@@ -22,17 +22,14 @@ package struct HandlerFailure: Error, Sendable, Hashable {
 
     /// A failure with this group and detail, both cut to their limits.
     package init(group: String, detail: String) {
-        self.init(group: group, detail: detail, masksNumbers: false)
-    }
-
-    private init(group: String, detail: String, masksNumbers: Bool) {
-        self.group = Self.groupText(group, masksNumbers: masksNumbers)
-        self.detail = Self.storable(detail, limit: Self.detailLimit)
+        self.group = Self.groupText(group, masksNumbers: false)
+        self.detail = Self.storable(detail)
     }
 
     /// A failure whose group is made from a text by anybody.
     package init(_ text: String) {
-        self.init(group: text, detail: text, masksNumbers: true)
+        group = Self.groupText(text, masksNumbers: true)
+        detail = Self.storable(text)
         isQuoted = true
     }
 
@@ -67,12 +64,12 @@ package struct HandlerFailure: Error, Sendable, Hashable {
     }
 
     /// The text cut at a character's boundary, without U+0000, which no `text` column can hold.
-    private static func storable(_ text: String, limit: Int) -> String {
+    private static func storable(_ text: String) -> String {
         var result = ""
         var count = 0
         for scalar in text.unicodeScalars {
             count += UTF8.width(scalar)
-            guard count <= limit else { break }
+            guard count <= detailLimit else { break }
             result.unicodeScalars.append(scalar.value == 0 ? "\u{FFFD}" : scalar)
         }
         return result

@@ -16,8 +16,7 @@ package enum HandlerVerdict: Sendable, Hashable {
     case reject(HandlerFailure)
     /// Stop delivering to this handler until an operator resumes it; the attempt is not counted.
     case pause(HandlerFailure)
-    /// The handler itself can't work now (its program is missing, the machine is out of processes): retry, not before
-    /// `after`; the attempt is not counted.
+    /// The handler can't work now (program missing, no more processes): retry, not before `after`; not counted.
     case unavailable(after: Duration?, HandlerFailure)
     /// The handler had begun and was cut off from outside, for example by the loss of its connection.
     ///

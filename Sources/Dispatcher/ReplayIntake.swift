@@ -15,7 +15,6 @@ package protocol ReplayIntake: Sendable {
     func withdrawn(_ offer: LeaseOffer)
 }
 
-/// The room for a replay's messages.
 package enum ReplayRoom: Sendable {
     /// Up to this many, under this lease.
     case offer(LeaseOffer, Int)
@@ -25,7 +24,6 @@ package enum ReplayRoom: Sendable {
     case rows
 }
 
-/// A stored message for a handler.
 package struct ReplayedMessage: Sendable {
     package var handler: String
     package var message: UpstreamMessage

@@ -26,7 +26,6 @@ package struct AdaptiveBatchSize: Sendable, Equatable {
         return half
     }
 
-    /// Records that a transaction of this size has committed.
     package mutating func committed(bytes: Int, after duration: Duration) {
         // A commit far below the ceiling says nothing about it.
         guard let ceiling, bytes >= ceiling / 2 || duration > limit / 2 else { return }

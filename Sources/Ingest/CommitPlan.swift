@@ -24,7 +24,6 @@ package struct CommitPlan {
         case clear(Int, attempt: Int)
         case done
 
-        /// Whether it gives messages new times.
         var isStamp: Bool {
             guard case .stamp = self else { return false }
             return true
@@ -91,8 +90,7 @@ package struct CommitPlan {
         return next
     }
 
-    /// Records that a row's content in the last range was rejected; a marked row's quarantine fails for the
-    /// environment.
+    /// Records that a row's content was rejected; if a marked row's quarantine is, the environment is at fault.
     package mutating func refused() -> Action {
         guard let part = pending.last else { return .done }
         if part.range.count == 1 {
@@ -106,7 +104,6 @@ package struct CommitPlan {
         return next
     }
 
-    /// Records that the database refused the times of the last range.
     package mutating func misdated() -> Action {
         guard let part = pending.last, stamped != part.range else { return unavailable() }
         stamped = part.range

@@ -21,7 +21,6 @@ package final class CommitStatus: Sendable {
         (self.metrics, self.logger) = (metrics, logger)
     }
 
-    /// The number of commits that wait for a standby's confirmation.
     package var waitingForStandby: Int { waiting.withLock { $0.count } }
 
     /// Why commits do not proceed; nil if none waits for a standby.
@@ -59,8 +58,7 @@ package final class CommitStatus: Sendable {
         )
     }
 
-    /// Logs a warning of the server that does not affect commits, once per kind; no text if that may hold some of a
-    /// row.
+    /// Logs a server's warning that affects no commit, once per kind; no text if that may quote a row.
     package func warned(sqlState: String, routine: String, text: String?) {
         let isNew = warnings.withLock { $0.count < Self.warningLimit && $0.insert("\(sqlState) \(routine)").inserted }
         guard isNew else { return }

@@ -21,8 +21,7 @@ package struct IngestBatch: Sendable {
         extendRun(of: sink, by: 1)
     }
 
-    /// Appends as many of a connection's messages as fit, but at least one to an empty batch; returns the index after
-    /// them.
+    /// Appends as many messages as fit, but one at least to an empty batch; returns the index after them.
     mutating func append(
         _ more: [IncomingMessage],
         from start: Int,
@@ -149,7 +148,6 @@ package struct IngestBatch: Sendable {
         messages[index].quarantineDetail = detail
     }
 
-    /// Removes the mark of ``quarantine(_:reason:detail:)``.
     mutating func clearQuarantine(_ index: Int) {
         messages[index].quarantine = nil
         messages[index].quarantineDetail = ""

@@ -109,8 +109,7 @@ package final class IngestQueue: Sendable {
         state.waiting += messages.count
     }
 
-    /// The next batch for a writer, whose previous one is settled or abandoned; nil if nothing waits that it may take
-    /// now.
+    /// A writer's next batch, once its previous one is settled or abandoned; nil if it may take nothing now.
     package func take(writer: Int = 0) -> IngestBatch? {
         let now = ContinuousClock.now
         let (batch, woken) = state.withLock { state in
@@ -122,9 +121,8 @@ package final class IngestQueue: Sendable {
         return batch
     }
 
-    /// Waits for the next batch for a writer; nil once the queue is finished and nothing is left for it.
-    ///
-    /// Called by one task per writer, once its previous batch is settled.
+    /// Waits for a writer's next batch, once its last is settled; nil once the queue is finished and nothing is left
+    /// for it.
     package func next(writer: Int = 0) async -> IngestBatch? {
         while true {
             if let batch = take(writer: writer) { return batch }
@@ -151,7 +149,6 @@ package final class IngestQueue: Sendable {
         woken?.fulfil()
     }
 
-    /// Whether the queue is finished and empty, and nothing is held back.
     private var isDone: Bool {
         state.withLock { state in
             state.isFinished && state.batches.isEmpty && state.writers.allSatisfy(\.held.isEmpty)
@@ -184,8 +181,7 @@ package final class IngestQueue: Sendable {
         return largest == 0 || state.waiting >= min(batchLimit, max(Self.leastShare, largest))
     }
 
-    /// The task to wake after a change: a free writer, or the watcher while free writers wait for a batch to be
-    /// overdue.
+    /// The task to wake after a change: a free writer, or the watcher while one waits for an overdue batch.
     private func wake(_ state: inout State) -> Woken {
         guard state.waiting > 0 || state.isFinished else { return nil }
         guard let free = state.writers.firstIndex(where: { $0.waiter != nil }) else { return nil }

@@ -24,9 +24,7 @@ package struct IngestService: Sendable {
     /// The progress of each writer's loop, for the watchdog; a batch is a step.
     package let progress: [LoopProgress]
 
-    /// Makes a service over writers, one for each concurrent transaction, numbered as the queue's.
-    ///
-    /// `intake` is nil if only other workers dispatch, `tracing` if no spans are recorded.
+    /// Makes a service over writers, numbered as the queue's; `intake` is nil if only other workers dispatch.
     package init(
         queue: IngestQueue,
         writers: [any MessageWriter],
@@ -211,8 +209,7 @@ package struct IngestService: Sendable {
         return offer.withoutLease
     }
 
-    /// Counts the outcomes before the acks are sent, so that no peer knows of an outcome that the metrics don't show
-    /// (G8).
+    /// Counts the outcomes before acks are sent: no peer knows of an outcome that the metrics don't show (G8).
     private func count(_ messages: [IncomingMessage], _ outcomes: [StoreOutcome]) {
         let categories = metrics.messages.categories
         metrics.messages.settled(count: messages.count) { index in

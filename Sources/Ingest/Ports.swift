@@ -42,10 +42,7 @@ extension MessageWriter {
     package var executor: (any TaskExecutor)? { nil }
 
     /// Commits a batch whose deliveries all wait in the table.
-    package func commit(
-        _ batch: [IncomingMessage],
-        isRetry: Bool = false
-    ) async throws(StoreError) -> [StoreOutcome] {
+    package func commit(_ batch: [IncomingMessage], isRetry: Bool = false) async throws(StoreError) -> [StoreOutcome] {
         try await commit(batch, leasing: .none, isRetry: isRetry)
     }
 }

@@ -22,8 +22,7 @@ package struct SettledCopies: Sendable {
         self.trace = trace?.acks(ranges, count: count)
     }
 
-    /// Calls `body` with each copy's index, in order of arrival; it borrows the batch, as a message as a value would be
-    /// copied.
+    /// Calls `body` with each copy's index, in order of arrival; the batch is borrowed, as messages would be copied.
     @inlinable
     package func visit(_ body: (_ batch: Span<IncomingMessage>, _ index: Int) -> Void) {
         let batch = batch.span

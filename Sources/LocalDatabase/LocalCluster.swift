@@ -8,7 +8,6 @@ import Synchronization
 /// For `dev` and for tests. It ends with ``stop()``, and in any case with this process: a watching shell waits for the
 /// end of a pipe that only this process holds open.
 package final class LocalCluster: Sendable {
-    /// Why the server could not be started.
     package struct StartError: Error, Sendable, CustomStringConvertible {
         package let description: String
     }
@@ -25,7 +24,6 @@ package final class LocalCluster: Sendable {
         package init() {}
     }
 
-    /// The folder of data, socket and log.
     package let folder: URL
     package let socketFolder: URL
     /// The connection URL of the owner.

@@ -10,8 +10,7 @@ package final class MessageStore: MessageWriter {
     let senders: [[UInt8]]
     private let status: CommitStatus?
     private let standbyWait: StandbyWait
-    private let alone = AloneInsert()
-    private let known = KnownIDs()
+    private let history = InsertHistory()
     private let clock: DatabaseClock?
 
     /// Makes a writer that connects on demand.
@@ -60,8 +59,7 @@ package final class MessageStore: MessageWriter {
             offer: offer,
             senders: senders,
             isRetry: isRetry,
-            alone: alone,
-            known: known,
+            history: history,
             times: clock == nil ? nil : BatchPlan.times(batch)
         )
         return try await run { [clock] connection throws(PostgresError) in
@@ -118,10 +116,8 @@ struct BatchCommit {
     let senders: [[UInt8]]
     /// Whether an earlier try may have committed.
     var isRetry = false
-    /// Decides whether a single message takes the shorter way.
-    var alone: AloneInsert?
-    /// Predicts whether a batch holds known ids.
-    var known: KnownIDs?
+    /// Nil for always the plain insert.
+    var history: InsertHistory?
     /// The time span of all copies; nil for any.
     var times: ClosedRange<Int64>?
 
@@ -149,9 +145,9 @@ struct BatchCommit {
         for pass in 0..<2 {
             let missing = ledger.isEmpty ? plan.firsts : plan.firsts.filter { ledger[batch[$0].messageKey] == nil }
             // What the ledger lacks after an insert is new, or something drops it: the plain insert says which.
-            let isMixed = pass == 0 && known?.isLikely ?? false
+            let isMixed = pass == 0 && history?.isMixedLikely ?? false
             let new = missing.isEmpty ? 0 : try insert(missing, isMixed: isMixed, connection)
-            if pass == 0 { known?.inserted(new, of: missing.count) }
+            if pass == 0 { history?.inserted(new, of: missing.count) }
             if new == plan.firsts.count { return plan.outcomesAllNew(batch) }
             if new == missing.count {
                 for index in missing { ledger[batch[index].messageKey] = BatchPlan.LedgerRow(batch[index]) }
@@ -169,12 +165,12 @@ struct BatchCommit {
         isMixed: Bool,
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) -> Int {
-        guard connection.isSafeAlone, rows.count == 1, offer.local.isEmpty, let alone, alone.isWorthIt else {
+        guard connection.isSafeAlone, rows.count == 1, offer.local.isEmpty, let history, history.isWorthIt else {
             return try insertBatch(rows, isMixed: isMixed, connection)
         }
         let isStored = try insertAlone(rows[0], connection)
         let stored = isStored ? 1 : try insertBatch(rows, isMixed: isMixed, connection)
-        if stored == 1 { alone.newMessage(isDeclined: !isStored) }
+        if stored == 1 { history.newMessage(isDeclined: !isStored) }
         return stored
     }
 

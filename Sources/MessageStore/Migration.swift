@@ -1,3 +1,4 @@
+import Postgres
 import Vocabulary
 
 /// A step of the schema: a file of `migrations/` in dbmate's format.
@@ -40,5 +41,46 @@ package struct Migration: Sendable, Equatable {
         self.up = up.joined(separator: "\n")
         self.down = down.joined(separator: "\n")
         checksum = Hex.encode(FNV1a.hash(text))
+    }
+}
+
+/// The statements of the migrator, beside the migrations' own texts.
+enum MigrationStatements {
+    /// Held to the transaction's end, so it works behind a pooler too.
+    static let lock: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.schema_migrations', 0))"
+
+    /// Limits lock waits for the rest of the transaction.
+    static func limitLocks(milliseconds: Int) -> SQL {
+        "SELECT set_config('lock_timeout', \(String(milliseconds)), true)"
+    }
+
+    /// Creates what the first migration needs.
+    static let bootstrap = """
+        CREATE SCHEMA IF NOT EXISTS upstream;
+        COMMENT ON SCHEMA upstream IS 'Upstream messages: what upstream-worker receives, and their way to the handlers.';
+        CREATE TABLE IF NOT EXISTS upstream.schema_migrations (
+            version text NOT NULL,
+            checksum text NOT NULL,
+            applied_at timestamptz NOT NULL DEFAULT now(),
+            CONSTRAINT schema_migrations_pkey PRIMARY KEY (version)
+        );
+        COMMENT ON TABLE upstream.schema_migrations IS 'The steps of the schema that are applied.';
+        COMMENT ON COLUMN upstream.schema_migrations.version IS 'The digits that the migration''s file name begins with.';
+        COMMENT ON COLUMN upstream.schema_migrations.checksum IS 'FNV-1a (64 bits) of the migration''s file.';
+        COMMENT ON COLUMN upstream.schema_migrations.applied_at IS 'When the step was applied.'
+        """
+
+    static let exists: SQL = "SELECT to_regclass('upstream.schema_migrations') IS NOT NULL"
+    static let list: SQL = "SELECT version, checksum, applied_at FROM upstream.schema_migrations ORDER BY version"
+
+    static func record(_ migration: Migration) -> SQL {
+        """
+        INSERT INTO upstream.schema_migrations (version, checksum)
+        VALUES (\(migration.version), \(migration.checksum))
+        """
+    }
+
+    static func erase(_ migration: Migration) -> SQL {
+        "DELETE FROM upstream.schema_migrations WHERE version = \(migration.version)"
     }
 }

@@ -46,13 +46,18 @@ package enum SchemaState: Sendable, Equatable {
 }
 
 /// Why a migration failed.
-package enum MigrationError: StatementFailure, CustomStringConvertible {
+package enum MigrationError: Error, CustomStringConvertible {
     /// The database failed, or refused a step, which was rolled back whole.
     case database(PostgresError, version: String?)
     /// The schema is in a state that can't be migrated.
     case schema(SchemaState)
 
-    package static func database(_ error: PostgresError) -> MigrationError { .database(error, version: nil) }
+    /// Runs what no step is part of.
+    static func catching<T: Sendable>(
+        _ body: () async throws(PostgresError) -> T
+    ) async throws(MigrationError) -> T {
+        do throws(PostgresError) { return try await body() } catch { throw .database(error, version: nil) }
+    }
 
     package var description: String {
         switch self {
@@ -117,8 +122,8 @@ package struct Migrator: Sendable {
         var done: [String] = []
         while case let steps = try await step(connection, .up), !steps.isEmpty { done += steps.map(\.version) }
         if !migrations.isEmpty, migrations == Migration.embedded {
-            _ = try await connection.run { connection throws(MigrationError) in
-                try MigrationError.catching { () throws(PostgresError) in
+            _ = try await MigrationError.catching { () throws(PostgresError) in
+                try await connection.run { connection throws(PostgresError) in
                     _ = try Partitions.ensure(connection, around: today)
                     _ = try AttemptDays.ensure(connection, around: today)
                     return try Partitions.filterIDs(connection)
@@ -184,17 +189,17 @@ package struct Migrator: Sendable {
         return isOurs ? .none : UnreleasedSchema.part(of: applied)
     }
 
-    private func next(_ direction: Direction, _ applied: [Applied]) throws(MigrationError) -> Migration? {
+    /// The step to run, or the state that allows none; neither if there is nothing to do.
+    private func next(_ direction: Direction, _ applied: [Applied]) -> (step: Migration?, refusal: SchemaState?) {
         let state = state(of: applied)
         switch (state, direction) {
-        case (.newer, _), (.edited, _), (.unreleased, _): throw .schema(state)
-        case (.current, .up), (.missing, .down): return nil
-        case (.missing, .up): return migrations.first
-        case (.older(let pending), .up): return migrations.first { $0.version == pending.first }
+        case (.newer, _), (.edited, _), (.unreleased, _): return (nil, state)
+        case (.current, .up), (.missing, .down): return (nil, nil)
+        case (.missing, .up): return (migrations.first, nil)
+        case (.older(let pending), .up): return (migrations.first { $0.version == pending.first }, nil)
         case (.current, .down), (.older, .down):
             let last = migrations.last { migration in applied.contains { $0.version == migration.version } }
-            guard let last else { throw .schema(state) }
-            return last
+            return (last, last == nil ? state : nil)
         }
     }
 
@@ -209,30 +214,27 @@ package struct Migrator: Sendable {
         _ direction: Direction
     ) async throws(MigrationError) -> [Migration] {
         try await connection.run { connection throws(MigrationError) in
-            var running: String?
-            do throws(MigrationError) {
-                return try connection.transaction { connection throws(MigrationError) in
-                    let applied = try MigrationError.catching { () throws(PostgresError) in
-                        // Another migrator may take its time; the limit begins after that.
-                        try connection.run(MigrationStatements.lock)
-                        try connection.run(MigrationStatements.limitLocks(milliseconds: lockTimeout))
-                        try connection.script(MigrationStatements.bootstrap)
-                        return try self.applied(connection)
-                    }
-                    if direction == .up, unreleasedPart(of: applied) == .all {
-                        return try MigrationError.catching { () throws(PostgresError) in try adopt(connection) }
-                    }
-                    guard let next = try next(direction, applied) else { return [] }
-                    running = next.version
-                    try MigrationError.catching { () throws(PostgresError) in
-                        try connection.script(direction == .up ? next.up : next.down)
-                        try record(direction, next, connection)
-                    }
-                    return [next]
+            var (running, refusal): (String?, SchemaState?)
+            do throws(PostgresError) {
+                return try connection.transaction { connection throws(PostgresError) in
+                    // Another migrator may take its time; the limit begins after that.
+                    try connection.run(MigrationStatements.lock)
+                    try connection.run(MigrationStatements.limitLocks(milliseconds: lockTimeout))
+                    try connection.script(MigrationStatements.bootstrap)
+                    let applied = try self.applied(connection)
+                    if direction == .up, unreleasedPart(of: applied) == .all { return try adopt(connection) }
+                    let next = next(direction, applied)
+                    refusal = next.refusal
+                    // Rolls back.
+                    guard refusal == nil else { throw PostgresError(.other, "the schema can't be migrated") }
+                    guard let step = next.step else { return [] }
+                    running = step.version
+                    try connection.script(direction == .up ? step.up : step.down)
+                    try record(direction, step, connection)
+                    return [step]
                 }
             } catch {
-                guard case .database(let failure, _) = error else { throw error }
-                throw .database(failure, version: running)
+                throw refusal.map { .schema($0) } ?? .database(error, version: running)
             }
         }
     }
@@ -258,8 +260,8 @@ package struct Migrator: Sendable {
     }
 
     private func read(_ connection: PostgresConnection) async throws(MigrationError) -> [Applied] {
-        try await connection.run { connection throws(MigrationError) in
-            try MigrationError.catching { () throws(PostgresError) in
+        try await MigrationError.catching { () throws(PostgresError) in
+            try await connection.run { connection throws(PostgresError) in
                 let exists: Bool = try connection.run(MigrationStatements.exists).value()
                 return exists ? try applied(connection) : []
             }

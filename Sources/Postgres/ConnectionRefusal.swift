@@ -10,24 +10,14 @@ enum ConnectionRefusal {
     /// Connects again with the failed attempt's parameters, to add the SQLSTATE and class to its error.
     ///
     /// The error is unchanged if no server answers, or if it accepts us now.
-    static func explain(
-        _ parameters: [(String, String)],
-        _ error: PostgresError,
-        milliseconds: Int
-    ) -> PostgresError {
+    static func explain(_ parameters: [(String, String)], _ error: PostgresError, milliseconds: Int) -> PostgresError {
         // We own the result in any state; null only when out of memory.
         guard let pointer = withKeywords(parameters, { PQconnectStartParams($0, $1, 1) }) else { return error }
         let connection = ConnectionHandle(owning: pointer)
         _ = PQsetErrorVerbosity(pointer, PQERRORS_SQLSTATE)
         guard !finish(connection, milliseconds: milliseconds) else { return error }
         if let state = state(in: String(cString: PQerrorMessage(pointer))) {
-            return PostgresError(
-                sqlState: state,
-                severity: "FATAL",
-                message: error.message,
-                table: nil,
-                constraint: nil
-            )
+            return PostgresError(sqlState: state, severity: "FATAL", message: error.message)
         }
         // libpq itself gave up: the server asked for a password, and there is none.
         return PQconnectionNeedsPassword(pointer) == 1 ? PostgresError(.authentication, error.message) : error

@@ -88,10 +88,10 @@ package actor PostgresConnection {
     }
 
     /// Runs statements in a transaction, as ``run(_:)`` and ``transaction(thenResetting:_:)`` do.
-    package nonisolated func inTransaction<T: Sendable, Failure: StatementFailure>(
-        _ body: @Sendable (isolated PostgresConnection) throws(Failure) -> T
-    ) async throws(Failure) -> T {
-        try await run { connection throws(Failure) in try connection.transaction(body) }
+    package nonisolated func inTransaction<T: Sendable>(
+        _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
+    ) async throws(PostgresError) -> T {
+        try await run { connection throws(PostgresError) in try connection.transaction(body) }
     }
 
     private func perform<T: Sendable, E: Error>(
@@ -171,36 +171,38 @@ package actor PostgresConnection {
     ///
     /// `thenResetting` resets the session afterwards, for a body that calls foreign code: role and parameters,
     /// temporary tables, advisory locks, LISTEN, prepared statements, cursors.
-    package func transaction<T, Failure: StatementFailure>(
+    package func transaction<T>(
         thenResetting: Bool = false,
-        _ body: (isolated PostgresConnection) throws(Failure) -> T
-    ) throws(Failure) -> T {
-        try Failure.catching { () throws(PostgresError) in try begin() }
+        _ body: (isolated PostgresConnection) throws(PostgresError) -> T
+    ) throws(PostgresError) -> T {
+        try begin()
         defer { statementLimit = nil }
         let value: T
-        do throws(Failure) {
+        do throws(PostgresError) {
             value = try body(self)
         } catch {
             rollBack(thenResetting: thenResetting)
             throw error
         }
-        try Failure.catching { () throws(PostgresError) in try commit(thenResetting: thenResetting) }
+        try commit(thenResetting: thenResetting)
         return value
     }
 
     /// Runs `body` in a transaction that is always rolled back, to find out whether its statements would work.
     ///
     /// Waits 5 s at most for a lock. Sequence values stay used.
-    package func trial<T, Failure: StatementFailure>(
-        _ body: (isolated PostgresConnection) throws(Failure) -> T
-    ) throws(Failure) -> T {
-        try Failure.catching { () throws(PostgresError) in try begin("; SET LOCAL lock_timeout = 5000") }
-        let result = Result { () throws(Failure) in try body(self) }
-        if isInTransaction {
-            // Otherwise the session's next user could commit what was not rolled back.
-            do throws(PostgresError) { try script("ROLLBACK") } catch { close() }
+    package nonisolated func trial<T: Sendable>(
+        _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
+    ) async throws(PostgresError) -> T {
+        try await run { connection throws(PostgresError) in
+            try connection.begin("; SET LOCAL lock_timeout = 5000")
+            let result = Result { () throws(PostgresError) in try body(connection) }
+            if connection.isInTransaction {
+                // Otherwise the session's next user could commit what was not rolled back.
+                do throws(PostgresError) { try connection.script("ROLLBACK") } catch { connection.close() }
+            }
+            return try result.get()
         }
-        return try result.get()
     }
 
     /// Runs a prepared statement under our parameters, in its own transaction if the session lacks them.

@@ -78,7 +78,13 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
     }
 
     /// A server's error.
-    package init(sqlState: String, severity: String?, message: String, table: String?, constraint: String?) {
+    package init(
+        sqlState: String,
+        severity: String?,
+        message: String,
+        table: String? = nil,
+        constraint: String? = nil
+    ) {
         self.sqlState = sqlState
         self.severity = severity
         self.table = table
@@ -121,23 +127,4 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
         guard let quote = message.firstIndex(of: "\"") else { return message }
         return String(message[..<quote]) + "…"
     }
-}
-
-/// The error type of code that runs statements: PostgreSQL's errors, and perhaps more.
-package protocol StatementFailure: Error {
-    static func database(_ error: PostgresError) -> Self
-}
-
-extension StatementFailure {
-    package static func catching<T>(_ body: () throws(PostgresError) -> T) throws(Self) -> T {
-        do throws(PostgresError) {
-            return try body()
-        } catch {
-            throw .database(error)
-        }
-    }
-}
-
-extension PostgresError: StatementFailure {
-    package static func database(_ error: PostgresError) -> PostgresError { error }
 }

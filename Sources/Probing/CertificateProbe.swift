@@ -49,7 +49,6 @@ package enum CertificateProbe {
         return try await promise.futureResult.get()
     }
 
-    /// Reports when a file's certificate expires.
     package static func check(file: String, fix: String) -> Probe.Result {
         do throws(TLSError) {
             return judge(try CertificateEnd.remaining(.file(file)), "the certificate in \(file)", fix: fix)

@@ -3,13 +3,11 @@ package import Vocabulary
 /// One step of `check --connect`.
 package struct Probe: Sendable {
     package enum Result: Sendable, Equatable {
-        /// It works.
         case passed(detail: String)
         /// It works, but something is probably a mistake: what, and the fix.
         case warned(cause: String, fix: String)
         /// It doesn't work: why, the fix, and the exit code.
         case failed(cause: String, fix: String, status: ExitStatus)
-        /// Skipped, because an earlier step failed.
         case skipped
     }
 
@@ -17,7 +15,6 @@ package struct Probe: Sendable {
     package var name: String
     /// Whether later steps are pointless if it fails.
     package var isNeeded: Bool
-    /// Runs it within a bounded time.
     package var run: @Sendable () async -> Result
 
     /// A step that `run` performs within a bounded time.

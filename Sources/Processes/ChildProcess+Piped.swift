@@ -5,11 +5,9 @@ import Vocabulary
 extension ChildProcess {
     /// Our ends of the process's standard streams; the holder closes them.
     package struct Pipes {
-        /// The write end of its standard input.
         package var input: CInt
         /// The read end of its standard output; nil if that goes to `/dev/null`.
         package var output: CInt?
-        /// The read end of its standard error.
         package var error: CInt
     }
 
@@ -59,9 +57,7 @@ extension ChildProcess {
         }
         for descriptor in [input.reading, output.writing, errors.writing] { _ = Glibc.close(descriptor) }
         if !readsOutput { _ = Glibc.close(output.reading) }
-        return (
-            child, Pipes(input: input.writing, output: readsOutput ? output.reading : nil, error: errors.reading)
-        )
+        return (child, Pipes(input: input.writing, output: readsOutput ? output.reading : nil, error: errors.reading))
     }
 }
 
@@ -79,37 +75,5 @@ private struct Pipe {
     func close() {
         _ = Glibc.close(reading)
         _ = Glibc.close(writing)
-    }
-}
-
-/// A thread for a call that blocks for a subprocess's lifetime.
-enum DetachedThread {
-    private final class Box: Sendable {
-        let body: @Sendable () -> Void
-        init(_ body: @escaping @Sendable () -> Void) { self.body = body }
-    }
-
-    /// Starts the thread; false if the system has none to give.
-    static func run(_ body: @escaping @Sendable () -> Void) -> Bool {
-        // Retained for the thread, which releases it; on failure we do.
-        let box = Unmanaged.passRetained(Box(body))
-        var attributes = pthread_attr_t()
-        pthread_attr_init(&attributes)
-        defer { pthread_attr_destroy(&attributes) }
-        pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))
-        pthread_attr_setstacksize(&attributes, 256 * 1024)
-        var thread = pthread_t()
-        let number = pthread_create(
-            &thread,
-            &attributes,
-            { context in
-                guard let context else { return nil }
-                Unmanaged<Box>.fromOpaque(context).takeRetainedValue().body()
-                return nil
-            },
-            box.toOpaque()
-        )
-        if number != 0 { box.release() }
-        return number == 0
     }
 }

@@ -4,7 +4,7 @@ package import Querying
 import Vocabulary
 
 extension AuditEntry: ShownResource {
-    package static let schema = "AuditEntry"
+    package static let resource = "AuditEntry"
     package static let fields: [Field<AuditEntry>] = [
         Field("id") { $0.id },
         Field("at", label: "When", look: .moment) { $0.at },
@@ -12,11 +12,7 @@ extension AuditEntry: ShownResource {
         Field("role", about: "the database role of the session") { $0.role },
         Field("via", about: "command or console") { $0.via },
         Field("action", look: .tag) { $0.action },
-        Field("subject", look: .code) {
-            $0.subject
-        } redact: { row, sight, _ in
-            row.subject = AuditSubject.shown(row.subject, to: sight)
-        },
+        .changed("subject", \.subject, look: .code) { subject, sight, _ in AuditSubject.shown(subject, to: sight) },
         Field("count", label: "Rows", about: "to how many rows; null where that is not known, or means nothing") {
             $0.count
         },

@@ -19,7 +19,6 @@ package struct Field<Row>: Sendable {
     package let cell: (@Sendable (Row) -> String)?
     /// Redacts it in a row; nil for what is shown as it is.
     package let redact: (@Sendable (inout Row, Sight, [String]) -> Void)?
-
 }
 
 extension Field {
@@ -39,18 +38,10 @@ extension Field {
         var (schema, column) = (Value.schema, column)
         schema.isNullable = isNullable ?? schema.isNullable
         column?.name = name.description
-        self.init(
-            name: name,
-            secrecy: redact == nil ? .plain : secrecy,
-            about: about,
-            label: label?.description ?? Self.phrase(column?.title ?? name.description),
-            look: look,
-            column: column,
-            schema: schema,
-            value: value,
-            cell: cell,
-            redact: redact
-        )
+        self.secrecy = redact == nil ? .plain : secrecy
+        self.label = label?.description ?? Self.phrase(column?.title ?? name.description)
+        (self.name, self.about, self.look, self.column, self.schema) = (name, about, look, column, schema)
+        (self.value, self.cell, self.redact) = (value, cell, redact)
     }
 
     /// Describes a field whose value has another form in tables.
@@ -120,17 +111,38 @@ extension Field {
     /// The field's text in a terminal's table.
     package func tableCell(_ row: Row) -> String { cell?(row) ?? value(row).cell }
 
+    /// A field of which some readers get another value.
+    ///
+    /// `change` is given the value, what the reader may see, and the message's tokens.
+    package static func changed<Value: ShownValue>(
+        _ name: StaticString,
+        _ path: any WritableKeyPath<Row, Value> & Sendable,
+        _ column: TableColumn? = nil,
+        look: FieldLook = .plain,
+        cell: (@Sendable (Row) -> String)? = nil,
+        _ change: @escaping @Sendable (Value, Sight, [String]) -> Value
+    ) -> Field {
+        let redact: @Sendable (inout Row, Sight, [String]) -> Void = { row, sight, tokens in
+            row[keyPath: path] = change(row[keyPath: path], sight, tokens)
+        }
+        return Field(name, column, look: look, { $0[keyPath: path] }, cell: cell, redact: redact)
+    }
+
+    /// Rows of another resource.
+    package static func rows<Part: ShownResource>(
+        _ name: StaticString,
+        _ path: any WritableKeyPath<Row, [Part]> & Sendable
+    ) -> Field {
+        changed(name, path) { rows, sight, tokens in rows.map { $0.shown(to: sight, knowing: tokens) } }
+    }
+
     /// A text by a handler about a message.
     package static func words<Value: HandlerText>(
         _ name: StaticString,
         _ path: any WritableKeyPath<Row, Value> & Sendable,
         _ column: TableColumn? = nil
     ) -> Field {
-        Field(name, column, look: .code) {
-            $0[keyPath: path]
-        } redact: { row, sight, tokens in
-            row[keyPath: path] = row[keyPath: path].mapText { sight.words($0, tokens) }
-        }
+        changed(name, path, column, look: .code) { value, sight, tokens in value.mapText { sight.words($0, tokens) } }
     }
 
     package static func group<Value: HandlerText>(
@@ -139,16 +151,9 @@ extension Field {
         _ column: TableColumn? = nil,
         cell: (@Sendable (Row) -> String)? = nil
     ) -> Field {
-        Field(
-            name,
-            column,
-            look: .code,
-            { $0[keyPath: path] },
-            cell: cell,
-            redact: { row, sight, tokens in
-                row[keyPath: path] = row[keyPath: path].mapText { sight.group($0, tokens) }
-            }
-        )
+        changed(name, path, column, look: .code, cell: cell) { value, sight, tokens in
+            value.mapText { sight.group($0, tokens) }
+        }
     }
 }
 

@@ -37,6 +37,21 @@ package struct FilterField<Filter>: Sendable {
         (self.kind, self.isRepeatable, self.read) = (kind, isRepeatable, read)
     }
 
+    /// One value, of which `parse` makes what the filter holds.
+    private static func one<Value>(
+        _ name: StaticString,
+        _ path: any WritableKeyPath<Filter, Value?> & Sendable,
+        _ label: StaticString,
+        _ about: StaticString,
+        _ hint: StaticString,
+        _ kind: Kind = .text,
+        _ parse: @escaping @Sendable (String, Timestamp, Sight) throws(FilterMistake) -> Value
+    ) -> FilterField {
+        FilterField(name, label, about, hint, kind) { filter, texts, now, sight throws(FilterMistake) in
+            filter[keyPath: path] = try texts.first.map { text throws(FilterMistake) in try parse(text, now, sight) }
+        }
+    }
+
     /// A text that is compared as it is.
     package static func text(
         _ name: StaticString,
@@ -45,7 +60,7 @@ package struct FilterField<Filter>: Sendable {
         _ about: StaticString,
         _ hint: StaticString = ""
     ) -> FilterField {
-        FilterField(name, label, about, hint) { filter, texts, _, _ in filter[keyPath: path] = texts.first }
+        one(name, path, label, about, hint) { text, _, _ in text }
     }
 
     /// A text of which any of several may be meant.
@@ -82,13 +97,9 @@ package struct FilterField<Filter>: Sendable {
         _ path: any WritableKeyPath<Filter, String?> & Sendable,
         _ about: StaticString
     ) -> FilterField {
-        FilterField("group", "Error group", about, "webhook status 503") {
-            filter,
-            texts,
-            _,
-            sight throws(FilterMistake) in
-            guard sight.mayName(group: texts.first) else { throw .groupHidden }
-            filter[keyPath: path] = texts.first
+        one("group", path, "Error group", about, "webhook status 503") { text, _, sight throws(FilterMistake) in
+            guard sight.mayName(group: text) else { throw .groupHidden }
+            return text
         }
     }
 
@@ -110,11 +121,9 @@ package struct FilterField<Filter>: Sendable {
         _ takes: String,
         _ parse: @escaping @Sendable (String) -> Key?
     ) -> FilterField {
-        FilterField(name, label, about, "00000000-…", .uuid) { filter, texts, _, _ throws(FilterMistake) in
-            filter[keyPath: path] = try texts.first.map { text throws(FilterMistake) in
-                guard let key = parse(text) else { throw .wrong(name, takes) }
-                return key
-            }
+        one(name, path, label, about, "00000000-…", .uuid) { text, _, _ throws(FilterMistake) in
+            guard let key = parse(text) else { throw .wrong(name, takes) }
+            return key
         }
     }
 
@@ -143,14 +152,12 @@ package struct FilterField<Filter>: Sendable {
         _ about: StaticString,
         _ hint: StaticString
     ) -> FilterField {
-        FilterField(name, label, about, hint, .time) { filter, texts, now, _ throws(FilterMistake) in
-            filter[keyPath: path] = try texts.first.map { text throws(FilterMistake) in
-                do throws(FilterError) {
-                    return try TimeExpression.parse(text, now: now)
-                } catch {
-                    let examples = "for example 2h, 30d, yesterday, 2026-01-31 or 2026-01-31T12:00:00Z"
-                    throw .wrong(name, "\(error) — \(examples)")
-                }
+        one(name, path, label, about, hint, .time) { text, now, _ throws(FilterMistake) in
+            do throws(FilterError) {
+                return try TimeExpression.parse(text, now: now)
+            } catch {
+                let examples = "for example 2h, 30d, yesterday, 2026-01-31 or 2026-01-31T12:00:00Z"
+                throw .wrong(name, "\(error) — \(examples)")
             }
         }
     }

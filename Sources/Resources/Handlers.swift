@@ -4,15 +4,11 @@ import Vocabulary
 // What is shown of handlers, and of the workers that ask for them.
 
 extension HandlerView: ShownResource {
-    package static let schema = "Handler"
+    package static let resource = "Handler"
     package static let about: StaticString? = "A handler; counts of counted_to are lower bounds."
     package static let fields: [Field<HandlerView>] = [
         Field("handler", "HANDLER") { $0.state.name },
-        Field("state", TableColumn("STATE", minimum: 10).ofStates) {
-            $0.word
-        } cell: {
-            $0.stateInWords
-        },
+        Field("state", TableColumn("STATE", minimum: 10).ofStates, { $0.word }, cell: { $0.stateInWords }),
         Field("claimed", about: "whether a worker has run it within the last two minutes") { $0.state.isClaimed },
         Field("circuit", about: "the worst of its workers; null where none runs it") { $0.breaker?.circuit },
         Field("next_probe_at") { $0.nextProbeAt },
@@ -21,17 +17,9 @@ extension HandlerView: ShownResource {
         Field("paused_reason") { $0.state.pausedReason },
         Field("held_until", about: "Until when the handler asked for a pause (Retry-After).") { $0.state.heldUntil },
         Field("held_reason") { $0.state.heldReason },
-        Field("waiting", "WAITING") {
-            $0.state.depth
-        } cell: {
-            $0.count($0.state.depth)
-        },
+        Field("waiting", "WAITING", { $0.state.depth }, cell: { $0.count($0.state.depth) }),
         Field("oldest_seconds", TableColumn("OLDEST", dropOrder: 2), as: Self.age) { $0.oldest },
-        Field("dead_letters", "DEAD") {
-            $0.state.deadLetters
-        } cell: {
-            $0.count($0.state.deadLetters)
-        },
+        Field("dead_letters", "DEAD", { $0.state.deadLetters }, cell: { $0.count($0.state.deadLetters) }),
         Field("counted_to", about: "where the counts stop") { $0.countedTo },
         Field("in_progress", about: "attempts under way") { $0.running },
         Field("attempts_per_second") { $0.attempts },
@@ -41,7 +29,7 @@ extension HandlerView: ShownResource {
         } cell: {
             $0.state.categories.cell + (($0.state.pausedReason ?? $0.state.heldReason).map { "  (\($0))" } ?? "")
         },
-        Field("workers") { Rows($0.state.workers) },
+        Field("workers") { $0.state.workers },
     ]
 
     private enum Word: String, ShownWord {
@@ -67,7 +55,7 @@ extension HandlerView: ShownResource {
 }
 
 extension HandlerWorker: ShownResource {
-    package static let schema = "HandlerWorker"
+    package static let resource = "HandlerWorker"
     package static let fields: [Field<HandlerWorker>] = [
         Field("worker", "ASKED FOR BY") { $0.worker },
         Field("categories", TableColumn("CATEGORIES", minimum: 10, dropOrder: 1, cut: .middle)) {
@@ -86,7 +74,7 @@ extension HandlerWorker: ShownResource {
 }
 
 extension WorkerRow: ShownResource {
-    package static let schema = "Worker"
+    package static let resource = "Worker"
     package static let fields: [Field<WorkerRow>] = [
         Field("worker") { $0.worker },
         Field("version") { $0.version },
@@ -96,13 +84,13 @@ extension WorkerRow: ShownResource {
         Field("alive") { $0.isAlive },
         Field("stopping") { $0.isStopping },
         Field("in_flight", about: "copies received and not yet settled") { $0.inFlight },
-        Field("streams") { Rows($0.streams) },
-        Field("rates") { Nested($0.rates) },
+        Field("streams") { $0.streams },
+        Field("rates") { $0.rates },
     ]
 }
 
 extension WorkerReport.Streams: ShownResource {
-    package static let schema = "Streams"
+    package static let resource = "Streams"
     package static let fields: [Field<WorkerReport.Streams>] = [
         Field("sender") { $0.sender },
         Field("connecting") { $0.connecting },
@@ -112,7 +100,7 @@ extension WorkerReport.Streams: ShownResource {
 }
 
 extension WorkerReport.Rates: ShownResource {
-    package static let schema = "WorkerRates"
+    package static let resource = "WorkerRates"
     package static let about: StaticString? = "Rates are per second, latencies in seconds."
     package static let fields: [Field<WorkerReport.Rates>] = [
         Field("seconds", about: "the time that they were measured over") { $0.seconds },

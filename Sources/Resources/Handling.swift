@@ -4,7 +4,7 @@ import Vocabulary
 // The fields of pending deliveries, dead letters, and attempts.
 
 extension DeadLetter: ShownResource {
-    package static let schema = "DeadLetter"
+    package static let resource = "DeadLetter"
     package static let fields: [Field<DeadLetter>] = [
         Field("died_at", "DIED") { $0.diedAt },
         Field("handler", TableColumn("HANDLER", dropOrder: 1)) { $0.handler },
@@ -24,7 +24,7 @@ extension DeadLetter: ShownResource {
 }
 
 extension DeadLetterGroup: ShownResource {
-    package static let schema = "DeadGroup"
+    package static let resource = "DeadGroup"
     package static let fields: [Field<DeadLetterGroup>] = [
         Field("count", "COUNT") { $0.count },
         Field("handler", "HANDLER") { $0.handler },
@@ -38,7 +38,7 @@ extension DeadLetterGroup: ShownResource {
 extension WaitingDelivery.Reason: ShownWord {}
 
 extension WaitingDelivery: ShownResource {
-    package static let schema = "Delivery"
+    package static let resource = "Delivery"
     package static let about: StaticString? = "A delivery that is not done, with why it waits and when it is due."
     package static let fields: [Field<WaitingDelivery>] = [
         Field("due_at", "DUE") { $0.dueAt },

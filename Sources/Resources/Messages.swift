@@ -6,7 +6,7 @@ import Vocabulary
 // The fields of everything that the tables hold about a message.
 
 extension StoredMessage: ShownResource {
-    package static let schema = "Message"
+    package static let resource = "Message"
     package static let about: StaticString? =
         "A message; what it does not have is left out. docs/queries.md has the members."
     package static let leavesOut = true
@@ -41,11 +41,7 @@ extension Field where Row == StoredMessage {
         case .text: [Field(column) { $0.text(column) }]
         case .json(let verbatim):
             [
-                Field(column) {
-                    $0.bytes(column).map(JSONText.init)
-                } cell: {
-                    $0.preview(400) ?? "-"
-                },
+                Field(column, { $0.bytes(column).map(JSONText.init) }, cell: { $0.preview(400) ?? "-" }),
                 Field(verbatim, about: "the exact text, where it has line ends", secrecy: .payload) {
                     $0.text(column).flatMap { $0.utf8.contains { $0 == 0x0A || $0 == 0x0D } ? $0 : nil }
                 } redact: { row, sight, _ in
@@ -77,7 +73,7 @@ extension Field where Row == StoredMessage {
 }
 
 extension ConflictRow: ShownResource {
-    package static let schema = "Conflict"
+    package static let resource = "Conflict"
     package static let leavesOut = true
     package static let inTables = [
         "received_at", "message_key", "times_seen", "released_at", "category", "message_id", "data",
@@ -106,7 +102,7 @@ extension ConflictRow: ShownResource {
 }
 
 extension MessageDetail.DeliveryRow: ShownResource {
-    package static let schema = "DeliveryOf"
+    package static let resource = "DeliveryOf"
     package static let leavesOut = true
     package static let fields: [Field<MessageDetail.DeliveryRow>] = [
         Field("handler") { $0.handler },
@@ -124,7 +120,7 @@ extension MessageDetail.DeliveryRow: ShownResource {
 }
 
 extension AttemptRow: ShownResource {
-    package static let schema = "Attempt"
+    package static let resource = "Attempt"
     package static let about: StaticString? = "What a handler tried; kept for retention.attempts."
     package static let leavesOut = true
     package static let fields: [Field<AttemptRow>] = [
@@ -140,47 +136,28 @@ extension AttemptRow: ShownResource {
 }
 
 extension MessageDetail.LedgerRow: ShownResource {
-    package static let schema = "Ledger"
+    package static let resource = "Ledger"
     package static let leavesOut = true
     package static let fields: [Field<MessageDetail.LedgerRow>] = [
         Field("received_at") { $0.receivedAt },
         // A hash would confirm a guess at what was sent.
-        Field("fingerprint") {
-            $0.fingerprint
-        } redact: { row, sight, _ in
-            if !sight.payloads { row.fingerprint = nil }
-        },
+        .changed("fingerprint", \.fingerprint) { fingerprint, sight, _ in sight.payloads ? fingerprint : nil },
     ]
 }
 
 extension MessageDetail: ShownResource {
-    package static let schema = "MessageDetail"
+    package static let resource = "MessageDetail"
     package static let about: StaticString? =
         "What the tables hold about a message; without its body where retention has deleted it."
     package static let leavesOut = true
     package static let fields: [Field<MessageDetail>] =
         [Field("message_key") { $0.messageKey }] + StoredMessage.fields.dropFirst().map { $0.lifted(\.stored) } + [
-            Field("ledger") {
-                $0.ledger.map(Nested.init)
-            } redact: { row, sight, _ in
-                row.ledger = row.ledger?.shown(to: sight)
-            },
-            rows("deliveries", \.deliveries), rows("dead_letters", \.deadLetters), rows("attempts", \.attempts),
+            .changed("ledger", \.ledger) { ledger, sight, _ in ledger?.shown(to: sight) },
+            .rows("deliveries", \.deliveries), .rows("dead_letters", \.deadLetters), .rows("attempts", \.attempts),
             Field("conflicts_with") { $0.conflictsWith },
-            rows("conflicts", \.conflicts),
+            .rows("conflicts", \.conflicts),
             Field("more_conflicts") { $0.hasMoreConflicts ? true : Bool?.none },
         ]
-
-    private static func rows<Row: ShownResource>(
-        _ name: StaticString,
-        _ path: any WritableKeyPath<MessageDetail, [Row]> & Sendable
-    ) -> Field<MessageDetail> {
-        Field(name) {
-            Rows($0[keyPath: path])
-        } redact: { row, sight, tokens in
-            row[keyPath: path] = row[keyPath: path].map { $0.shown(to: sight, knowing: tokens) }
-        }
-    }
 
     /// The message and its conflicts as a reader may see them; what handlers said stays.
     package func content(to sight: Sight) -> MessageDetail {
@@ -192,7 +169,7 @@ extension MessageDetail: ShownResource {
 }
 
 extension QuarantineRow: ShownResource {
-    package static let schema = "Stanza"
+    package static let resource = "Stanza"
     package static let leavesOut = true
     package static let fields: [Field<QuarantineRow>] = [
         Field("id", "ID") { $0.id },

@@ -2,7 +2,7 @@ package import Postgres
 import Querying
 package import Replaying
 package import UpstreamKit
-package import Vocabulary
+import Vocabulary
 
 // The fields of replays.
 
@@ -11,32 +11,20 @@ private let amount: @Sendable (Int64) -> String = { Amount.count($0) }
 extension ReplayState: ShownWord {}
 
 extension Replay: ShownResource {
-    package static let schema = "Replay"
+    package static let resource = "Replay"
     package static let fields: [Field<Replay>] = [
         Field("replay_id") { $0.id },
         Field("name", "NAME") { $0.name },
-        Field("state", TableColumn("STATE").ofStates) {
-            $0.state
-        } cell: {
-            $0.stateInWords
-        },
+        Field("state", TableColumn("STATE").ofStates, { $0.state }, cell: { $0.stateInWords }),
         Field("held", about: "whether a process runs it") { $0.isHeld },
-        Field("done", "DONE") {
-            $0.done
-        } cell: {
-            $0.share
-        },
+        Field("done", "DONE", { $0.done }, cell: { $0.share }),
         Field("planned", TableColumn("PLANNED", dropOrder: 1), as: amount) { $0.planned },
         Field("skipped") { $0.skipped },
         Field("created_at", TableColumn("CREATED", dropOrder: 3)) { $0.createdAt },
         Field("created_by", TableColumn("BY", minimum: 10, dropOrder: 4, cut: .middle)) { $0.createdBy },
         Field("kind") { $0.target.kind },
         Field("target", TableColumn("TO", minimum: 12, dropOrder: 2)) { $0.target.description },
-        Field("selection") {
-            $0.selection
-        } redact: { row, sight, _ in
-            row.selection = MessageFilter.shown(row.selection, to: sight)
-        },
+        .changed("selection", \.selection) { selection, sight, _ in MessageFilter.shown(selection, to: sight) },
         Field("rate", about: "messages per second at most") { $0.pace.rate },
         Field("speed", about: "so many times as fast as they were received") { $0.pace.speed },
         Field("concurrency") { $0.pace.concurrency },
@@ -62,7 +50,7 @@ extension Replay: ShownResource {
 }
 
 extension ReplayTable.HistoryEntry: ShownResource {
-    package static let schema = "ReplayEvent"
+    package static let resource = "ReplayEvent"
     package static let fields: [Field<ReplayTable.HistoryEntry>] = [
         Field("at", "AT", label: "When", look: .moment) { $0.at },
         Field("event", "EVENT") { $0.event },
@@ -87,26 +75,20 @@ package struct ReplayDetail: Sendable, ShownResource {
     /// Pending deliveries, and dead letters; each count stops at 100,000.
     package var waiting, dead: Int64
 
-    package static let schema = "ReplayDetail"
+    package static let resource = "ReplayDetail"
     package static let fields: [Field<ReplayDetail>] =
         Replay.fields.map { $0.lifted(\.replay) } + [
             Field("waiting", about: "deliveries that handlers have yet to do") { $0.waiting },
             Field("dead_letters") { $0.dead },
-            Field("history") {
-                Rows($0.history)
-            } redact: { row, sight, _ in
-                row.history = row.history.map { $0.shown(to: sight) }
-            },
+            .rows("history", \.history),
         ]
 
-    /// Reads a replay with its details; nil if there is none.
+    /// Reads a replay with its details, by its name or id; nil if there is none.
     package static func read(
         _ connection: isolated PostgresConnection,
-        _ id: Digest128
+        _ name: String
     ) throws(PostgresError) -> ReplayDetail? {
-        try ReplayTable.find(connection, id.description).map { replay throws(PostgresError) in
-            try read(connection, replay)
-        }
+        try ReplayTable.find(connection, name).map { replay throws(PostgresError) in try read(connection, replay) }
     }
 
     package static func read(
@@ -122,7 +104,7 @@ package struct ReplayDetail: Sendable, ShownResource {
 // MARK: Plans
 
 extension ReplayPlan: ShownResource {
-    package static let schema = "PlannedReplay"
+    package static let resource = "PlannedReplay"
     package static let fields: [Field<ReplayPlan>] = [
         Field("replay_id", about: "null where nothing is kept") { $0.id },
         Field("name") { $0.name },
@@ -131,25 +113,21 @@ extension ReplayPlan: ShownResource {
         Field("planned") { $0.planned },
         Field("replayed_before") { $0.replayed },
         Field("replayed_before_is_included") { $0.includesReplayed },
-        Field("earlier_replays", about: "each counted where it was the latest") {
-            Rows($0.earlier)
-        },
+        Field("earlier_replays", about: "each counted where it was the latest") { $0.earlier },
         Field("first_received_at") { $0.span?.lowerBound },
         Field("last_received_at") { $0.span?.upperBound },
-        Field("categories") { Rows($0.categories) },
-        Field("handlers") { Rows($0.handlers) },
+        Field("categories") { $0.categories },
+        Field("handlers") { $0.handlers },
         Field("rate") { $0.pace.rate },
         Field("speed") { $0.pace.speed },
         Field("estimated_seconds") { $0.estimate },
         Field("estimate_is_measured", about: "by earlier replays") { $0.isMeasured },
-        Field("sample", about: "the first messages and the last") {
-            Rows($0.sample.map { SampledMessage($0.message) })
-        },
+        Field("sample", about: "the first messages and the last") { $0.sample.map { SampledMessage($0.message) } },
     ]
 }
 
 extension ReplayPlan.HandlerCounts: ShownResource {
-    package static let schema = "PlannedHandler"
+    package static let resource = "PlannedHandler"
     package static let fields: [Field<ReplayPlan.HandlerCounts>] = [
         Field("handler", "HANDLER") { $0.handler },
         Field("planned", "TO SEND", as: amount) { $0.planned },
@@ -162,7 +140,7 @@ extension ReplayPlan.HandlerCounts: ShownResource {
 }
 
 extension ReplayPlan.Count: ShownResource {
-    package static let schema = "PlannedCategory"
+    package static let resource = "PlannedCategory"
     package static let fields: [Field<ReplayPlan.Count>] = [
         Field("count", "COUNT", as: amount) { $0.count },
         Field("category", TableColumn("CATEGORY", minimum: 20)) { $0.name },
@@ -170,7 +148,7 @@ extension ReplayPlan.Count: ShownResource {
 }
 
 extension ReplayPlan.Earlier: ShownResource {
-    package static let schema = "EarlierReplay"
+    package static let resource = "EarlierReplay"
     package static let fields: [Field<Self>] = [Field("replay") { $0.replay }, Field("count") { $0.count }]
 }
 
@@ -180,7 +158,7 @@ package struct SampledMessage: ShownResource {
 
     package init(_ message: UpstreamMessage) { self.message = message }
 
-    package static let schema = "SampledMessage"
+    package static let resource = "SampledMessage"
     package static let fields: [Field<SampledMessage>] = [
         Field("received_at", "RECEIVED") { Timestamp(microseconds: $0.message.receivedAtMicroseconds) },
         Field("message_key", "MESSAGE") { $0.message.messageKey },

@@ -2,21 +2,26 @@ package import Querying
 package import Vocabulary
 
 /// A row with its fields, each described once.
-package protocol ShownResource: Sendable {
-    static var schema: String { get }
+package protocol ShownResource: ShownValue {
+    /// Its name in the API's description.
+    static var resource: String { get }
     /// Its meaning, for the API's description.
     static var about: StaticString? { get }
     /// Its fields, in the order of tables and JSON objects.
     static var fields: [Field<Self>] { get }
     /// Whether absent values are left out of the object instead of null.
     static var leavesOut: Bool { get }
+    /// The fields that are null even so.
+    static var keepsNull: [String] { get }
     /// The columns of a terminal's table, if not all in the fields' order; the others are shown on request.
     static var inTables: [String] { get }
 }
 
 extension ShownResource {
+    package static var schema: ValueSchema { ValueSchema("object", resource: Self.self) }
     package static var about: StaticString? { nil }
     package static var leavesOut: Bool { false }
+    package static var keepsNull: [String] { [] }
     package static var inTables: [String] { [] }
 
     /// The row as a reader may see it: the only way from a row to an answer or a page.
@@ -32,7 +37,7 @@ extension ShownResource {
     package func writeMembers(to json: inout JSONWriter) {
         for field in Self.fields {
             let value = field.value(self)
-            if Self.leavesOut, field.schema.isNullable, value.text == nil { continue }
+            if Self.mayLack(field), value.text == nil { continue }
             json.name(field.name)
             value.write(to: &json)
         }
@@ -42,15 +47,6 @@ extension ShownResource {
         json.beginObject()
         writeMembers(to: &json)
         json.endObject()
-    }
-
-    /// The row as a JSON object on one line.
-    ///
-    /// `isForTerminal` also escapes characters that a terminal acts on.
-    package func json(isForTerminal: Bool = false) -> [UInt8] {
-        var json = JSONWriter(isForTerminal: isForTerminal)
-        write(to: &json)
-        return json.finish()
     }
 
     /// The fields with a column in a terminal's table, in its order; secret ones only on request.
@@ -69,83 +65,29 @@ extension ShownResource {
     package var facts: [(name: String, text: String)] {
         Self.fields.map { ($0.name.description, $0.value(self).cell) }
     }
-}
 
-/// A declared resource, independent of its row type.
-package struct Resource: Sendable {
-    /// A member of its objects.
-    package struct Member: Sendable {
-        package let name: String
-        let secrecy: Secrecy
-        let schema: String
-        let isRequired: Bool
-
-        fileprivate init(_ name: String, _ schema: String, _ secrecy: Secrecy, isRequired: Bool) {
-            (self.name, self.schema, self.secrecy, self.isRequired) = (name, schema, secrecy, isRequired)
-        }
-
-        /// A member with a value of a type.
-        package init<Value: ShownValue>(
-            _ name: String,
-            _: Value.Type,
-            _ secrecy: Secrecy = .plain,
-            isRequired: Bool = true
-        ) {
-            self.init(name, Value.schema.json(), secrecy, isRequired: isRequired)
-        }
-
-        /// The members of a described resource.
-        package static func all<Row: ShownResource>(of _: Row.Type) -> [Member] {
-            Row.fields.map { field in
-                var schema = field.schema
-                let isRequired = !Row.leavesOut || !schema.isNullable
-                if Row.leavesOut { schema.isNullable = false }
-                let json = schema.json(about: field.about)
-                return Member(field.name.description, json, field.secrecy, isRequired: isRequired)
-            }
-        }
+    private static func mayLack(_ field: Field<Self>) -> Bool {
+        leavesOut && field.schema.isNullable && !keepsNull.contains(field.name.description)
     }
 
-    package let schema: String
-    /// Who may see each of its members.
-    package let members: [String: Secrecy]
-    package let description: String
-
-    /// Declares a resource by its described fields.
-    package init<Row: ShownResource>(_: Row.Type) {
-        self.init(Row.schema, about: Row.about?.description, Member.all(of: Row.self))
-    }
-
-    /// Declares a resource by its members.
-    package init(_ schema: String, about: String? = nil, _ members: [Member]) {
-        self.schema = schema
-        self.members = Dictionary(members.map { ($0.name, $0.secrecy) }) { first, _ in first }
-        var json = JSONWriter()
-        json.beginObject()
-        json.member("type", "object")
-        if let about { json.member("description", about) }
-        json.name("required")
-        json.beginArray()
-        for member in members where member.isRequired { json.string(member.name) }
-        json.endArray()
-        json.name("properties")
-        json.beginObject()
-        for member in members {
-            json.name(escaping: member.name)
-            json.json(Array(member.schema.utf8))
+    /// The JSON Schema of its objects.
+    package static var object: JSONObject {
+        var (required, properties): ([String], JSONObject) = ([], [:])
+        for field in fields {
+            var schema = field.schema
+            if mayLack(field) { schema.isNullable = false } else { required.append(field.name.description) }
+            properties.add(field.name.description, schema.json(about: field.about))
         }
-        json.endObject()
-        json.name("additionalProperties")
-        json.bool(false)
-        json.endObject()
-        description = String(decoding: json.finish(), as: UTF8.self)
+        var object: JSONObject = ["type": "object"]
+        if let about { object.add("description", about.description) }
+        object.add("required", required)
+        object.add("properties", properties)
+        object.add("additionalProperties", false)
+        return object
     }
 
-    /// The schema of a page of rows.
-    package static func page(of schema: String) -> String {
-        """
-        {"type":"object","required":["items","next"],"properties":{"items":{"type":"array",
-        "items":{"$ref":"#/components/schemas/\(schema)"}},"next":{"type":["string","null"]}},"additionalProperties":false}
-        """
+    /// The resources that its fields hold.
+    package static var parts: [any ShownResource.Type] {
+        fields.compactMap { $0.schema.resource ?? $0.schema.items?.schema.resource }
     }
 }

@@ -14,10 +14,15 @@ extension ShownValue {
     package var cell: String { text ?? "-" }
 
     /// The JSON itself, for everything but strings and null.
-    package var text: String? {
-        var json = JSONWriter()
+    package var text: String? { String(decoding: json(), as: UTF8.self) }
+
+    /// The value as JSON on one line.
+    ///
+    /// `isForTerminal` also escapes characters that a terminal acts on.
+    package func json(isForTerminal: Bool = false) -> [UInt8] {
+        var json = JSONWriter(isForTerminal: isForTerminal)
         write(to: &json)
-        return String(decoding: json.finish(), as: UTF8.self)
+        return json.finish()
     }
 }
 
@@ -27,56 +32,37 @@ package struct ValueSchema: Sendable {
     package var format: StaticString?
     /// The words of a closed set; empty for any text.
     package var words: [String] = []
-    /// The schema of an array's items, in JSON; nil for other types.
-    package var items: String?
+    /// What an array holds; nil for other types.
+    package var items: (any ShownValue.Type)?
     /// The resource that an object is; nil for other types.
-    package var resource: String?
+    package var resource: (any ShownResource.Type)?
     package var isNullable = false
 
     package var isNumber: Bool { ["integer", "number"].contains(type?.description) }
 
-    package init(_ type: StaticString?, format: StaticString? = nil, words: [String] = [], items: String? = nil) {
-        (self.type, self.format, self.words, self.items) = (type, format, words, items)
+    package init(
+        _ type: StaticString?,
+        format: StaticString? = nil,
+        words: [String] = [],
+        items: (any ShownValue.Type)? = nil,
+        resource: (any ShownResource.Type)? = nil
+    ) {
+        (self.type, self.format, self.words, self.items, self.resource) = (type, format, words, items, resource)
     }
 
-    func json(about: StaticString? = nil) -> String {
-        var json = JSONWriter()
-        write(to: &json, about: about)
-        return String(decoding: json.finish(), as: UTF8.self)
-    }
-
-    /// Writes it as a JSON object; `about` says what the value means.
-    func write(to json: inout JSONWriter, about: StaticString?) {
-        json.beginObject()
+    /// The JSON Schema; `about` says what the value means.
+    package func json(about: StaticString? = nil) -> JSONObject {
         if let resource {
-            let reference = ##""$ref":"#/components/schemas/\##(resource)""##
-            let either = #""oneOf":[{\#(reference)},{"type":"null"}]"#
-            json.json(Array((isNullable ? either : reference).utf8))
-            return json.endObject()
+            let reference: JSONObject = ["$ref": "#/components/schemas/\(resource.resource)"]
+            return isNullable ? ["oneOf": [reference, ["type": "null"]]] : reference
         }
-        if let type {
-            json.name("type")
-            if isNullable { json.beginArray() }
-            json.string(type.description)
-            if isNullable {
-                json.string("null")
-                json.endArray()
-            }
-        }
-        if let format { json.member("format", format.description) }
-        if !words.isEmpty {
-            json.name("enum")
-            json.beginArray()
-            for word in words { json.string(word) }
-            if isNullable { json.null() }
-            json.endArray()
-        }
-        if let items {
-            json.name("items")
-            json.json(Array(items.utf8))
-        }
-        if let about { json.member("description", about.description) }
-        json.endObject()
+        var json: JSONObject = [:]
+        if let type { json.add("type", isNullable ? [type.description, "null"] : type.description as any ShownValue) }
+        if let format { json.add("format", format.description) }
+        if !words.isEmpty { json.add("enum", words.map(Optional.some) + (isNullable ? [nil] : [])) }
+        if let items { json.add("items", items.schema.json()) }
+        if let about { json.add("description", about.description) }
+        return json
     }
 }
 
@@ -133,7 +119,11 @@ extension DeviceKey: ShownValue {
 
 /// JSON text, embedded as it came.
 package struct JSONText: ShownValue {
-    let utf8: [UInt8]
+    private let utf8: [UInt8]
+
+    package init(_ utf8: [UInt8]) { self.utf8 = utf8 }
+
+    package init(_ text: String) { utf8 = Array(text.utf8) }
 
     package static var schema: ValueSchema { ValueSchema(nil) }
     package var text: String? { String(decoding: utf8, as: UTF8.self) }
@@ -154,9 +144,7 @@ extension Optional: ShownValue where Wrapped: ShownValue {
 }
 
 extension Array: ShownValue where Element: ShownValue {
-    package static var schema: ValueSchema {
-        ValueSchema("array", items: Element.schema.json())
-    }
+    package static var schema: ValueSchema { ValueSchema("array", items: Element.self) }
     package var cell: String { map(\.cell).joined(separator: ",") }
     package func write(to json: inout JSONWriter) {
         json.beginArray()
@@ -165,32 +153,27 @@ extension Array: ShownValue where Element: ShownValue {
     }
 }
 
-package struct Rows<Row: ShownResource>: ShownValue {
-    private let rows: [Row]
+/// A JSON object of any members, in their order.
+package struct JSONObject: ShownValue, ExpressibleByDictionaryLiteral {
+    private var members: [(name: String, value: any ShownValue)]
 
-    package init(_ rows: [Row]) { self.rows = rows }
+    package init(dictionaryLiteral members: (String, any ShownValue)...) { self.members = members.map { $0 } }
 
-    package static var schema: ValueSchema {
-        ValueSchema("array", items: "{\"$ref\":\"#/components/schemas/\(Row.schema)\"}")
-    }
+    /// A resource's members, of which it leaves none out.
+    package init<Row: ShownResource>(_ row: Row) { members = Row.fields.map { ($0.name.description, $0.value(row)) } }
+
+    package static var schema: ValueSchema { ValueSchema("object") }
+
+    package mutating func add(_ name: String, _ value: any ShownValue) { members.append((name, value)) }
+
     package func write(to json: inout JSONWriter) {
-        json.beginArray()
-        for row in rows { row.write(to: &json) }
-        json.endArray()
+        json.beginObject()
+        for (name, value) in members {
+            json.name(escaping: name)
+            value.write(to: &json)
+        }
+        json.endObject()
     }
-}
-
-package struct Nested<Row: ShownResource>: ShownValue {
-    private let row: Row
-
-    package init(_ row: Row) { self.row = row }
-
-    package static var schema: ValueSchema {
-        var schema = ValueSchema("object")
-        schema.resource = Row.schema
-        return schema
-    }
-    package func write(to json: inout JSONWriter) { row.write(to: &json) }
 }
 
 /// A word of a closed set.

@@ -38,7 +38,6 @@ package final class LoopProgress: Sendable {
         return value & 3 == Phase.working.rawValue ? Self.age(value, now) : .zero
     }
 
-    /// The time since the last step.
     package func age(now: ContinuousClock.Instant = .now) -> Duration {
         Self.age(state.load(ordering: .relaxed), now)
     }

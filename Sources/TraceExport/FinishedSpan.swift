@@ -3,7 +3,6 @@ package import Tracing
 
 package struct FinishedSpan: Sendable {
     package var context: TraceContext
-    /// The parent; nil for the first span of a trace.
     package var parent: TraceContext?
     package var name: String
     package var kind: SpanKind
@@ -14,7 +13,6 @@ package struct FinishedSpan: Sendable {
     package var attributes: SpanAttributes = [:]
     package var events: [SpanEvent] = []
     package var droppedEvents = 0
-    /// Related spans of other traces.
     package var links: [SpanLink] = []
     package var droppedLinks = 0
     package var status: SpanStatus?
@@ -22,7 +20,6 @@ package struct FinishedSpan: Sendable {
 
 /// The size limits of a span, since an installation's own handlers can add anything.
 package enum SpanLimits {
-    /// Attributes of a span, an event or a link.
     package static let attributes = 128
     package static let events = 128
     package static let links = 128

@@ -4,7 +4,6 @@ package import Vocabulary
 
 package struct CollectorAnswer: Sendable {
     package var status: Int
-    /// The wait that the collector requests, if any.
     package var retryAfter: Duration?
     /// `ExportTraceServiceResponse`, if the status is 200.
     package var body: [UInt8] = []
@@ -54,12 +53,8 @@ package struct SpanExporter: Sendable {
         clock: TimeSource = .system,
         send: @escaping @Sendable ([UInt8]) async throws -> CollectorAnswer
     ) {
-        self.queue = queue
-        self.request = request
-        self.counts = counts
-        self.logger = logger
-        self.clock = clock
-        self.send = send
+        (self.queue, self.request, self.counts) = (queue, request, counts)
+        (self.logger, self.clock, self.send) = (logger, clock, send)
     }
 
     /// Runs until cancelled, or until the queue is closed and each batch left was sent once, up to the first failure.
@@ -79,7 +74,6 @@ package struct SpanExporter: Sendable {
         counts[.failed].increment(by: queue.take(all: true).count)
     }
 
-    /// Waits for that time or the queue's closing.
     private func waitUntil(_ instant: ContinuousClock.Instant?) async {
         guard let instant, instant > clock.now() else { return }
         await wait(clock.now().duration(to: instant))

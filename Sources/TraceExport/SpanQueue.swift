@@ -22,9 +22,7 @@ package final class SpanQueue: Sendable {
 
     /// An empty queue for at most `limit` spans, of which `batch` are exported at once.
     package init(limit: Int = SpanQueue.limit, batch: Int = SpanQueue.batch, counts: CounterFamily<SpanOutcome>) {
-        self.limit = limit
-        self.batch = batch
-        self.counts = counts
+        (self.limit, self.batch, self.counts) = (limit, batch, counts)
     }
 
     package func append(_ span: FinishedSpan) {

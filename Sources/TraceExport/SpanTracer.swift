@@ -11,8 +11,7 @@ package struct SpanTracer: Tracer {
     private let queue: SpanQueue
 
     package init(sampler: TraceSampler, queue: SpanQueue) {
-        self.sampler = sampler
-        self.queue = queue
+        (self.sampler, self.queue) = (sampler, queue)
     }
 
     package func startSpan<Instant: TracerInstant>(

@@ -38,8 +38,7 @@ package struct ConfigurationLoader: Sendable {
         (self.environment, self.overrides) = (environment, overrides)
     }
 
-    /// Reads `--config`, else `$UPSTREAM_CONFIG`, else ``defaultPath``; of other parts than `parts` only the keys'
-    /// names are checked.
+    /// Reads `--config`, else `$UPSTREAM_CONFIG`, else ``defaultPath``; outside `parts` checks only the keys' names.
     package func load(
         file: String?,
         needsSenders: Bool = true,
@@ -97,10 +96,7 @@ package struct ConfigurationLoader: Sendable {
         needsSenders: Bool,
         _ parts: Set<ConfigurationPart>
     ) throws(ConfigurationError) -> (ConfigurationReading, WorkerConfiguration, problems: [ConfigurationProblem]) {
-        let files = ConfigurationFiles(
-            credentials: environment["CREDENTIALS_DIRECTORY"],
-            areChecked: areFilesChecked
-        )
+        let files = ConfigurationFiles(credentials: environment["CREDENTIALS_DIRECTORY"], areChecked: areFilesChecked)
         let reading = ConfigurationReading(try tree(yaml: yaml, path: path), describes: false, files: files)
         let scope = ConfigurationScope(reading)
         let configuration = WorkerConfiguration(scope, needsSenders: needsSenders, parts: parts)

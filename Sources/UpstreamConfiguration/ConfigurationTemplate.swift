@@ -41,45 +41,33 @@ package struct ConfigurationTemplate: Sendable {
         return lines.joined(separator: "\n") + "\n"
     }
 
-    /// The lines of a member, without indentation.
-    private func lines(_ outline: ConfigurationOutline) -> [String] {
-        guard isGiven(outline) else { return Self.comment(out: bare(outline)) }
-        switch outline.content {
-        case .value(let key): return comment(key) + ["\(outline.name): \(Self.yaml(values[key.path] ?? "", key))"]
-        case .mapping: return ["\(outline.name):"] + outline.members.flatMap { Self.indent(lines($0)) }
-        case .list:
-            // The element must begin with a value.
-            let given = outline.members.filter(isGiven)
-            let rest = outline.members.filter { !isGiven($0) }
-            var inside = given.flatMap(lines)
-            if let first = inside.firstIndex(where: { !$0.hasPrefix("#") }) {
-                let head = inside[..<first].map { "  " + $0 }
-                let tail = inside[(first + 1)...].map { "    " + $0 }
-                inside = head + ["  - " + inside[first]] + tail
-            }
-            return ["\(outline.name):"] + inside + rest.flatMap { Self.indent(lines($0), by: 4) }
-        }
-    }
-
-    /// The lines of a member with its defaults, to be commented out.
-    private func bare(_ outline: ConfigurationOutline) -> [String] {
+    /// The lines of a member, without indentation; one without given values is commented out, unless its parent is.
+    private func lines(_ outline: ConfigurationOutline, inComment: Bool = false) -> [String] {
+        let begins = !inComment && !isGiven(outline)
+        let isOut = inComment || begins
+        var lines: [String]
         switch outline.content {
         case .value(let key):
-            let value = key.defaultText.map { " " + Self.yaml($0, key) } ?? (key.isList ? " []" : "")
-            return comment(key) + ["\(outline.name):\(value)"]
+            let text = (values[key.path] ?? key.defaultText).map { " " + Self.yaml($0, key) }
+            lines = comment(key) + ["\(outline.name):\(text ?? (key.isList ? " []" : ""))"]
         case .mapping:
-            guard !outline.members.isEmpty else { return ["\(outline.name): {}"] }
-            return ["\(outline.name):"] + outline.members.flatMap { Self.indent(bare($0)) }
+            lines = ["\(outline.name):" + (outline.members.isEmpty ? " {}" : "")]
+            lines += outline.members.flatMap { Self.indent(self.lines($0, inComment: isOut)) }
         case .list:
-            var inside = outline.members.flatMap { member in
-                outline.oneOf.first == member.name
-                    ? ["# Exactly one of \(outline.oneOf.joined(separator: ", "))."] + bare(member) : bare(member)
+            // The element must begin with a value.
+            let first = isOut ? outline.members : outline.members.filter(isGiven)
+            let rest = isOut ? [] : outline.members.filter { !isGiven($0) }
+            var element = first.flatMap { member in
+                let isChoice = isOut && outline.oneOf.first == member.name
+                return (isChoice ? ["# Exactly one of \(outline.oneOf.joined(separator: ", "))."] : [])
+                    + self.lines(member, inComment: isOut)
             }
-            if let first = inside.firstIndex(where: { !$0.hasPrefix("#") }) {
-                inside = Array(inside[..<first]) + ["- " + inside[first]] + Self.indent(Array(inside[(first + 1)...]))
+            if let start = element.firstIndex(where: { !$0.hasPrefix("#") }) {
+                element = element[..<start] + ["- " + element[start]] + Self.indent(Array(element[(start + 1)...]))
             }
-            return ["\(outline.name):"] + Self.indent(inside)
+            lines = ["\(outline.name):"] + Self.indent(element + rest.flatMap { Self.indent(self.lines($0)) })
         }
+        return begins ? lines.map { $0.hasPrefix("#") ? $0 : "#" + $0 } : lines
     }
 
     private func isGiven(_ outline: ConfigurationOutline) -> Bool {
@@ -118,11 +106,5 @@ package struct ConfigurationTemplate: Sendable {
         }
     }
 
-    private static func indent(_ lines: [String], by columns: Int = 2) -> [String] {
-        lines.map { String(repeating: " ", count: columns) + $0 }
-    }
-
-    private static func comment(out lines: [String]) -> [String] {
-        lines.map { $0.hasPrefix("#") ? $0 : "#" + $0 }
-    }
+    private static func indent(_ lines: [String]) -> [String] { lines.map { "  " + $0 } }
 }

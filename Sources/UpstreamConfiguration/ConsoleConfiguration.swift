@@ -27,8 +27,7 @@ package struct ConsoleConfiguration: Sendable, Equatable {
     }
 
     package var listen: ListenAddress
-    /// The host names that requests may be addressed to, besides loopback's; if empty any, unless it listens on
-    /// loopback.
+    /// The host names that requests may be addressed to, besides loopback's; empty: any, but on loopback none.
     package var hosts: [String]
     package var tokens: [ConsoleTokenConfiguration]
     /// The proxy that authenticates requests; nil for none.

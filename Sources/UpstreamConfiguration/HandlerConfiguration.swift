@@ -15,11 +15,7 @@ package struct HandlerConfiguration: Sendable, Equatable {
     @AnyHandlerKind package var kind: any HandlerKind
 
     init(_ scope: ConfigurationScope) {
-        let name = ConfigurationType.text(
-            "name",
-            HandlerRegistration.nameRule,
-            HandlerRegistration.isValid(name:)
-        )
+        let name = ConfigurationType.text("name", HandlerRegistration.nameRule, HandlerRegistration.isValid(name:))
         let category = ConfigurationType.text(
             "category",
             "an exact name of at most 255 bytes, or \"*\" alone for all; a part of a name (\"com.example.*\") matches nothing"

@@ -8,7 +8,6 @@ extension SenderConfiguration {
         case json
     }
 
-    /// Reads `payload`, `ack` and `fallback`.
     static func payload(_ scope: ConfigurationScope, _ dialect: Dialect, _ idScope: IDScope) -> Payload {
         let form = scope.value("payload", .word(PayloadForm.gcm), default: "gcm")
             .means(

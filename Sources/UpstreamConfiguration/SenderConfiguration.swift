@@ -151,8 +151,7 @@ package struct SenderConfiguration: Sendable, Equatable {
         caFile = scope.optional("ca_file", .file, "the system's trust store").means("Certificates to trust, PEM.")
         let name = scope.optional("server_name", .host, "the host; the domain for xmpp")
             .means("Name or IP address the certificate must be for, also sent as SNI.")
-        // RFC 6120 section 13.7.2.1: a standard server's certificate is for the domain, whatever host it runs on. The
-        // CCS's is for its host.
+        // RFC 6120 section 13.7.2.1: a standard server's certificate is for the domain, a CCS's for its host.
         serverName = name ?? (dialect == .xmpp ? domainInASCII : host)
         let networks = scope.list("allow_clear_networks", of: .network, "none")
             .means(

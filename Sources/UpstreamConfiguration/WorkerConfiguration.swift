@@ -1,5 +1,6 @@
 import ConfigurationKeys
 package import DNS
+import Glibc
 package import Logging
 package import MessageStore
 
@@ -11,7 +12,6 @@ package enum ConfigurationPart: Sendable, CaseIterable {
 }
 
 extension Set<ConfigurationPart> {
-    /// The parts that a worker needs.
     package static var worker: Self { [.senders, .handlers] }
 }
 
@@ -110,5 +110,76 @@ package struct WorkerConfiguration: Sendable, Equatable {
             scope.problem("dedupe_window", "must not be shorter than retention.messages")
         }
         return policy
+    }
+}
+
+/// The database, and the batches written to it.
+package struct DatabaseConfiguration: Sendable, Equatable {
+    package var url: String
+    package var writers: Int
+    package var batchLimit: Int
+
+    init(_ scope: ConfigurationScope) {
+        url = scope.required("url", .text)
+            .means("libpq URI or key=value; `PG*` variables apply, several hosts work, passwords go to `passfile=`.")
+        writers = scope.value("writers", .number(1...64), default: "2").means("Parallel batch writers.")
+        batchLimit = scope.value("batch_limit", .number(1...10_000), default: "500")
+            .means("Rows in one transaction at most.")
+        Self.check(url, scope)
+    }
+
+    /// A section's own `url`, if any; `note` is its default in the table.
+    static func optionalURL(_ scope: ConfigurationScope, _ note: String, _ meaning: String) -> String? {
+        let url = scope.optional("url", .text, note).means(meaning)
+        if let url { check(url, scope) }
+        return url
+    }
+
+    private static func check(_ url: String, _ scope: ConfigurationScope) {
+        guard CredentialText(url).holdsPassword else { return }
+        scope.problem("url", "must not hold a password; put it into a file and add passfile=/path (see ~/.pgpass)")
+    }
+}
+
+package enum ListenAddress: Sendable, Equatable {
+    case off
+    /// On a host and port; port 0 takes a free one.
+    case tcp(host: String, port: Int)
+}
+
+extension ConfigurationType where Value == ListenAddress {
+    /// `off`, `127.0.0.1:9464`, `[::1]:9464`, `localhost:0`.
+    static var listen: Self {
+        let wanted = "'off' or host:port such as 127.0.0.1:9464 or [::1]:9464"
+        return .init(name: "`off` or host:port", placeholder: .off, wanted: wanted) { text in
+            if text == "off" { return .off }
+            guard let colon = text.lastIndex(of: ":"), let port = UInt16(text[text.index(after: colon)...]) else {
+                return nil
+            }
+            var host = String(text[..<colon])
+            if host.hasPrefix("["), host.hasSuffix("]") {
+                host = String(host.dropFirst().dropLast())
+                guard AddressFamily(of: host) == .ipv6 else { return nil }
+            } else if host.isEmpty || host.contains(where: { ":/ ".contains($0) }) {
+                return nil
+            }
+            return .tcp(host: host, port: Int(port))
+        }
+    }
+}
+
+enum AddressFamily: Equatable {
+    case ipv4
+    case ipv6
+
+    init?(of text: String) {
+        var storage = in6_addr()
+        if inet_pton(AF_INET, text, &storage) == 1 {
+            self = .ipv4
+        } else if inet_pton(AF_INET6, text, &storage) == 1 {
+            self = .ipv6
+        } else {
+            return nil
+        }
     }
 }

@@ -1,7 +1,4 @@
-#if canImport(FoundationEssentials)
 public import FoundationEssentials
-#else
-#endif
 
 extension UpstreamMessage {
     /// Decodes ``data`` as a `Decodable` type.

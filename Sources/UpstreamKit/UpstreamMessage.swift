@@ -1,7 +1,4 @@
-#if canImport(FoundationEssentials)
 public import FoundationEssentials
-#else
-#endif
 
 /// A message from a device, as stored in the database.
 ///

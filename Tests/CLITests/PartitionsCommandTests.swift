@@ -9,7 +9,7 @@ struct PartitionsCommandTests {
     private static let day = PartitionPlan(
         Partition(
             name: "messages_20260301",
-            rows: -1,
+            rows: nil,
             bytes: 0,
             day: UTCDay(microseconds: 1_772_366_400_000_000),
             end: Timestamp(microseconds: 1_772_452_800_000_000)

@@ -104,10 +104,8 @@ struct MarkupTests {
     @Test("figures are written for people")
     func figures() {
         #expect(Figures.count(-1_234_567) == "−1,234,567")
-        #expect(Figures.bytes(1_536) == "1.5 KiB")
-        #expect(Figures.length(seconds: 0.012) == "12 ms")
-        #expect(Figures.length(seconds: 7_200) == "2 h")
-        #expect(Figures.moment(Timestamp(microseconds: 1_999_999)) == "1970-01-01 00:00:01Z")
+        #expect(Figures.length(.milliseconds(12)) == "12 ms")
+        #expect(Figures.length(.seconds(7_200)) == "2 h")
         #expect(Figures.share(1, of: 3) == "33.3%")
         #expect(Figures.share(999_999, of: 1_000_000) == "99.9%")
         #expect(Figures.decimal(.nan) == "–")

@@ -167,8 +167,9 @@ struct SecrecyStage {
     static func server() async throws -> ConsoleServer {
         let database = try await QueryFixture()
         let services = ConsoleServices(
-            reader: ReadPool(database.settings, size: 1),
-            writer: ReadPool(database.settings, size: 1),
+            reading: database.settings,
+            sessions: 1,
+            writing: database.settings,
             settings: ConsoleSettings(version: "1.2.3"),
             logger: Logger(label: "test")
         )

@@ -60,7 +60,7 @@ import UpstreamConfiguration
             certificateFile: try folder.write(one.chainPEM, as: "chain.pem"),
             keyFile: SecretFile(path: try folder.write(other.keyPEM, as: "key.pem"))
         )
-        #expect(throws: ConsoleError.self) { try ConsoleServer.check(files) }
+        #expect(throws: ConsoleError.self) { _ = try ConsoleServer.tls(files) }
     }
 
     @Test("with an RSA key, too, only what has forward secrecy is spoken")

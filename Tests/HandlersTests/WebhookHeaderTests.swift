@@ -10,7 +10,7 @@ import Vocabulary
 @Suite struct WebhookHeaderTests {
     private func headers(_ lines: [String], holdsSecrets: Bool = false) throws(WebhookHeaders.Refused) -> WebhookHeaders
     {
-        try WebhookHeaders(lines.map { Array($0.utf8) }, holdsSecrets: holdsSecrets)
+        try WebhookHeaders().adding(lines.map { Array($0.utf8) }, holdsSecrets: holdsSecrets)
     }
 
     @Test("Names and values are taken as RFC 9110 has them, the spaces around a value aside")
@@ -65,7 +65,10 @@ import Vocabulary
                     policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init)),
                     connections: 1
                 ),
-                headers: { try WebhookHeaders([Array("Authorization: \(value.text)".utf8)], holdsSecrets: true) },
+                headers: {
+                    let line = Array("Authorization: \(value.text)".utf8)
+                    return try WebhookHeaders().adding([line], holdsSecrets: true)
+                },
                 secrets: { [Array(WebhookReceiver.secret.utf8)] }
             )
             let message = UpstreamMessage.sample(category: "c", data: "{}")

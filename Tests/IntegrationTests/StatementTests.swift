@@ -66,6 +66,7 @@ struct StatementTests {
             "privileges by their names, as roles.sql grants them; no statement",
         "MessageStore/UnreleasedSchema.swift": "a script of several statements, which none prepares",
         "Console/Pages/": "builds the queries of addresses, not of the database",
+        "Console/Parts/": "builds the queries of addresses, not of the database",
     ]
 
     /// Why PostgreSQL refuses a statement; nil where it takes it.

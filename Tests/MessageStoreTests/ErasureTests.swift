@@ -144,7 +144,7 @@ struct ErasureTests {
         #expect(traces(in: try dump(fixture)).count >= 6)
         let ledger = try await store.count("message_ids")
         let kept = try await self.kept(store)
-        let erasure = Erasure(store.admin, token: [UInt8](Self.token.utf8), batch: 2, rest: .zero)
+        let erasure = Erasure(store.admin, token: [UInt8](Self.token.utf8), batch: 2, pause: .zero)
         #expect(erasure.deviceKey.digest == Self.key(Self.token))
 
         let counts = try await erasure.count()
@@ -203,7 +203,7 @@ struct ErasureTests {
             )
         }
         let own = try await PostgresConnection.open(store.settings)
-        async let counts = Erasure(own, token: [UInt8](Self.token.utf8), rest: .zero).run(by: .tester)
+        async let counts = Erasure(own, token: [UInt8](Self.token.utf8), pause: .zero).run(by: .tester)
         try await store.waitUntil("SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)")
         try await retention.run { connection throws(PostgresError) in try connection.script("COMMIT") }
         #expect(try await counts.deadMessages == 1)

@@ -89,10 +89,8 @@ import Vocabulary
         let connection = try await pooler.connect(settings)
         for isTrial in [false, true] {
             let error = await #expect(throws: PostgresError.self) {
-                try await connection.run { connection throws(PostgresError) in
-                    let body = { (_: isolated PostgresConnection) throws(PostgresError) in }
-                    if isTrial { try connection.trial(body) } else { try connection.transaction(body) }
-                }
+                let body = { @Sendable (_: isolated PostgresConnection) throws(PostgresError) in }
+                if isTrial { try await connection.trial(body) } else { try await connection.inTransaction(body) }
             }
             #expect(error?.sqlState == "22023")
             let answer = try await connection.run { connection throws(PostgresError) in

@@ -38,7 +38,7 @@ struct LookupTests {
     func find() async throws {
         let fixture = try await fixture()
         let lookup = MessageLookup(fixture.reader)
-        let byID = try await lookup.find("a")
+        let byID = try await lookup.find("a").details
         #expect(byID.count == 2)
         let detail = try #require(byID.first { !$0.deliveries.isEmpty })
         #expect(detail.deliveries.map(\.handler) == ["h1"] && detail.deliveries.map(\.attempts) == [3])
@@ -48,24 +48,24 @@ struct LookupTests {
         #expect(
             detail.ledger?.fingerprint == stored.shown(to: Sight(tokens: false, payloads: true)).digest(.fingerprint)
         )
-        let byKey = try await lookup.find(detail.messageKey.description)
+        let byKey = try await lookup.find(detail.messageKey.description).details
         #expect(byKey.map(\.messageKey) == [detail.messageKey] && byKey.first?.conflicts.count == 2)
-        #expect(try await lookup.find(Self.uuidLike).map(\.stored?.message.messageID) == [Self.uuidLike])
-        #expect(try await lookup.find("' OR 1=1 --").isEmpty)
-        #expect(try await lookup.find("00000000-0000-0000-0000-000000000000").isEmpty)
+        #expect(try await lookup.find(Self.uuidLike).details.map(\.stored?.message.messageID) == [Self.uuidLike])
+        #expect(try await lookup.find("' OR 1=1 --").details.isEmpty)
+        #expect(try await lookup.find("00000000-0000-0000-0000-000000000000").details.isEmpty)
     }
 
     @Test("what is neither key nor id may be the beginning of a key, of 8 digits or more")
     func findByPrefix() async throws {
         let fixture = try await fixture()
         let lookup = MessageLookup(fixture.reader)
-        let key = try #require(try await lookup.find(Self.uuidLike).first).messageKey.description
+        let key = try #require(try await lookup.find(Self.uuidLike).details.first).messageKey.description
         for length in [8, 9, 10, 35] {
-            let found = try await lookup.find(String(key.prefix(length)))
+            let found = try await lookup.find(String(key.prefix(length))).details
             #expect(found.map(\.messageKey.description) == [key], "\(length)")
         }
         for wrong in [String(key.prefix(7)), "0" + key.prefix(9), key.prefix(8) + "x", key.prefix(9) + "-"] {
-            #expect(try await lookup.find(String(wrong)).isEmpty, "\(wrong)")
+            #expect(try await lookup.find(String(wrong)).details.isEmpty, "\(wrong)")
         }
         try await fixture.script(
             """
@@ -75,7 +75,7 @@ struct LookupTests {
                 SET message_key = overlay(message_key::text PLACING '\(key.prefix(8))' FROM 1)::uuid
             """
         )
-        #expect(try await lookup.find(String(key.prefix(8))).count == 4)
+        #expect(try await lookup.find(String(key.prefix(8))).details.count == 4)
     }
 
     @Test("what one device stored under one id is read up to a bound, and what was left out is told")
@@ -85,7 +85,7 @@ struct LookupTests {
         try await fixture.add((1...12).map { Seed(id: "many", data: big($0), at: Int64($0)) }, into: "conflicts")
         try await fixture.add((1...12).map { Seed(id: "hits", sender: "\($0)", data: big($0), at: Int64($0)) })
         let lookup = MessageLookup(fixture.reader)
-        let detail = try #require(try await lookup.find("many").first)
+        let detail = try #require(try await lookup.find("many").details.first)
         #expect(detail.conflicts.count == 3 && detail.hasMoreConflicts)
         #expect(
             detail.json().suffix(24) == Array(#"],"more_conflicts":true}"#.utf8)
@@ -93,12 +93,12 @@ struct LookupTests {
         let few = try #require(try await lookup.detail(detail.messageKey, conflictBytes: 0))
         #expect(few.conflicts.count == 1 && few.hasMoreConflicts)
         let hits = try await lookup.find("hits")
-        #expect(hits.count == 3 && hits.isCut)
+        #expect(hits.details.count == 3 && hits.isCut)
         try await fixture.script(
             "INSERT INTO upstream.dead_messages SELECT * FROM upstream.messages; DELETE FROM upstream.messages"
         )
         let kept = try await lookup.find("hits")
-        #expect(kept.count == 3 && kept.isCut)
+        #expect(kept.details.count == 3 && kept.isCut)
     }
 
     @Test("the ledger still knows a message whose day was dropped")

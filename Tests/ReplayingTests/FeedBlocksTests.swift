@@ -80,7 +80,7 @@ struct FeedBlocksTests {
         let fixture = try await ReplayFixture()
         let lease = try await started(fixture)
         let first = try await step(fixture, lease, from: 0, count: 25)
-        #expect(first.step == HandlerFeed.Step(status: .held, done: 25, skipped: 0))
+        #expect(first.step == HandlerFeed.Step(done: 25, skipped: 0))
         #expect(first.messages?.count == 25)
         #expect(first.messages?.allSatisfy { $0.handler == "orders" && $0.message.senderID == "1" } == true)
         let id = try await fixture.replay().id
@@ -112,7 +112,7 @@ struct FeedBlocksTests {
             """
         )
         let first = try await step(fixture, lease, from: 0, count: 25)
-        #expect(first.step == HandlerFeed.Step(status: .held, done: 4, skipped: 1))
+        #expect(first.step == HandlerFeed.Step(done: 4, skipped: 1))
         #expect(first.messages?.map(\.message.messageID) == ["m-30", "m-28", "m-27"])
         #expect(try await fixture.integer(held) == 3)
         let again = try await step(fixture, lease, from: 0, count: 25, block: 2)
@@ -120,7 +120,7 @@ struct FeedBlocksTests {
         var (done, block): (Int64, Int64) = (4, 3)
         while done < 30 {
             let next = try await step(fixture, lease, from: done, count: 30 - done, block: block)
-            try #require(next.step.status == .held && next.step.done > done)
+            try #require(next.step.ending == nil && next.step.done > done)
             #expect(next.messages?.count == Int(next.step.done - done))
             (done, block) = (next.step.done, block + 1)
         }
@@ -153,7 +153,7 @@ struct FeedBlocksTests {
         try await fixture.script("UPDATE upstream.replays SET lease_until = now() - interval '1 s'")
         _ = try await fixture.take(owner: "new")
         let late = try await step(fixture, old, from: 0, count: 10)
-        #expect(late.step.status == .lost && late.messages == nil)
+        #expect(late.step.ending == .lost && late.messages == nil)
         #expect(try await fixture.integer(held) == 0)
         #expect(try await fixture.replay().done == 0)
     }
@@ -172,7 +172,7 @@ struct FeedBlocksTests {
             """
         )
         let first = try await step(fixture, lease, from: 0, count: 10)
-        #expect(first.step == HandlerFeed.Step(status: .held, done: 10, skipped: 1) && first.messages?.count == 9)
+        #expect(first.step == HandlerFeed.Step(done: 10, skipped: 1) && first.messages?.count == 9)
         // The last of them is the newest, which is dead.
         let second = try await step(fixture, lease, from: 10, count: 20, block: 2)
         #expect(second.step.done == 30 && second.messages == nil)

@@ -16,24 +16,24 @@ struct ProcessFiguresTests {
             let words = line.split(whereSeparator: \.isWhitespace)
             return try #require(words.count > 1 ? Double(words[1]) : nil)
         }
-        #expect(try abs(figures.virtualMemory / 1024 - field("VmSize")) < 200_000)
-        #expect(try abs(figures.memory / 1024 - field("VmRSS")) < 100_000)
-        #expect(figures.threads >= 1 && figures.threads < 1000)
-        #expect(figures.cpu >= 0 && figures.cpu < 100_000)
-        #expect(figures.mostFiles >= 256)
+        #expect(try abs(figures[.processVirtualMemory] / 1024 - field("VmSize")) < 200_000)
+        #expect(try abs(figures[.processMemory] / 1024 - field("VmRSS")) < 100_000)
+        #expect(figures[.processThreads] >= 1 && figures[.processThreads] < 1000)
+        #expect(figures[.processCPU] >= 0 && figures[.processCPU] < 100_000)
+        #expect(figures[.processMostFiles] >= 256)
         // Between this machine's last start and now.
         let uptime = try String(contentsOfFile: "/proc/uptime", encoding: .utf8)
         let seconds = try #require(uptime.split(separator: " ").first.flatMap { Double($0) })
         let now = Date().timeIntervalSince1970
-        #expect(figures.start <= now + 1 && figures.start >= now - seconds - 1)
+        #expect(figures[.processStart] <= now + 1 && figures[.processStart] >= now - seconds - 1)
     }
 
     @Test("a descriptor more is one more")
     func descriptors() {
         // Others open and close theirs meanwhile: many more than they have.
-        let before = ProcessFigures.now().openFiles
+        let before = ProcessFigures.now()[.processOpenFiles]
         let opened = (0..<100).map { _ in open("/dev/null", O_RDONLY) }
-        let after = ProcessFigures.now().openFiles
+        let after = ProcessFigures.now()[.processOpenFiles]
         for descriptor in opened { close(descriptor) }
         #expect(after - before > 50 && after - before < 150)
     }
@@ -45,10 +45,10 @@ struct ProcessFiguresTests {
         figures.take(
             stat: "\(name) S 1 7 7 0 -1 4194560 100 0 0 0 250 150 0 0 20 0 12 0 5000 1048576 3 18446744073709551615"
         )
-        #expect(figures.cpu == 400 / Double(sysconf(Int32(_SC_CLK_TCK))))
-        #expect(figures.threads == 12 && figures.virtualMemory == 1_048_576)
-        #expect(figures.memory == 3 * Double(sysconf(Int32(_SC_PAGESIZE))))
-        #expect(ProcessFigures().cpu.isNaN)
+        #expect(figures[.processCPU] == 400 / Double(sysconf(Int32(_SC_CLK_TCK))))
+        #expect(figures[.processThreads] == 12 && figures[.processVirtualMemory] == 1_048_576)
+        #expect(figures[.processMemory] == 3 * Double(sysconf(Int32(_SC_PAGESIZE))))
+        #expect(ProcessFigures()[.processCPU].isNaN)
     }
 
     @Test("loggers that share a threshold follow it; one with a level of its own does not")

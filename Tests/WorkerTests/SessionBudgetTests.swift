@@ -31,8 +31,7 @@ struct SessionBudgetTests {
             connections: inUse,
             roleLimit: roleLimit,
             databaseLimit: nil,
-            database: "upstream",
-            clock: ClockDifference(asked: .now, database: .now, answered: .now)
+            database: "upstream"
         )
     }
 

@@ -5,26 +5,22 @@ import Querying
 import Vocabulary
 
 struct AuditCommand: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "audit",
-        abstract: "Proves from the tables that no message is missing or stored twice.",
-        discussion: """
-            Examples:
-              upstream-worker audit
-              upstream-worker audit --since yesterday
-              upstream-worker audit --against acks.ndjson
-              upstream-worker audit --json | jq '.checks[] | select(.wrong > 0)'
+    static let manual = """
+        audit: Proves from the tables that no message is missing or stored twice.
+          upstream-worker audit
+          upstream-worker audit --since yesterday
+          upstream-worker audit --against acks.ndjson
+          upstream-worker audit --json | jq '.checks[] | select(.wrong > 0)'
 
-            Compares the ledger with the bodies in both directions, and deliveries,
-            blocks and dead letters with their messages. With --against it also checks
-            that each message of a file is known: what `emulate --acks` or `messages
-            export` wrote, one JSON object per line. Works in parts of seconds, each in
-            a snapshot of its own, so that vacuum is not held back; changes nothing.
+        Compares the ledger with the bodies in both directions, and deliveries,
+        blocks and dead letters with their messages. With --against it also checks
+        that each message of a file is known: what `emulate --acks` or `messages
+        export` wrote, one JSON object per line. Works in parts of seconds, each in
+        a snapshot of its own, so that vacuum is not held back; changes nothing.
 
-            Exit code 0: everything adds up; 1: something does not, and the first keys
-            of it are shown; 65: the file is in another form; 69: no database.
-            """
-    )
+        Exit code 0: everything adds up; 1: something does not, and the first keys
+        of it are shown; 65: the file is in another form; 69: no database.
+        """
 
     @OptionGroup var options: CommonOptions
     @Option(help: ArgumentHelp("Only messages received at or after: 2d, 2026-01-31.", valueName: "time"))

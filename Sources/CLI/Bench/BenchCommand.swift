@@ -5,27 +5,22 @@ import Vocabulary
 
 /// `bench`: measures the whole path from an emulated server to PostgreSQL and back, from outside the worker.
 struct BenchCommand: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "bench",
-        abstract: "End-to-end throughput, ack latency and memory against the emulator.",
-        discussion: """
-            Examples:
-              upstream-worker bench           # all parts, a few minutes
-              upstream-worker bench --quick   # a short run
-              upstream-worker bench --only throughput --connections 10 --messages 400000
-              upstream-worker bench --only handlers
-              upstream-worker bench --only handlers \\
-                --handler 'concurrency: 64, plugin: {path: /usr/lib/orders.so}'
-              upstream-worker bench --json > bench.json
+    static let manual = """
+        bench: End-to-end throughput, ack latency and memory against the emulator.
+          upstream-worker bench           # all parts, a few minutes
+          upstream-worker bench --quick   # a short run
+          upstream-worker bench --only throughput --connections 10 --messages 400000
+          upstream-worker bench --only handlers
+          upstream-worker bench --only handlers \\
+            --handler 'concurrency: 64, plugin: {path: /usr/lib/orders.so}'
+          upstream-worker bench --json > bench.json
 
-            Runs a private PostgreSQL (fsync on) in a temporary folder, the emulator in this process and the worker in \
-            another. The limit is a loop that inserts the same rows in the same batches with as many writers, without \
-            XMPP, into a fresh database of the same server. Use a release build and an idle machine; compare ratios of \
-            one run, not figures of two.
-            """
-    )
+        Runs a private PostgreSQL (fsync on) in a temporary folder, the emulator in this process and the worker in \
+        another. The limit is a loop that inserts the same rows in the same batches with as many writers, without \
+        XMPP, into a fresh database of the same server. Use a release build and an idle machine; compare ratios of \
+        one run, not figures of two.
+        """
 
-    /// A part that can be measured on its own.
     enum Part: String, CaseIterable, ExpressibleByArgument {
         /// Messages per second, compared with the limit.
         case throughput
@@ -79,10 +74,7 @@ struct BenchCommand: ProgramCommand {
 package struct BenchPlan: ParsableArguments, Sendable {
     @Option(help: "Numbers of connections to measure throughput with, separated by commas.")
     var connections = "1,10"
-    @Option(
-        name: .customLong("messages"),
-        help: "Messages with 10 connections or more; fewer connections get fewer."
-    )
+    @Option(name: .customLong("messages"), help: "Messages with 10 connections or more; fewer connections get fewer.")
     var wanted: Int?
     @Option(help: "Bytes of a message's JSON.")
     package var size = 400

@@ -3,7 +3,6 @@ import CCSEmulator
 /// Measures the handlers' cost to the receive path, delivery of a backlog, and the effect of a failing handler on acks.
 struct BenchHandlers: Sendable {
     let plan: BenchPlan
-    /// The measured handler's keys.
     let handler: String
     let site: BenchSite
     let console: Terminal
@@ -63,10 +62,7 @@ struct BenchHandlers: Sendable {
 
     // MARK: Throughput
 
-    private func throughput(
-        _ handlers: String,
-        _ problems: inout [String]
-    ) async throws -> (rate: Double, left: Int) {
+    private func throughput(_ handlers: String, _ problems: inout [String]) async throws -> (rate: Double, left: Int) {
         let count = plan.messages
         return try await site.measure(plan.load(count: count), handlers: handlers, plan, &problems) { pair, database in
             try await pair.wait("the warm-up") { $0.tally.acked >= count / 5 }

@@ -39,7 +39,6 @@ struct BenchLimit {
             }.map { $0 + 1 } ?? 0
     }
 
-    /// Inserts everything into an empty database.
     func run(database: String, postgres server: Int32, writers: Int) async throws -> Result {
         let settings = try PostgresSettings(url: database)
         let stores = (0..<writers).map { _ in MessageStore(settings, senders: [BenchSite.senderID]) }

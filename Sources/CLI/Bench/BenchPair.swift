@@ -6,7 +6,6 @@ import Vocabulary
 
 /// An emulated server in this process with a worker in another process connected to it.
 package final class BenchPair: Sendable {
-    /// The figures at one moment.
     package struct Reading {
         package var time: ContinuousClock.Instant
         package var acked: Int
@@ -36,7 +35,6 @@ package final class BenchPair: Sendable {
         }
     }
 
-    /// Starts both, the worker by a function.
     package init(
         _ settings: EmulatorConfiguration,
         at site: BenchSite,

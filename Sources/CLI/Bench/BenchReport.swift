@@ -28,7 +28,6 @@ struct BenchFigure: Sendable {
     static func text(_ number: Double, _ digits: Int) -> String { String(format: "%.\(digits)f", number) }
 }
 
-/// All results of a run of `bench`.
 struct BenchReport: Sendable {
     /// The figures of each number of connections: the same ones, in the same order.
     var throughput: [[BenchFigure]] = []
@@ -49,7 +48,6 @@ struct BenchReport: Sendable {
         return members
     }
 
-    /// Prints the figures with their goals.
     func show(_ console: Terminal) {
         var tables: [TextTable] = []
         let columns = throughput.map { $0.filter { $0.label != nil } }

@@ -2,7 +2,6 @@ import CCSEmulator
 import NIOCore
 import Postgres
 
-/// Runs the plan's parts one after the other.
 struct BenchRun: Sendable {
     let plan: BenchPlan
     let parts: Set<BenchCommand.Part>
@@ -11,7 +10,6 @@ struct BenchRun: Sendable {
     let site: BenchSite
     let console: Terminal
 
-    /// Runs all parts.
     func run() async throws -> BenchReport {
         var report = BenchReport()
         if parts.contains(.throughput) {
@@ -93,12 +91,7 @@ struct BenchRun: Sendable {
                 goal: "≤ 60 at 10"
             ),
             BenchFigure("batch_mean", nil, mean),
-            BenchFigure(
-                "batch_median",
-                "batch: mean, median",
-                median,
-                text: "\(BenchFigure.text(mean, 1)), \(median)"
-            ),
+            BenchFigure("batch_median", "batch: mean, median", median, text: "\(BenchFigure.text(mean, 1)), \(median)"),
             BenchFigure("load", "load average", ProcessUsage.load, 2),
         ] + (goals[connections].map { [BenchFigure("ratio_goal", nil, $0)] } ?? [])
     }

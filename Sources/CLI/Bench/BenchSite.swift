@@ -8,10 +8,8 @@ import Vocabulary
 
 /// The environment of a run: a temporary folder with a PostgreSQL server.
 package final class BenchSite: Sendable {
-    /// The sender of all benchmarks.
     package static let senderID = "1234567890"
 
-    /// The process id of the server.
     package var postgres: Int32 { cluster.processID ?? 0 }
     private let cluster: LocalCluster
     private let folder: DevFolder
@@ -83,7 +81,6 @@ package final class BenchSite: Sendable {
         return url
     }
 
-    /// Drops a database and everything in it.
     package func dropDatabase(_ name: String = "bench") async throws {
         try await Self.run(cluster.url, BenchStatements.drop(name))
     }
@@ -188,12 +185,10 @@ package final class BenchSite: Sendable {
         try WorkerProcess(program: program, arguments, log: folder.url.appending(path: log))
     }
 
-    /// Files with the secret and the authority's certificate.
     package func credentials(_ emulator: Emulator) throws -> (secret: String, authority: String) {
         (try write("secret", to: "secret"), try folder.write(emulator.authorityPEM ?? [], to: "ca.pem"))
     }
 
-    /// Writes a file of the run, and returns its path.
     func write(_ text: String, to name: String) throws -> String { try folder.write(text.utf8, to: name) }
 }
 
@@ -266,7 +261,6 @@ package enum ProcessUsage {
         return (kilobytes("VmRSS") * 1024, kilobytes("VmHWM") * 1024)
     }
 
-    /// The load average of the last minute.
     package static var load: Double {
         let text = (try? String(contentsOfFile: "/proc/loadavg", encoding: .utf8)) ?? ""
         return text.split(separator: " ").first.flatMap { Double($0) } ?? 0

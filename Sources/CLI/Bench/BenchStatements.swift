@@ -9,7 +9,6 @@ enum BenchStatements {
     /// The size of deliveries with their indexes, in bytes.
     static let deliveriesSize: SQL = "SELECT pg_total_relation_size('upstream.deliveries')"
     static let vacuum = "VACUUM upstream.deliveries"
-    /// Flushes the writes of earlier measurements.
     static let checkpoint = "CHECKPOINT"
     static let lockLedger = "BEGIN; LOCK TABLE upstream.message_ids IN ACCESS EXCLUSIVE MODE"
     static let unlock = "ROLLBACK"
@@ -22,7 +21,6 @@ enum BenchStatements {
 
     static func drop(_ name: String) -> String { "DROP DATABASE \(name) WITH (FORCE)" }
 
-    /// Inserts a subscribed handler, and messages that wait for it.
     static func backlog(_ count: Int, sender: String) -> String {
         """
         INSERT INTO upstream.handlers (name) VALUES ('everything');

@@ -7,21 +7,17 @@ import Vocabulary
 import Worker
 
 struct CheckCommand: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "check",
-        abstract: "Validates the configuration; with --connect also tries database, handlers and senders.",
-        discussion: """
-            Examples:
-              upstream-worker check --config worker.yaml
-              upstream-worker check --config worker.yaml --connect
-              sudo -u upstream-worker upstream-worker check --connect   # as its role
-              upstream-worker check --connect --json | jq '.steps[].result'
+    static let manual = """
+        check: Validates the configuration; with --connect also tries database, handlers and senders.
+          upstream-worker check --config worker.yaml
+          upstream-worker check --config worker.yaml --connect
+          sudo -u upstream-worker upstream-worker check --connect   # as its role
+          upstream-worker check --connect --json | jq '.steps[].result'
 
-            --connect signs in to the database and stores a message, which is rolled back; looks for each handler's \
-            function, program or host, and calls none; and opens and closes a stream of each sender. Each line that \
-            failed is followed by its fix. Exit code 77: refused; 69: down; 78: something has to be set up.
-            """
-    )
+        --connect signs in to the database and stores a message, which is rolled back; looks for each handler's \
+        function, program or host, and calls none; and opens and closes a stream of each sender. Each line that \
+        failed is followed by its fix. Exit code 77: refused; 69: down; 78: something has to be set up.
+        """
 
     @OptionGroup var options: CommonOptions
     @Flag(help: "Also try what run does: the database, the handlers, and every sender. Changes nothing.")
@@ -69,14 +65,14 @@ struct CheckCommand: ProgramCommand {
         if let worst { throw CommandFailure(worst) }
     }
 
-    private typealias Words = (result: String, detail: String?, fix: String?)
+    private typealias Words = (mark: String, result: String, detail: String?, fix: String?)
 
     private static func words(_ result: Probe.Result) -> Words {
         switch result {
-        case .passed(let detail): ("ok", detail, nil)
-        case .warned(let cause, let fix): ("warning", cause, fix)
-        case .failed(let cause, let fix, _): ("failed", cause, fix)
-        case .skipped: ("skipped", nil, nil)
+        case .passed(let detail): ("ok      ", "ok", detail, nil)
+        case .warned(let cause, let fix): ("warning ", "warning", cause, fix)
+        case .failed(let cause, let fix, _): ("FAILED  ", "failed", cause, fix)
+        case .skipped: ("-       ", "skipped", nil, nil)
         }
     }
 
@@ -88,16 +84,9 @@ struct CheckCommand: ProgramCommand {
     }
 
     private static func lines(_ step: String, _ words: Words) -> [String] {
-        let mark =
-            switch words.result {
-            case "ok": "ok      "
-            case "warning": "warning "
-            case "failed": "FAILED  "
-            default: "-       "
-            }
         // Texts of servers and libraries may have several lines.
         func indented(_ text: String) -> [String] { text.split(whereSeparator: \.isNewline).map { String($0) } }
-        let head = indented("\(mark)\(step): \(words.detail ?? "not tried")")
+        let head = indented("\(words.mark)\(step): \(words.detail ?? "not tried")")
         let fix = words.fix.map { indented("        fix: \($0)") } ?? []
         return head.prefix(1) + head.dropFirst().map { "        " + $0 } + fix.prefix(1)
             + fix.dropFirst().map { "             " + $0 }

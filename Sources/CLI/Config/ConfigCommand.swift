@@ -4,38 +4,30 @@ import Resources
 import UpstreamConfiguration
 import Vocabulary
 
-struct ConfigCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "config",
-        abstract: "Writes, shows and describes the configuration.",
-        discussion: """
-            Examples:
-              upstream-worker config init worker.yaml
-              upstream-worker config show --changed
-              upstream-worker config env --json
-              upstream-worker config schema > config.schema.json
-            """,
-        subcommands: [
-            ConfigInit.self, ConfigShow.self, ConfigEnv.self, ConfigSchema.self, ConfigReference.self,
-        ]
-    )
+struct ConfigCommand: DescribedCommand {
+    static let manual = """
+        config: Writes, shows and describes the configuration.
+          upstream-worker config init worker.yaml
+          upstream-worker config show --changed
+          upstream-worker config env --json
+          upstream-worker config schema > config.schema.json
+        """
+    static let subcommands: Subcommands = [
+        ConfigInit.self, ConfigShow.self, ConfigEnv.self, ConfigSchema.self, ConfigReference.self,
+    ]
 }
 
 struct ConfigShow: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "show",
-        abstract: "Shows every key's value and where it comes from: default, file, variable or flag.",
-        discussion: """
-            Examples:
-              upstream-worker config show
-              upstream-worker config show --changed
-              upstream-worker config show senders.0 --json
-              UPSTREAM_LOG__LEVEL=debug upstream-worker config show log
+    static let manual = """
+        show: Shows every key's value and where it comes from: default, file, variable or flag.
+          upstream-worker config show
+          upstream-worker config show --changed
+          upstream-worker config show senders.0 --json
+          UPSTREAM_LOG__LEVEL=debug upstream-worker config show log
 
-            Secrets are never shown: the configuration holds the names of their files only, and a password in a URL is \
-            masked. The files are not looked at. Whatever is wrong is reported on stderr, and the exit code is then 78.
-            """
-    )
+        Secrets are never shown: the configuration holds the names of their files only, and a password in a URL is \
+        masked. The files are not looked at. Whatever is wrong is reported on stderr, and the exit code is then 78.
+        """
 
     @OptionGroup var options: CommonOptions
     @Argument(help: "Only this key, or the keys of this section.")
@@ -113,19 +105,15 @@ struct ConfigShow: ProgramCommand {
 }
 
 struct ConfigEnv: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "env",
-        abstract: "Lists the environment variables, with default and meaning.",
-        discussion: """
-            Examples:
-              upstream-worker config env
-              upstream-worker config env retention
-              upstream-worker config env --json
+    static let manual = """
+        env: Lists the environment variables, with default and meaning.
+          upstream-worker config env
+          upstream-worker config env retention
+          upstream-worker config env --json
 
-            A variable overrides the file's key, and a flag overrides the variable. N stands for an element's number, \
-            from 0: UPSTREAM_SENDERS__0__HOST.
-            """
-    )
+        A variable overrides the file's key, and a flag overrides the variable. N stands for an element's number, \
+        from 0: UPSTREAM_SENDERS__0__HOST.
+        """
 
     @Argument(help: "Only variables whose name or key contains this.")
     var part: String?
@@ -135,7 +123,6 @@ struct ConfigEnv: ProgramCommand {
         var name: String
         var key: String?
         var type: String
-        /// Its default.
         var standard: String?
         var meaning: String
     }
@@ -182,7 +169,7 @@ struct ConfigEnv: ProgramCommand {
 }
 
 extension ConfigEnv.Row: ShownResource {
-    static let schema = "Variable"
+    static let resource = "Variable"
     static let fields: [Field<ConfigEnv.Row>] = [
         Field("variable", "variable") { $0.name },
         Field("key") { $0.key },
@@ -197,17 +184,13 @@ extension ConfigEnv.Row: ShownResource {
 }
 
 struct ConfigSchema: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "schema",
-        abstract: "Prints the configuration file's JSON Schema (draft 2020-12).",
-        discussion: """
-            Examples:
-              upstream-worker config schema > config.schema.json
+    static let manual = """
+        schema: Prints the configuration file's JSON Schema (draft 2020-12).
+          upstream-worker config schema > config.schema.json
 
-            Editors with the YAML language server complete and check a file whose first line is:
-              # yaml-language-server: $schema=config.schema.json
-            """
-    )
+        Editors with the YAML language server complete and check a file whose first line is:
+          # yaml-language-server: $schema=config.schema.json
+        """
 
     func run(in context: CommandContext) async throws {
         for line in JSONIndent.lines(ConfigurationSchema.json) { context.console.data(line) }
@@ -215,15 +198,11 @@ struct ConfigSchema: ProgramCommand {
 }
 
 struct ConfigReference: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "reference",
-        abstract: "Prints docs/configuration.md.",
-        discussion: """
-            Examples:
-              upstream-worker config reference > docs/configuration.md
-            """,
-        shouldDisplay: false
-    )
+    static let manual = """
+        reference: Prints docs/configuration.md.
+          upstream-worker config reference > docs/configuration.md
+        """
+    static let isShown = false
 
     func run(in context: CommandContext) async throws {
         context.console.data(ConfigurationReference.page)

@@ -6,23 +6,19 @@ import UpstreamConfiguration
 import Vocabulary
 
 struct ConfigInit: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "init",
-        abstract: "Writes a commented configuration file: asks on a terminal, or takes flags.",
-        discussion: """
-            Examples:
-              sudo upstream-worker config init
-              upstream-worker config init worker.yaml --sender-id 1234567890 \\
-                --host fcm-xmpp.googleapis.com --domain fcm.googleapis.com \\
-                --secret-file /etc/upstream-worker/server-key
-              upstream-worker config init - --dialect xmpp --sender-id collector \\
-                --domain example.org --secret-file server-key
+    static let manual = """
+        init: Writes a commented configuration file: asks on a terminal, or takes flags.
+          sudo upstream-worker config init
+          upstream-worker config init worker.yaml --sender-id 1234567890 \\
+            --host fcm-xmpp.googleapis.com --domain fcm.googleapis.com \\
+            --secret-file /etc/upstream-worker/server-key
+          upstream-worker config init - --dialect xmpp --sender-id collector \\
+            --domain example.org --secret-file server-key
 
-            Every key stands in the file, those that were not given as comments with their defaults. The file gets \
-            mode 640, and where there is a group upstream-worker and this is root, that group. An existing file is \
-            left alone without --force. A secret is only named: write it into its file yourself.
-            """
-    )
+        Every key stands in the file, those that were not given as comments with their defaults. The file gets \
+        mode 640, and where there is a group upstream-worker and this is root, that group. An existing file is \
+        left alone without --force. A secret is only named: write it into its file yourself.
+        """
 
     @Argument(help: "The file; - for stdout. Default: $UPSTREAM_CONFIG, else \(ConfigurationLoader.defaultPath).")
     var file: String?
@@ -48,15 +44,22 @@ struct ConfigInit: ProgramCommand {
 
     /// A value to ask for, unless a flag gives it.
     private struct Question {
+        let flag: String
         let key: String
         let given: String?
         let text: String
         let standard: String?
-        /// Whether the answer may be empty.
         let isOptional: Bool
 
-        init(_ key: String, _ given: String?, _ text: String, standard: String? = nil, isOptional: Bool = false) {
-            (self.key, self.given, self.text) = (key, given, text)
+        init(
+            _ flag: String,
+            _ key: String,
+            _ given: String?,
+            _ text: String,
+            standard: String? = nil,
+            isOptional: Bool = false
+        ) {
+            (self.flag, self.key, self.given, self.text) = (flag, key, given, text)
             (self.standard, self.isOptional) = (standard, isOptional)
         }
     }
@@ -64,14 +67,16 @@ struct ConfigInit: ProgramCommand {
     private static let secretKey = "senders.N.secret_file"
 
     private var questions: [Question] {
+        let peer = "What the server speaks: ccs, xmpp or component"
+        let domainText = "XMPP domain (empty: the server's name)"
         let secret = "File with the server key, or name of a systemd credential"
         return [
-            Question("database.url", databaseURL, "Database (libpq URI)", standard: Self.usualURL),
-            Question("senders.N.dialect", dialect, "What the server speaks: ccs, xmpp or component", standard: "ccs"),
-            Question("senders.N.sender_id", senderID, "Sender id (the account's local part)"),
-            Question("senders.N.host", host, "Server to connect to"),
-            Question("senders.N.domain", domain, "XMPP domain (empty: the server's name)", isOptional: true),
-            Question(Self.secretKey, secretFile, secret, standard: "server-key"),
+            Question("--database-url", "database.url", databaseURL, "Database (libpq URI)", standard: Self.usualURL),
+            Question("--dialect", "senders.N.dialect", dialect, peer, standard: "ccs"),
+            Question("--sender-id", "senders.N.sender_id", senderID, "Sender id (the account's local part)"),
+            Question("--host", "senders.N.host", host, "Server to connect to"),
+            Question("--domain", "senders.N.domain", domain, domainText, isOptional: true),
+            Question("--secret-file", Self.secretKey, secretFile, secret, standard: "server-key"),
         ]
     }
 
@@ -105,9 +110,7 @@ struct ConfigInit: ProgramCommand {
                 if let standard = question.standard {
                     values[question.key] = standard
                 } else if !question.isOptional {
-                    missing.append(
-                        "--" + question.key.split(separator: ".").suffix(1).joined().replacing("_", with: "-")
-                    )
+                    missing.append(question.flag)
                 }
                 continue
             }
@@ -121,7 +124,6 @@ struct ConfigInit: ProgramCommand {
         return ConfigurationTemplate(values)
     }
 
-    /// Asks until the answer is valid for the key.
     private func ask(
         _ question: Question,
         isOptional: Bool,

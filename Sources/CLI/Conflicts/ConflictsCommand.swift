@@ -6,18 +6,14 @@ import Resources
 import UpstreamKit
 import Vocabulary
 
-struct ConflictsCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "conflicts",
-        abstract: "Shows copies of known messages with other content; releases them to the handlers.",
-        discussion: """
-            Examples:
-              upstream-worker conflicts list --category com.example.orders --since 1d
-              upstream-worker conflicts show 7d1c0a52-0000-4000-8000-000000000001
-              upstream-worker conflicts release 7d1c0a52-0000-4000-8000-000000000001
-            """,
-        subcommands: [ListCommand<ConflictRow>.self, ConflictsShow.self, ConflictsRelease.self]
-    )
+struct ConflictsCommand: DescribedCommand {
+    static let manual = """
+        conflicts: Shows copies of known messages with other content; releases them to the handlers.
+          upstream-worker conflicts list --category com.example.orders --since 1d
+          upstream-worker conflicts show 7d1c0a52-0000-4000-8000-000000000001
+          upstream-worker conflicts release 7d1c0a52-0000-4000-8000-000000000001
+        """
+    static let subcommands: Subcommands = [ListCommand<ConflictRow>.self, ConflictsShow.self, ConflictsRelease.self]
 }
 
 extension ConflictCursor: LosslessStringConvertible {}
@@ -28,39 +24,25 @@ extension ConflictRow: ListedRow {
 
     static let most = 1_000
     static let none = "no conflicts match"
-    static let listing = CommandConfiguration(
-        commandName: "list",
-        abstract: "Shows conflicts, one row for each distinct content, the latest first.",
-        discussion: """
-            Examples:
-              upstream-worker conflicts list --since 1d
-              upstream-worker conflicts list --where 'data.total>100' --json
-              upstream-worker conflicts list --columns message_key,fingerprint --csv
-            """
-    )
+    static let manual = """
+        list: Shows conflicts, one row for each distinct content, the latest first.
+          upstream-worker conflicts list --since 1d
+          upstream-worker conflicts list --where 'data.total>100' --json
+          upstream-worker conflicts list --columns message_key,fingerprint --csv
+        """
 
-    static func page(
-        _ filter: MessageFilter,
-        after cursor: ConflictCursor?,
-        limit: Int,
-        to sight: Sight,
-        _ connection: PostgresConnection
-    ) async throws -> [ConflictRow] {
-        try await ConflictQuery(filter: filter, after: cursor, limit: limit).rows(connection)
-            .map { $0.shown(to: sight) }
+    static func page(_ asked: ListRequest<Self>, _ connection: PostgresConnection) async throws -> [Self] {
+        try await ConflictQuery(filter: asked.filter, after: asked.cursor, limit: asked.limit).rows(connection)
+            .map { $0.shown(to: asked.sight) }
     }
 }
 
 struct ConflictsShow: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "show",
-        abstract: "Shows the contents that came under one message's key; exit code 1 if there is no conflict.",
-        discussion: """
-            Examples:
-              upstream-worker conflicts show 7d1c0a52-0000-4000-8000-000000000001
-              upstream-worker conflicts show 7d1c0a52-0000-4000-8000-000000000001 --json
-            """
-    )
+    static let manual = """
+        show: Shows the contents that came under one message's key; exit code 1 if there is no conflict.
+          upstream-worker conflicts show 7d1c0a52-0000-4000-8000-000000000001
+          upstream-worker conflicts show 7d1c0a52-0000-4000-8000-000000000001 --json
+        """
 
     @OptionGroup var options: CommonOptions
     @Argument(help: "The message_key that they share.")
@@ -109,20 +91,16 @@ struct ConflictsShow: ProgramCommand {
 }
 
 struct ConflictsRelease: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "release",
-        abstract: "Releases a conflict's content to the handlers of its category; exit code 1 if none is subscribed.",
-        discussion: """
-            Examples:
-              upstream-worker conflicts release 7d1c0a52-0000-4000-8000-000000000001
-              upstream-worker conflicts release 7d1c0a52-0000-4000-8000-000000000001 \\
-                --fingerprint 0c5e51ab-0000-4000-8000-000000000002
+    static let manual = """
+        release: Releases a conflict's content to the handlers of its category; exit code 1 if none is subscribed.
+          upstream-worker conflicts release 7d1c0a52-0000-4000-8000-000000000001
+          upstream-worker conflicts release 7d1c0a52-0000-4000-8000-000000000001 \\
+            --fingerprint 0c5e51ab-0000-4000-8000-000000000002
 
-            Handlers receive the conflict's content with a message_key of its own (its release_key), so that they do not
-            take it for a duplicate of the stored message. The conflict stays in its table, which records when and by
-            which role it was released; a second release changes nothing. `messages` is not changed.
-            """
-    )
+        Handlers receive the conflict's content with a message_key of its own (its release_key), so that they do not
+        take it for a duplicate of the stored message. The conflict stays in its table, which records when and by
+        which role it was released; a second release changes nothing. `messages` is not changed.
+        """
 
     @OptionGroup var options: CommonOptions
     @Argument(help: "The message_key that the conflict shares with the stored message.")

@@ -5,24 +5,20 @@ import UpstreamConfiguration
 import Worker
 
 struct ConsoleCommand: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "console",
-        abstract: "Serves a web page and an HTTP API over what is stored, until SIGTERM or SIGINT.",
-        discussion: """
-            Examples:
-              upstream-worker console --config worker.yaml
-              upstream-worker console --set console.listen=127.0.0.1:8080
-              curl -H @token-header http://127.0.0.1:9465/api/v1/messages?limit=2
+    static let manual = """
+        console: Serves a web page and an HTTP API over what is stored, until SIGTERM or SIGINT.
+          upstream-worker console --config worker.yaml
+          upstream-worker console --set console.listen=127.0.0.1:8080
+          curl -H @token-header http://127.0.0.1:9465/api/v1/messages?limit=2
 
-            The file token-header holds the line `Authorization: Bearer TOKEN`.
+        The file token-header holds the line `Authorization: Bearer TOKEN`.
 
-            Who may do what is configured: console.tokens (files with a token each) or console.proxy. Without either \
-            it listens on loopback only; whoever reaches it there may look, and a link that is printed on the terminal \
-            lets one person act. It reads the parts `database` and `console` of the configuration, and needs no \
-            sender's key. Its database role can be its own: console.database.url. SIGHUP reads log.level again; files of \
-            tokens are read every few seconds.
-            """
-    )
+        Who may do what is configured: console.tokens (files with a token each) or console.proxy. Without either \
+        it listens on loopback only; whoever reaches it there may look, and a link that is printed on the terminal \
+        lets one person act. It reads the parts `database` and `console` of the configuration, and needs no \
+        sender's key. Its database role can be its own: console.database.url. SIGHUP reads log.level again; files of \
+        tokens are read every few seconds.
+        """
 
     @OptionGroup var options: CommonOptions
 

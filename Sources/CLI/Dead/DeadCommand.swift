@@ -6,20 +6,18 @@ import Resources
 import UpstreamKit
 import Vocabulary
 
-struct DeadCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "dead",
-        abstract: "Shows dead letters; retries or discards them.",
-        discussion: """
-            Examples:
-              upstream-worker dead groups
-              upstream-worker dead list --handler billing --since 1h
-              upstream-worker dead show 7d1c0a52-0000-4000-8000-000000000001
-              upstream-worker dead retry --handler billing --group "webhook status 503"
-              upstream-worker dead discard --handler legacy --yes
-            """,
-        subcommands: [ListCommand<DeadLetter>.self, DeadShow.self, DeadGroups.self, DeadRetry.self, DeadDiscard.self]
-    )
+struct DeadCommand: DescribedCommand {
+    static let manual = """
+        dead: Shows dead letters; retries or discards them.
+          upstream-worker dead groups
+          upstream-worker dead list --handler billing --since 1h
+          upstream-worker dead show 7d1c0a52-0000-4000-8000-000000000001
+          upstream-worker dead retry --handler billing --group "webhook status 503"
+          upstream-worker dead discard --handler legacy --yes
+        """
+    static let subcommands: Subcommands = [
+        ListCommand<DeadLetter>.self, DeadShow.self, DeadGroups.self, DeadRetry.self, DeadDiscard.self,
+    ]
 }
 
 extension DeadLetterCursor: LosslessStringConvertible {}
@@ -29,38 +27,24 @@ extension DeadLetter: ListedRow {
 
     static let most = Int.max
     static let none = "no dead letters match"
-    static let listing = CommandConfiguration(
-        commandName: "list",
-        abstract: "Shows dead letters, the latest first.",
-        discussion: """
-            Examples:
-              upstream-worker dead list --handler billing --since 1h
-              upstream-worker dead list --group "webhook status 503" --json
-              upstream-worker dead list --columns died_at,message_key,error --reverse
-            """
-    )
+    static let manual = """
+        list: Shows dead letters, the latest first.
+          upstream-worker dead list --handler billing --since 1h
+          upstream-worker dead list --group "webhook status 503" --json
+          upstream-worker dead list --columns died_at,message_key,error --reverse
+        """
 
-    static func page(
-        _ filter: DeadLetterFilter,
-        after cursor: DeadLetterCursor?,
-        limit: Int,
-        to sight: Sight,
-        _ connection: PostgresConnection
-    ) async throws -> [DeadLetter] {
-        try await DeadLetters(connection).list(filter, after: cursor, limit: limit)
+    static func page(_ asked: ListRequest<Self>, _ connection: PostgresConnection) async throws -> [Self] {
+        try await DeadLetters(connection).list(asked.filter, after: asked.cursor, limit: asked.limit)
     }
 }
 
 struct DeadShow: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "show",
-        abstract: "Shows one message's dead letters with the whole error; exit code 1 if it has none.",
-        discussion: """
-            Examples:
-              upstream-worker dead show 7d1c0a52-0000-4000-8000-000000000001
-              upstream-worker dead show 7d1c0a52-0000-4000-8000-000000000001 --json
-            """
-    )
+    static let manual = """
+        show: Shows one message's dead letters with the whole error; exit code 1 if it has none.
+          upstream-worker dead show 7d1c0a52-0000-4000-8000-000000000001
+          upstream-worker dead show 7d1c0a52-0000-4000-8000-000000000001 --json
+        """
 
     @OptionGroup var options: CommonOptions
     @Argument(help: "The message's key.")
@@ -84,15 +68,11 @@ struct DeadShow: ProgramCommand {
 }
 
 struct DeadGroups: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "groups",
-        abstract: "Counts dead letters by their error.",
-        discussion: """
-            Examples:
-              upstream-worker dead groups
-              upstream-worker dead groups --handler billing --since 1d --json
-            """
-    )
+    static let manual = """
+        groups: Counts dead letters by their error.
+          upstream-worker dead groups
+          upstream-worker dead groups --handler billing --since 1d --json
+        """
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: DeadFilter
@@ -110,18 +90,14 @@ struct DeadGroups: ProgramCommand {
 }
 
 struct DeadRetry: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "retry",
-        abstract: "Queues dead letters for their handlers again, with a fresh count of attempts.",
-        discussion: """
-            Examples:
-              upstream-worker dead retry --handler billing --group "webhook status 503"
-              upstream-worker dead retry --handler billing --dry-run
-              upstream-worker dead retry --all --yes
+    static let manual = """
+        retry: Queues dead letters for their handlers again, with a fresh count of attempts.
+          upstream-worker dead retry --handler billing --group "webhook status 503"
+          upstream-worker dead retry --handler billing --dry-run
+          upstream-worker dead retry --all --yes
 
-            Asks before it retries more than 100.
-            """
-    )
+        Asks before it retries more than 100.
+        """
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: DeadFilter
@@ -159,15 +135,11 @@ struct DeadRetry: ProgramCommand {
 }
 
 struct DeadDiscard: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "discard",
-        abstract: "Deletes dead letters; the messages themselves stay.",
-        discussion: """
-            Examples:
-              upstream-worker dead discard --handler legacy
-              upstream-worker dead discard --handler legacy --until 30d --yes
-            """
-    )
+    static let manual = """
+        discard: Deletes dead letters; the messages themselves stay.
+          upstream-worker dead discard --handler legacy
+          upstream-worker dead discard --handler legacy --until 30d --yes
+        """
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: DeadFilter
@@ -211,7 +183,6 @@ extension HandlingOptions<DeadLetterFilter> {
 }
 
 extension BulkAction {
-    /// Runs the action with a progress bar.
     func run(
         over connection: PostgresConnection,
         _ verb: String,

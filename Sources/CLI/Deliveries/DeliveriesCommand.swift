@@ -5,19 +5,17 @@ import Querying
 import Resources
 import Vocabulary
 
-struct DeliveriesCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "deliveries",
-        abstract: "Shows what waits for handlers; makes it due at once, or gives it up.",
-        discussion: """
-            Examples:
-              upstream-worker deliveries list
-              upstream-worker deliveries list --handler billing --since 1h
-              upstream-worker deliveries retry-now --handler billing
-              upstream-worker deliveries cancel --category com.example.legacy
-            """,
-        subcommands: [ListCommand<WaitingDelivery>.self, DeliveriesRetryNow.self, DeliveriesCancel.self]
-    )
+struct DeliveriesCommand: DescribedCommand {
+    static let manual = """
+        deliveries: Shows what waits for handlers; makes it due at once, or gives it up.
+          upstream-worker deliveries list
+          upstream-worker deliveries list --handler billing --since 1h
+          upstream-worker deliveries retry-now --handler billing
+          upstream-worker deliveries cancel --category com.example.legacy
+        """
+    static let subcommands: Subcommands = [
+        ListCommand<WaitingDelivery>.self, DeliveriesRetryNow.self, DeliveriesCancel.self,
+    ]
 }
 
 extension WaitingCursor: LosslessStringConvertible {}
@@ -27,51 +25,37 @@ extension WaitingDelivery: ListedRow {
 
     static let most = 1_000
     static let none = "no deliveries match"
-    static let listing = CommandConfiguration(
-        commandName: "list",
-        abstract: "Shows what waits for handlers and why; what is due first comes first.",
-        discussion: """
-            Examples:
-              upstream-worker deliveries list
-              upstream-worker deliveries list --handler billing --since 1h
-              upstream-worker deliveries list --group timeout --json
+    static let manual = """
+        list: Shows what waits for handlers and why; what is due first comes first.
+          upstream-worker deliveries list
+          upstream-worker deliveries list --handler billing --since 1h
+          upstream-worker deliveries list --group timeout --json
 
-            REASON is one of: due (a worker takes it in its turn), retry (the latest attempt
-            failed), postponed (given back without a counted attempt), leased (a worker
-            has it in hand), held (the handler asked for a pause, with Retry-After; until
-            then nothing is tried, unless `handlers resume` or `deliveries retry-now` ends
-            it), paused, unclaimed (no worker runs the handler).
-            """
-    )
+        REASON is one of: due (a worker takes it in its turn), retry (the latest attempt
+        failed), postponed (given back without a counted attempt), leased (a worker
+        has it in hand), held (the handler asked for a pause, with Retry-After; until
+        then nothing is tried, unless `handlers resume` or `deliveries retry-now` ends
+        it), paused, unclaimed (no worker runs the handler).
+        """
 
-    static func page(
-        _ filter: WaitingFilter,
-        after cursor: WaitingCursor?,
-        limit: Int,
-        to sight: Sight,
-        _ connection: PostgresConnection
-    ) async throws -> [WaitingDelivery] {
-        try await KnownHandlers.require(filter.handler, connection)
-        return try await WaitingDeliveries(connection).list(filter, after: cursor, limit: limit)
+    static func page(_ asked: ListRequest<Self>, _ connection: PostgresConnection) async throws -> [Self] {
+        try await KnownHandlers.require(asked.filter.handler, connection)
+        return try await WaitingDeliveries(connection).list(asked.filter, after: asked.cursor, limit: asked.limit)
     }
 }
 
 struct DeliveriesRetryNow: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "retry-now",
-        abstract: "Makes deliveries due at once that wait for their next attempt.",
-        discussion: """
-            Examples:
-              upstream-worker deliveries retry-now --handler billing --dry-run
-              upstream-worker deliveries retry-now --handler billing --reason "fixed"
-              upstream-worker deliveries retry-now --group "webhook status 503"
-              upstream-worker deliveries retry-now --all --yes
+    static let manual = """
+        retry-now: Makes deliveries due at once that wait for their next attempt.
+          upstream-worker deliveries retry-now --handler billing --dry-run
+          upstream-worker deliveries retry-now --handler billing --reason "fixed"
+          upstream-worker deliveries retry-now --group "webhook status 503"
+          upstream-worker deliveries retry-now --all --yes
 
-            Attempts are counted as before. What a worker has in hand is left alone, and
-            an open circuit breaker still holds a handler's deliveries back until its
-            next probe: see `handlers list`.
-            """
-    )
+        Attempts are counted as before. What a worker has in hand is left alone, and
+        an open circuit breaker still holds a handler's deliveries back until its
+        next probe: see `handlers list`.
+        """
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var action: DeliveriesAction
@@ -82,20 +66,16 @@ struct DeliveriesRetryNow: ProgramCommand {
 }
 
 struct DeliveriesCancel: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "cancel",
-        abstract: "Gives waiting deliveries up: they become dead letters.",
-        discussion: """
-            Examples:
-              upstream-worker deliveries cancel --handler billing --dry-run
-              upstream-worker deliveries cancel --handler billing --since 1d --yes
-              upstream-worker dead retry --group "cancelled by operator"   # undo
+    static let manual = """
+        cancel: Gives waiting deliveries up: they become dead letters.
+          upstream-worker deliveries cancel --handler billing --dry-run
+          upstream-worker deliveries cancel --handler billing --since 1d --yes
+          upstream-worker dead retry --group "cancelled by operator"   # undo
 
-            They are dead letters of the group "cancelled by operator", with who and why
-            as their error, until they are retried, discarded, or expire. What a worker
-            has in hand is left alone; the messages stay.
-            """
-    )
+        They are dead letters of the group "cancelled by operator", with who and why
+        as their error, until they are retried, discarded, or expire. What a worker
+        has in hand is left alone; the messages stay.
+        """
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var action: DeliveriesAction
@@ -105,7 +85,6 @@ struct DeliveriesCancel: ProgramCommand {
     }
 }
 
-/// What `deliveries retry-now` and `deliveries cancel` share.
 struct DeliveriesAction: ParsableArguments {
     @OptionGroup var filter: DeliveriesFilter
     @Flag(help: "All of them; needed where no filter is given.")

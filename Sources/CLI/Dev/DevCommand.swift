@@ -8,21 +8,17 @@ import Vocabulary
 import Worker
 
 struct DevCommand: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "dev",
-        abstract: "Runs a private PostgreSQL, the emulator and the worker, with nothing to configure.",
-        discussion: """
-            Examples:
-              upstream-worker dev                         # until Ctrl-C
-              upstream-worker dev --count 2000            # ends when all are acked
-              upstream-worker dev --count 2000 --faults   # over faulty connections
+    static let manual = """
+        dev: Runs a private PostgreSQL, the emulator and the worker, with nothing to configure.
+          upstream-worker dev                         # until Ctrl-C
+          upstream-worker dev --count 2000            # ends when all are acked
+          upstream-worker dev --count 2000 --faults   # over faulty connections
 
-            It shows what is received, stored, acked and handled, and at the end the average rate. The sample handler \
-            takes one of the two categories, so fewer messages are handled than stored.
+        It shows what is received, stored, acked and handled, and at the end the average rate. The sample handler \
+        takes one of the two categories, so fewer messages are handled than stored.
 
-            Everything is kept in one folder (.upstream-dev here); delete it to start over.
-            """
-    )
+        Everything is kept in one folder (.upstream-dev here); delete it to start over.
+        """
 
     static let faultScript = """
         every 40: duplicate

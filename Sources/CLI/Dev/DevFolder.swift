@@ -39,14 +39,18 @@ struct DevFolder {
     /// Writes a file that only this user can read, and returns its path.
     func write(_ bytes: some Sequence<UInt8>, to name: String) throws -> String {
         let path = url.appending(path: name).path
-        let file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
-        guard file >= 0 else {
-            throw CommandFailure(.unavailable, "can't write \(path): \(String(cString: strerror(errno)))")
-        }
-        let handle = FileHandle(fileDescriptor: file, closeOnDealloc: true)
+        let handle = try Self.open(path, O_TRUNC)
         try handle.write(contentsOf: Data(bytes))
         try handle.close()
         return path
+    }
+
+    fileprivate static func open(_ path: String, _ flags: Int32) throws -> FileHandle {
+        let file = Glibc.open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0o600)
+        guard file >= 0 else {
+            throw CommandFailure(.unavailable, "can't write \(path): \(String(cString: strerror(errno)))")
+        }
+        return FileHandle(fileDescriptor: file, closeOnDealloc: true)
     }
 }
 
@@ -54,14 +58,7 @@ struct DevFolder {
 final class FileLogOutput: LogOutput {
     private let file: Mutex<FileHandle>
 
-    /// Appends to a file, creating it if needed.
-    init(path: String) throws {
-        let descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else {
-            throw CommandFailure(.unavailable, "can't write \(path): \(String(cString: strerror(errno)))")
-        }
-        file = Mutex(FileHandle(fileDescriptor: descriptor, closeOnDealloc: true))
-    }
+    init(path: String) throws { file = Mutex(try DevFolder.open(path, O_APPEND)) }
 
     func write(_ line: [UInt8]) {
         // A full disk must not end the program that logs.

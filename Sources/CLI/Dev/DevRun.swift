@@ -27,13 +27,7 @@ struct DevRun {
     private let grace: Duration
     private let logger: Logger
 
-    /// Starts the emulated server and makes a worker for it.
-    init(
-        _ command: DevCommand,
-        folder: DevFolder,
-        cluster: LocalCluster,
-        _ context: CommandContext
-    ) async throws {
+    init(_ command: DevCommand, folder: DevFolder, cluster: LocalCluster, _ context: CommandContext) async throws {
         console = context.console
         screen = DevScreen(console)
         let seed = UInt64.random(in: 1 ... .max)
@@ -118,7 +112,6 @@ struct DevRun {
         return (isComplete, ContinuousClock.now - start)
     }
 
-    /// The number of this run's messages in the database.
     func countRows(_ connection: PostgresConnection) async throws(PostgresError) -> Int {
         let statement = DevStatements.stored(idPattern: idPrefix + "%")
         return try await connection.run { connection throws(PostgresError) in

@@ -2,7 +2,6 @@ import Synchronization
 import Telemetry
 import Vocabulary
 
-/// A snapshot of a `dev` run.
 struct DevStatus {
     /// Copies read from the wire.
     let received: Int
@@ -15,7 +14,6 @@ struct DevStatus {
     let handled: Int
     /// Copies between the wire and the database.
     let inFlight: Int
-    /// Streams bound now.
     let streams: Int
     /// Copies acked a second, over the last interval.
     private(set) var rate = 0.0
@@ -63,7 +61,6 @@ struct DevStatus {
         return lines
     }
 
-    /// The same on one line, for output that is not a terminal.
     var line: String {
         "received \(received)  stored \(stored)  duplicates \(duplicates)  acked \(acked)  in flight \(inFlight)  "
             + "handled \(handled)  "
@@ -73,7 +70,6 @@ struct DevStatus {
     /// Why fewer messages are handled than stored.
     static let handledBy = "the sample handler takes \(DevRun.handledCategory) only"
 
-    /// Describes the average rate of acks over a run.
     func average(over elapsed: Duration) -> String {
         let seconds = max(elapsed / .seconds(1), 0.001)
         return "\(Amount.decimal(Double(acked) / seconds)) acks/s over \(Amount.time(seconds))"

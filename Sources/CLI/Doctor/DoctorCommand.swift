@@ -5,27 +5,23 @@ import Querying
 import Vocabulary
 
 struct DoctorCommand: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "doctor",
-        abstract: "Looks at a running system and says what is wrong and what to do about it.",
-        discussion: """
-            Examples:
-              upstream-worker doctor
-              upstream-worker doctor --json | jq -r '.findings[].name'
-              upstream-worker doctor --config worker.yaml --timeout 30s
+    static let manual = """
+        doctor: Looks at a running system and says what is wrong and what to do about it.
+          upstream-worker doctor
+          upstream-worker doctor --json | jq -r '.findings[].name'
+          upstream-worker doctor --config worker.yaml --timeout 30s
 
-            Looks, over the configured database alone, at the server and its settings,
-            old transactions and dead rows, partitions, disk, replication, workers,
-            senders, handlers, retention and odd messages. It reads catalogs, counters
-            and small tables, no messages, and changes nothing. What the role may not
-            see is listed; what it could not look at, since that took too long, is a
-            warning. The rest is looked at all the same.
+        Looks, over the configured database alone, at the server and its settings,
+        old transactions and dead rows, partitions, disk, replication, workers,
+        senders, handlers, retention and odd messages. It reads catalogs, counters
+        and small tables, no messages, and changes nothing. What the role may not
+        see is listed; what it could not look at, since that took too long, is a
+        warning. The rest is looked at all the same.
 
-            Exit code 0: nothing critical and no warning (notes don't count); 1: at least
-            one of them; 69: the database can't be reached; 77: it refuses the role.
-            The names of the findings are stable; docs/findings.md lists them.
-            """
-    )
+        Exit code 0: nothing critical and no warning (notes don't count); 1: at least
+        one of them; 69: the database can't be reached; 77: it refuses the role.
+        The names of the findings are stable; docs/findings.md lists them.
+        """
 
     @OptionGroup var options: CommonOptions
     @Option(help: ArgumentHelp("How long one statement may take, for example 30s.", valueName: "duration"))

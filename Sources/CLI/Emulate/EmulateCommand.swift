@@ -5,30 +5,26 @@ import LocalDatabase
 import Vocabulary
 
 struct EmulateCommand: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "emulate",
-        abstract: "A CCS-compatible server for development, tests and load.",
-        discussion: """
-            Examples:
-              upstream-worker emulate --count 10000 --write-ca /tmp/ca.pem
-              upstream-worker emulate --rate 500 --devices 5000 --transcript talk.jsonl
-              upstream-worker emulate --count 10000 --acks acks.ndjson
-              upstream-worker emulate --faults 'every 50: duplicate; after 200: drain'
-              upstream-worker emulate --tls none --count 10 --json
+    static let manual = """
+        emulate: A CCS-compatible server for development, tests and load.
+          upstream-worker emulate --count 10000 --write-ca /tmp/ca.pem
+          upstream-worker emulate --rate 500 --devices 5000 --transcript talk.jsonl
+          upstream-worker emulate --count 10000 --acks acks.ndjson
+          upstream-worker emulate --faults 'every 50: duplicate; after 200: drain'
+          upstream-worker emulate --tls none --count 10 --json
 
-            With --count it ends when every message was sent and acked, otherwise at a
-            signal. It then prints a summary: exit code 0 when every message was acked,
-            each delivered copy at most once and on its own connection, and nothing
-            unexpected was received; otherwise 1.
+        With --count it ends when every message was sent and acked, otherwise at a
+        signal. It then prints a summary: exit code 0 when every message was acked,
+        each delivered copy at most once and on its own connection, and nothing
+        unexpected was received; otherwise 1.
 
-            A fault script has one rule per line, or rules separated by semicolons:
-              after N: FAULT         once, with the Nth delivery
-              every N: FAULT         with every Nth delivery
-              connection N: FAULT    for one connection, or for N-M
-            Faults:
-            \(FaultScript.reference.map { "  \($0.usage): \($0.meaning)" }.joined(separator: "\n"))
-            """
-    )
+        A fault script has one rule per line, or rules separated by semicolons:
+          after N: FAULT         once, with the Nth delivery
+          every N: FAULT         with every Nth delivery
+          connection N: FAULT    for one connection, or for N-M
+        Faults:
+        \(FaultScript.reference.map { "  \($0.usage): \($0.meaning)" }.joined(separator: "\n"))
+        """
 
     @Option(help: "Address and port to listen on; port 0 takes a free one.")
     var listen = "127.0.0.1:5235"
@@ -100,7 +96,6 @@ struct EmulateCommand: ProgramCommand {
         if !tally.isClean { throw CommandFailure(.negative) }
     }
 
-    /// Ends at a signal, or once every message was sent and acked.
     private func runUntilEnd(_ emulator: Emulator, _ context: CommandContext) async {
         let isFinite = count != nil
         await withTaskGroup(of: Void.self) { group in
@@ -136,6 +131,8 @@ struct EmulateCommand: ProgramCommand {
         console.redraw("")
     }
 }
+
+extension EmulatorConfiguration.Security: ExpressibleByArgument {}
 
 extension EmulateCommand {
     /// The emulator's configuration from the options; throws at the first mistake.

@@ -5,20 +5,16 @@ import UpstreamKit
 import Vocabulary
 
 struct ForgetCommand: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "forget",
-        abstract: "Erases one device: its messages, deliveries, dead letters, conflicts and quarantined stanzas.",
-        discussion: """
-            Examples:
-              upstream-worker forget --token-file token.txt --dry-run
-              upstream-worker forget --token-file token.txt
-              upstream-worker forget --token-file token.txt --yes --json
+    static let manual = """
+        forget: Erases one device: its messages, deliveries, dead letters, conflicts and quarantined stanzas.
+          upstream-worker forget --token-file token.txt --dry-run
+          upstream-worker forget --token-file token.txt
+          upstream-worker forget --token-file token.txt --yes --json
 
-            Only the hashes in the ledger stay, so that a redelivered copy is recognised and not stored again. Needs the \
-            rights of the tables' owner. Safe to repeat. WAL, backups, replicas' archives and exports are not changed: \
-            see docs/retention.md.
-            """
-    )
+        Only the hashes in the ledger stay, so that a redelivered copy is recognised and not stored again. Needs the \
+        rights of the tables' owner. Safe to repeat. WAL, backups, replicas' archives and exports are not changed: \
+        see docs/retention.md.
+        """
 
     @OptionGroup var options: CommonOptions
     @Option(help: "File with the device's registration token and nothing else.", completion: .file())

@@ -4,19 +4,17 @@ import Postgres
 import Resources
 import Vocabulary
 
-struct HandlersCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "handlers",
-        abstract: "Shows handlers and their backlog; pauses and resumes them in every worker.",
-        discussion: """
-            Examples:
-              upstream-worker handlers list
-              upstream-worker handlers pause billing --for 30m --reason "moving it"
-              upstream-worker handlers resume billing
-              upstream-worker handlers remove legacy   # also deletes its deliveries
-            """,
-        subcommands: [HandlersList.self, HandlersPause.self, HandlersResume.self, HandlersRemove.self]
-    )
+struct HandlersCommand: DescribedCommand {
+    static let manual = """
+        handlers: Shows handlers and their backlog; pauses and resumes them in every worker.
+          upstream-worker handlers list
+          upstream-worker handlers pause billing --for 30m --reason "moving it"
+          upstream-worker handlers resume billing
+          upstream-worker handlers remove legacy   # also deletes its deliveries
+        """
+    static let subcommands: Subcommands = [
+        HandlersList.self, HandlersPause.self, HandlersResume.self, HandlersRemove.self,
+    ]
 }
 
 extension CommandFailure {
@@ -31,24 +29,20 @@ extension CommandFailure {
 }
 
 struct HandlersList: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "list",
-        abstract: "Shows every registered handler; counts stop at 100000, shown as 100000+.",
-        discussion: """
-            Examples:
-              upstream-worker handlers list
-              upstream-worker handlers list --json | jq '.[] | select(.claimed | not)'
+    static let manual = """
+        list: Shows every registered handler; counts stop at 100000, shown as 100000+.
+          upstream-worker handlers list
+          upstream-worker handlers list --json | jq '.[] | select(.claimed | not)'
 
-            failing: the circuit breaker of at least one worker is open; the handler gets \
-            nothing but a probe at the time shown. With --json its state is active, and its circuit open or half_open. \
-            held: the handler asked for a pause (Retry-After) that lasts until the time shown; `handlers resume` ends it. \
-            With --json its state is active, and held_until the time. \
-            unclaimed: no worker has run the handler for two minutes; its messages wait. Configure it, or remove it with \
-            `handlers remove`. A handler receives every category that at least one of its workers asks for. A worker that \
-            was stopped no longer counts; one that crashed counts until it has been silent for ten minutes. \
-            With --json, counted_to is where the counts stop: there may be more.
-            """
-    )
+        failing: the circuit breaker of at least one worker is open; the handler gets \
+        nothing but a probe at the time shown. With --json its state is active, and its circuit open or half_open. \
+        held: the handler asked for a pause (Retry-After) that lasts until the time shown; `handlers resume` ends it. \
+        With --json its state is active, and held_until the time. \
+        unclaimed: no worker has run the handler for two minutes; its messages wait. Configure it, or remove it with \
+        `handlers remove`. A handler receives every category that at least one of its workers asks for. A worker that \
+        was stopped no longer counts; one that crashed counts until it has been silent for ten minutes. \
+        With --json, counted_to is where the counts stop: there may be more.
+        """
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var output: ListOptions
@@ -66,15 +60,11 @@ struct HandlersList: ProgramCommand {
 }
 
 struct HandlersPause: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "pause",
-        abstract: "Stops a handler from starting new attempts, in every worker; its messages wait.",
-        discussion: """
-            Examples:
-              upstream-worker handlers pause billing
-              upstream-worker handlers pause billing --for 30m --reason "moving it"
-            """
-    )
+    static let manual = """
+        pause: Stops a handler from starting new attempts, in every worker; its messages wait.
+          upstream-worker handlers pause billing
+          upstream-worker handlers pause billing --for 30m --reason "moving it"
+        """
 
     @OptionGroup var options: CommonOptions
     @Argument(help: "The handler's name.")
@@ -98,14 +88,10 @@ struct HandlersPause: ProgramCommand {
 }
 
 struct HandlersResume: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "resume",
-        abstract: "Resumes a paused handler.",
-        discussion: """
-            Examples:
-              upstream-worker handlers resume billing
-            """
-    )
+    static let manual = """
+        resume: Resumes a paused handler.
+          upstream-worker handlers resume billing
+        """
 
     @OptionGroup var options: CommonOptions
     @Argument(help: "The handler's name.")
@@ -125,19 +111,15 @@ struct HandlersResume: ProgramCommand {
 }
 
 struct HandlersRemove: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "remove",
-        abstract: "Removes a handler that no worker runs any more, with its deliveries and dead letters.",
-        discussion: """
-            Examples:
-              upstream-worker handlers remove legacy
-              upstream-worker handlers remove legacy --yes   # without asking
+    static let manual = """
+        remove: Removes a handler that no worker runs any more, with its deliveries and dead letters.
+          upstream-worker handlers remove legacy
+          upstream-worker handlers remove legacy --yes   # without asking
 
-            First remove it from the configuration of every worker and restart them. Its subscriptions, waiting \
-            deliveries and dead letters are deleted; the messages stay, and a replay can send them to another handler. \
-            If it is interrupted, run it again.
-            """
-    )
+        First remove it from the configuration of every worker and restart them. Its subscriptions, waiting \
+        deliveries and dead letters are deleted; the messages stay, and a replay can send them to another handler. \
+        If it is interrupted, run it again.
+        """
 
     @OptionGroup var options: CommonOptions
     @Argument(help: "The handler's name.")
@@ -204,7 +186,6 @@ struct HandlersRemove: ProgramCommand {
     }
 }
 
-/// Checks handler names on the command line.
 enum KnownHandlers {
     /// Throws if no handler of this name is registered, with a suggestion; nil passes.
     static func require(_ name: String?, _ connection: PostgresConnection) async throws {

@@ -5,24 +5,20 @@ import Resources
 import Vocabulary
 
 struct MessagesExport: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "export",
-        abstract: "Writes any number of messages as NDJSON or CSV, the oldest first.",
-        discussion: """
-            Examples:
-              upstream-worker messages export --since 2026-01-01 --until 2026-02-01 \\
-                --output january.ndjson
-              upstream-worker messages export --since 2026-01-01 --until 2026-02-01 \\
-                --output january.ndjson --resume
-              upstream-worker messages export --category com.example.orders \\
-                --csv > orders.csv
-              upstream-worker messages export --with-tokens --until 5m --output all.ndjson
+    static let manual = """
+        export: Writes any number of messages as NDJSON or CSV, the oldest first.
+          upstream-worker messages export --since 2026-01-01 --until 2026-02-01 \\
+            --output january.ndjson
+          upstream-worker messages export --since 2026-01-01 --until 2026-02-01 \\
+            --output january.ndjson --resume
+          upstream-worker messages export --category com.example.orders \\
+            --csv > orders.csv
+          upstream-worker messages export --with-tokens --until 5m --output all.ndjson
 
-            The lines hold everything that `replay import` needs; registration tokens only with --with-tokens. Only its owner
-            can read the file. --resume continues after the last complete line of a file: give the same filters. A message
-            that commits while the export runs may be missing, so --until should be a little before now.
-            """
-    )
+        The lines hold everything that `replay import` needs; registration tokens only with --with-tokens. Only its owner
+        can read the file. --resume continues after the last complete line of a file: give the same filters. A message
+        that commits while the export runs may be missing, so --until should be a little before now.
+        """
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: FilterOptions
@@ -55,11 +51,7 @@ struct MessagesExport: ProgramCommand {
         }
     }
 
-    private func export(
-        _ filter: MessageFilter,
-        _ connection: PostgresConnection,
-        _ console: Terminal
-    ) async throws {
+    private func export(_ filter: MessageFilter, _ connection: PostgresConnection, _ console: Terminal) async throws {
         try await options.warn(of: filter, connection, console)
         let file = try output.map { path throws(ExportError) in try ExportFile.open(path, isResumed: resume) }
         var export = MessageExport(filter, csv ? .csv : .ndjson, tokens: withTokens || reveal)
@@ -89,7 +81,6 @@ struct MessagesExport: ProgramCommand {
 }
 
 extension ExitStatus {
-    /// The exit code of a failed export.
     init(_ error: ExportError) {
         self =
             switch error.kind {

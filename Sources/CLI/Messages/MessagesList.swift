@@ -4,41 +4,35 @@ import Querying
 import Resources
 import Vocabulary
 
-struct MessagesCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "messages",
-        abstract: "Looks up, follows and exports stored messages.",
-        discussion: """
-            Examples:
-              upstream-worker messages list --category com.example.orders --since 2h
-              upstream-worker messages list --since 1d --where 'data.order.total>100' \\
-                --where 'data.coupon exists'
-              upstream-worker messages list --from-token-file token.txt --json
-              upstream-worker messages show 7d1c0a52-0000-4000-8000-000000000001
-              upstream-worker messages tail -f --category com.example.orders
-              upstream-worker messages export --since 2026-01-01 --until 2026-02-01 \\
-                --output january.ndjson
-            """,
-        subcommands: [MessagesList.self, MessagesShow.self, MessagesTail.self, MessagesExport.self]
-    )
+struct MessagesCommand: DescribedCommand {
+    static let manual = """
+        messages: Looks up, follows and exports stored messages.
+          upstream-worker messages list --category com.example.orders --since 2h
+          upstream-worker messages list --since 1d --where 'data.order.total>100' \\
+            --where 'data.coupon exists'
+          upstream-worker messages list --from-token-file token.txt --json
+          upstream-worker messages show 7d1c0a52-0000-4000-8000-000000000001
+          upstream-worker messages tail -f --category com.example.orders
+          upstream-worker messages export --since 2026-01-01 --until 2026-02-01 \\
+            --output january.ndjson
+        """
+    static let subcommands: Subcommands = [
+        MessagesList.self, MessagesShow.self, MessagesTail.self, MessagesExport.self,
+    ]
 }
 
 struct MessagesList: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "list",
-        abstract: "Shows messages, the latest first.",
-        discussion: """
-            Examples:
-              upstream-worker messages list --category com.example.orders --since 2h
-              upstream-worker messages list --since yesterday --until today \\
-                --where 'data.status!=ok' --csv > odd.csv
-              upstream-worker messages list --limit 10 \\
-                --device 5f3c2b1a-0000-4000-8000-000000000001
-              upstream-worker messages list --columns received_at,message_id,data --reverse
+    static let manual = """
+        list: Shows messages, the latest first.
+          upstream-worker messages list --category com.example.orders --since 2h
+          upstream-worker messages list --since yesterday --until today \\
+            --where 'data.status!=ok' --csv > odd.csv
+          upstream-worker messages list --limit 10 \\
+            --device 5f3c2b1a-0000-4000-8000-000000000001
+          upstream-worker messages list --columns received_at,message_id,data --reverse
 
-            docs/queries.md describes the clauses of --where.
-            """
-    )
+        docs/queries.md describes the clauses of --where.
+        """
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: FilterOptions

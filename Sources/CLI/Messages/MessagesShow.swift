@@ -5,16 +5,12 @@ import UpstreamKit
 import Vocabulary
 
 struct MessagesShow: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "show",
-        abstract: "Shows one message with its deliveries, dead letters and conflicts; exit code 1 if there is none.",
-        discussion: """
-            Examples:
-              upstream-worker messages show 7d1c0a52-0000-4000-8000-000000000001
-              upstream-worker messages show 7d1c0a52          # the beginning of a key
-              upstream-worker messages show order-4711 --json
-            """
-    )
+    static let manual = """
+        show: Shows one message with its deliveries, dead letters and conflicts; exit code 1 if there is none.
+          upstream-worker messages show 7d1c0a52-0000-4000-8000-000000000001
+          upstream-worker messages show 7d1c0a52          # the beginning of a key
+          upstream-worker messages show order-4711 --json
+        """
 
     @OptionGroup var options: CommonOptions
     @Argument(help: "Its message_key or the beginning of that (8 digits or more), or its message_id.")
@@ -24,8 +20,8 @@ struct MessagesShow: ProgramCommand {
     @OptionGroup var reading: ReadOptions
 
     func run(in context: CommandContext) async throws {
-        let found = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
-            try await MessageLookup(connection).find(message)
+        let (found, isCut) = try await options.withReader(context, timeout: reading.timeout.microseconds) {
+            try await MessageLookup($0).find(message)
         }
         guard !found.isEmpty else {
             throw CommandFailure(
@@ -40,7 +36,7 @@ struct MessagesShow: ProgramCommand {
             if index > 0 { console.data("") }
             MessageText(detail.content(to: sight), console).show()
         }
-        if found.isCut { console.message("there may be more: `messages list` has them all") }
+        if isCut { console.message("there may be more: `messages list` has them all") }
         if found.count > 1 {
             console.message(
                 "\(found.count) messages have this id, from several senders or devices, or a key that begins so"
@@ -49,7 +45,6 @@ struct MessagesShow: ProgramCommand {
     }
 }
 
-/// The text of a message with everything known about it.
 struct MessageText {
     private let detail: MessageDetail
     private let console: Terminal
@@ -94,10 +89,7 @@ struct MessageText {
         section(detail.hasMoreConflicts ? "conflicts (the latest)" : "conflicts", detail.conflicts, none: "none") {
             row in
             let release = row.releasedAt.map { "released \($0.shown)" } ?? "not released"
-            return [
-                row.fingerprint.description, "\(row.timesSeen) seen", "last \(row.lastSeenAt.shown)",
-                release,
-            ]
+            return [row.fingerprint.description, "\(row.timesSeen) seen", "last \(row.lastSeenAt.shown)", release]
         }
         Self.show(
             "duplicates",
@@ -124,7 +116,6 @@ struct MessageText {
         }
     }
 
-    /// Prints `data` and `extra`, indented.
     static func showBody(_ stored: StoredMessage, _ console: Terminal) {
         if let data = stored.shownData {
             let note = stored.isDataRaw ? ", in data_raw: jsonb would refuse it" : ""

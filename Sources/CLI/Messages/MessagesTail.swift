@@ -5,25 +5,21 @@ import Resources
 import Vocabulary
 
 struct MessagesTail: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "tail",
-        abstract: "Shows the latest messages, and with -f new ones as they arrive, until it is interrupted.",
-        discussion: """
-            Examples:
-              upstream-worker messages tail
-              upstream-worker messages tail -f --category com.example.orders
-              upstream-worker messages tail -f --where 'data.level=error' --ndjson |
-                jq .data.text
+    static let manual = """
+        tail: Shows the latest messages, and with -f new ones as they arrive, until it is interrupted.
+          upstream-worker messages tail
+          upstream-worker messages tail -f --category com.example.orders
+          upstream-worker messages tail -f --where 'data.level=error' --ndjson |
+            jq .data.text
 
-            With --until it ends once that time has passed, and --overlap after it: at once where it is in the past.
+        With --until it ends once that time has passed, and --overlap after it: at once where it is in the past.
 
-            A message is shown once its transaction has committed, so messages may be shown out of order: every second
-            the last two seconds are read again, every five seconds the whole --overlap; no message is shown twice. A
-            message that commits later than --overlap after it was received is missed. After a pause or a database outage
-            it continues from its last read, however long ago. Where it cannot (retention dropped a day meanwhile; at very
-            high rates the overlap shrinks), a line on stderr names the missing time span.
-            """
-    )
+        A message is shown once its transaction has committed, so messages may be shown out of order: every second
+        the last two seconds are read again, every five seconds the whole --overlap; no message is shown twice. A
+        message that commits later than --overlap after it was received is missed. After a pause or a database outage
+        it continues from its last read, however long ago. Where it cannot (retention dropped a day meanwhile; at very
+        high rates the overlap shrinks), a line on stderr names the missing time span.
+        """
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: FilterOptions

@@ -2,30 +2,22 @@ import ArgumentParser
 import MessageStore
 import Vocabulary
 
-struct MigrateCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "migrate",
-        abstract: "Creates the tables, rolls migrations back, or shows which are applied.",
-        discussion: """
-            Examples:
-              upstream-worker migrate up
-              upstream-worker migrate status --json
-              upstream-worker migrate down --yes
-            """,
-        subcommands: [MigrateUp.self, MigrateDown.self, MigrateStatus.self]
-    )
+struct MigrateCommand: DescribedCommand {
+    static let manual = """
+        migrate: Creates the tables, rolls migrations back, or shows which are applied.
+          upstream-worker migrate up
+          upstream-worker migrate status --json
+          upstream-worker migrate down --yes
+        """
+    static let subcommands: Subcommands = [MigrateUp.self, MigrateDown.self, MigrateStatus.self]
 }
 
 struct MigrateUp: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "up",
-        abstract: "Applies every pending migration.",
-        discussion: """
-            Examples:
-              upstream-worker migrate up
-              upstream-worker migrate up --config worker.yaml
-            """
-    )
+    static let manual = """
+        up: Applies every pending migration.
+          upstream-worker migrate up
+          upstream-worker migrate up --config worker.yaml
+        """
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var reason: ReasonOption
@@ -40,15 +32,11 @@ struct MigrateUp: ProgramCommand {
 }
 
 struct MigrateDown: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "down",
-        abstract: "Rolls back the latest migration and deletes the data in its tables.",
-        discussion: """
-            Examples:
-              upstream-worker migrate down         # asks first
-              upstream-worker migrate down --yes   # for scripts
-            """
-    )
+    static let manual = """
+        down: Rolls back the latest migration and deletes the data in its tables.
+          upstream-worker migrate down         # asks first
+          upstream-worker migrate down --yes   # for scripts
+        """
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var reason: ReasonOption
@@ -69,15 +57,11 @@ struct MigrateDown: ProgramCommand {
 }
 
 struct MigrateStatus: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "status",
-        abstract: "Shows which migrations are applied; exit code 1 when the schema is not current.",
-        discussion: """
-            Examples:
-              upstream-worker migrate status
-              upstream-worker migrate status --json
-            """
-    )
+    static let manual = """
+        status: Shows which migrations are applied; exit code 1 when the schema is not current.
+          upstream-worker migrate status
+          upstream-worker migrate status --json
+        """
 
     @OptionGroup var options: CommonOptions
     @Flag(help: "One JSON array instead of a table.")

@@ -34,7 +34,6 @@ struct CommonOptions: ParsableArguments {
         return result
     }
 
-    /// The configuration's loader, with the flags that override keys.
     func loader(_ context: CommandContext) throws -> ConfigurationLoader {
         ConfigurationLoader(
             environment: context.environment,
@@ -64,7 +63,6 @@ extension CommonOptions {
         try load(context, needsSenders: false, parts: []).configuration
     }
 
-    /// Connects to the configured database and lends the connection.
     func withConnection<T>(
         _ context: CommandContext,
         statementTimeout: Int? = nil,
@@ -145,7 +143,6 @@ struct ReasonOption: ParsableArguments {
     @Option(help: "The reason, for the audit trail.")
     var reason: String?
 
-    /// The author of the command's audit entry.
     var author: AuditAuthor { .command(reason) }
 }
 

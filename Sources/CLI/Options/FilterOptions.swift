@@ -62,7 +62,6 @@ extension FilterGroup {
 }
 
 extension CommandFailure {
-    /// What a mistake in a filter means.
     init(_ mistake: FilterMistake) {
         switch mistake {
         case .wrong(let name, let text):
@@ -75,7 +74,6 @@ extension CommandFailure {
 }
 
 extension ArgumentHelp {
-    /// What a filter's field says of itself.
     static func filter<Filter: Filtered>(_ name: String, of _: Filter.Type) -> ArgumentHelp {
         guard let field = Filter.filters.first(where: { $0.name.description == name }) else { return "" }
         let words: String =
@@ -147,7 +145,6 @@ struct TokenFileOptions: ParsableArguments {
     @Option(help: ArgumentHelp("What `forget` calls it.", visibility: .hidden))
     var tokenFile: String?
 
-    /// The file.
     var file: String? { fromTokenFile ?? tokenFile }
 }
 
@@ -192,7 +189,6 @@ struct HandlingOptions<Filter: Filtered>: FilterGroup {
 typealias DeadFilter = HandlingOptions<DeadLetterFilter>
 typealias DeliveriesFilter = HandlingOptions<WaitingFilter>
 
-/// A file with one registration token.
 enum TokenFile {
     /// Reads the token; `-` is `stdin`.
     static func read(_ path: String, stdin: Int32) throws(CommandFailure) -> RegistrationToken {

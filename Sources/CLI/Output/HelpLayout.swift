@@ -45,7 +45,6 @@ enum HelpLayout {
         return lines.joined(separator: "\n")
     }
 
-    /// Lays out an error text.
     static func error(_ text: String, columns: Int) -> String {
         let columns = min(columns, widest)
         return text.split(separator: "\n", omittingEmptySubsequences: false).flatMap { line in
@@ -74,7 +73,6 @@ enum HelpLayout {
         return FactList.wrap(String(line.drop { $0 == " " }), to: columns - start.count).map { start + $0 }
     }
 
-    /// Breaks a usage between its options.
     private static func usage(_ line: Substring, _ columns: Int) -> [String] {
         let indent = String(repeating: " ", count: "USAGE: ".count)
         var lines: [String] = []

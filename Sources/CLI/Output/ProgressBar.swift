@@ -25,7 +25,6 @@ final class ProgressBar: Sendable {
         if isDue { console.redraw(Self.line(title, done, of: total, note)) }
     }
 
-    /// Clears the line, so that the next message begins at its start.
     func clear() {
         if isShown { console.redraw("") }
     }

@@ -27,27 +27,26 @@ protocol ListedRow: ShownResource {
     associatedtype Reveal: SightOptions = NoReveal
     associatedtype Cursor: LosslessStringConvertible & Sendable
 
-    /// The command's name and help.
-    static var listing: CommandConfiguration { get }
-    /// The most rows of a page.
+    static var manual: String { get }
     static var most: Int { get }
-    /// The text for an empty list.
     static var none: String { get }
 
     var cursor: Cursor { get }
 
-    static func page(
-        _ filter: Options.Filter,
-        after cursor: Cursor?,
-        limit: Int,
-        to sight: Sight,
-        _ connection: PostgresConnection
-    ) async throws -> [Self]
+    static func page(_ asked: ListRequest<Self>, _ connection: PostgresConnection) async throws -> [Self]
+}
+
+/// What a page of a list may hold.
+struct ListRequest<Row: ListedRow> {
+    var filter: Row.Options.Filter
+    var cursor: Row.Cursor?
+    var limit: Int
+    var sight: Sight
 }
 
 /// A command that lists rows in pages: `list` of most groups.
 struct ListCommand<Row: ListedRow>: ProgramCommand {
-    static var configuration: CommandConfiguration { Row.listing }
+    static var manual: String { Row.manual }
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: Row.Options
@@ -75,7 +74,8 @@ struct ListCommand<Row: ListedRow>: ProgramCommand {
         let asked = try filter.asked(context.console)
         let rows = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
             let filter = try await asked.judged(connection)
-            return try await Row.page(filter, after: cursor, limit: limit, to: reveal.sight, connection)
+            let request = ListRequest<Row>(filter: filter, cursor: cursor, limit: limit, sight: reveal.sight)
+            return try await Row.page(request, connection)
         }
         try context.console.show(rows, output, list)
         if rows.count == limit, let last = rows.last?.cursor.description {
@@ -204,12 +204,7 @@ extension RowList where Row: ShownResource {
 
 extension Terminal {
     /// Shows a list, the latest first, in the chosen format, which is `piped` by default if stdout is no terminal.
-    func show<Row>(
-        _ rows: [Row],
-        _ options: ListOptions,
-        _ list: RowList<Row>,
-        piped: OutputFormat = .ndjson
-    ) throws {
+    func show<Row>(_ rows: [Row], _ options: ListOptions, _ list: RowList<Row>, piped: OutputFormat = .ndjson) throws {
         let format = try options.chosen(self, piped: piped)
         let places = try options.chosen(list.columns)
         let rows = options.reverse ? rows.reversed() : rows
@@ -293,7 +288,6 @@ struct RowOutput {
         }
     }
 
-    /// Adds another JSON object.
     mutating func append(object: [UInt8]) throws {
         if format == .json {
             try begin()
@@ -303,7 +297,6 @@ struct RowOutput {
         }
     }
 
-    /// Writes the buffered rows.
     mutating func flush() throws { try write(lines.take()) }
 
     /// Writes what is left of the rows, and the array's end.
@@ -328,7 +321,6 @@ struct RowOutput {
 }
 
 extension Terminal {
-    /// Writes one JSON array of rows.
     func show(json rows: [some ShownResource]) throws {
         var output = RowOutput(.json, tokens: false, to: self)
         for row in rows { try output.append(object: row.json(isForTerminal: output.isForTerminal)) }

@@ -42,7 +42,6 @@ package struct Terminal: Sendable {
         isColoured = output.isTerminal && LogFormat.wantsColours(environment["NO_COLOR"])
     }
 
-    /// The process's own streams.
     package static var standard: Terminal {
         Terminal(input: Stream(STDIN_FILENO), output: Stream(STDOUT_FILENO), errors: Stream(STDERR_FILENO))
     }
@@ -63,7 +62,6 @@ package struct Terminal: Sendable {
     /// stdout for any number of rows; failed writes throw.
     var outputFile: ExportFile { ExportFile(stream: output.descriptor) }
 
-    /// Writes data verbatim.
     func data(_ text: String) {
         write(text + "\n", to: output)
     }
@@ -82,7 +80,6 @@ package struct Terminal: Sendable {
         data(json: try encoder.encode(value))
     }
 
-    /// Writes one line with a JSON object.
     func json(object: JSONMembers) throws { try json(object) }
 
     /// The text in a tone's colour, where data is coloured.
@@ -110,18 +107,8 @@ package struct Terminal: Sendable {
 
     /// Writes a text that is already safe for terminals.
     func write(_ text: String, to stream: Stream) {
-        Array(text.utf8).withUnsafeBytes { bytes in
-            var rest = bytes[...]
-            while !rest.isEmpty {
-                let part = UnsafeRawBufferPointer(rebasing: rest)
-                let written = Glibc.write(stream.descriptor, part.baseAddress, part.count)
-                if written > 0 {
-                    rest = rest.dropFirst(written)
-                } else if errno != EINTR {
-                    return
-                }
-            }
-        }
+        // Nobody can be told that it failed.
+        try? ExportFile(stream: stream.descriptor).write(Array(text.utf8))
     }
 }
 

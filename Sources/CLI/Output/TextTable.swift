@@ -13,7 +13,6 @@ package struct TextTable: Sendable {
         for row in rows { append(row) }
     }
 
-    /// Adds a row; cells may be untrusted.
     package mutating func append(_ cells: [String]) {
         rows.append(cells.map { TerminalText.escape($0) })
     }
@@ -50,7 +49,6 @@ package struct TextTable: Sendable {
         }
     }
 
-    /// The width that each column needs.
     private var natural: [Int] {
         columns.indices.map { column in
             rows.reduce(TerminalText.width(columns[column].title)) { max($0, TerminalText.width($1[column])) }
@@ -120,7 +118,6 @@ package struct FactList: Sendable {
         facts.append((name, TerminalText.escape(value), (nil, tone)))
     }
 
-    /// Adds a fact whose name is a severity.
     mutating func add(severity name: String, _ value: String) {
         facts.append((name, TerminalText.escape(value), (Tone(state: name), nil)))
     }
@@ -173,11 +170,8 @@ package struct FactList: Sendable {
 
 /// How urgent a state or result is; shown as a colour on a terminal.
 enum Tone: String {
-    /// All is well.
     case good = "32"
-    /// Needs attention.
     case warning = "33"
-    /// Failed.
     case bad = "31"
 
     /// The tone of a state's text, such as `failing, next probe in 24 s`, `2. retry`, `1 WRONG`; nil if it is neutral.

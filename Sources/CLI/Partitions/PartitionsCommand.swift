@@ -4,39 +4,31 @@ import Postgres
 import UpstreamConfiguration
 import Vocabulary
 
-struct PartitionsCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "partitions",
-        abstract: "Shows the daily partitions and what retention does with them; runs retention; sets its policy.",
-        discussion: """
-            Examples:
-              upstream-worker partitions plan
-              upstream-worker partitions plan --json
-              upstream-worker partitions run
-              upstream-worker partitions run --force   # also days that deliveries need
-              upstream-worker partitions policy        # how long data is kept
+struct PartitionsCommand: DescribedCommand {
+    static let manual = """
+        partitions: Shows the daily partitions and what retention does with them; runs retention; sets its policy.
+          upstream-worker partitions plan
+          upstream-worker partitions plan --json
+          upstream-worker partitions run
+          upstream-worker partitions run --force   # also days that deliveries need
+          upstream-worker partitions policy        # how long data is kept
 
-            `run` creates the partitions from yesterday to a week ahead, drops days past retention.messages with conflicts \
-            and quarantined stanzas of that age, deletes dead letters past retention.dead_letters, and deletes ledger rows \
-            past retention.dedupe_window. Workers do the same once a day, a while after midnight UTC. The policy in the \
-            database and the database's clock decide.
-            """,
-        subcommands: [PartitionsPlan.self, PartitionsRun.self, PartitionsPolicy.self]
-    )
+        `run` creates the partitions from yesterday to a week ahead, drops days past retention.messages with conflicts \
+        and quarantined stanzas of that age, deletes dead letters past retention.dead_letters, and deletes ledger rows \
+        past retention.dedupe_window. Workers do the same once a day, a while after midnight UTC. The policy in the \
+        database and the database's clock decide.
+        """
+    static let subcommands: Subcommands = [PartitionsPlan.self, PartitionsRun.self, PartitionsPolicy.self]
 }
 
 struct PartitionsPlan: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "plan",
-        abstract: "Shows every day's partition and what `run` would do; changes nothing.",
-        discussion: """
-            Examples:
-              upstream-worker partitions plan
-              upstream-worker partitions plan --json
+    static let manual = """
+        plan: Shows every day's partition and what `run` would do; changes nothing.
+          upstream-worker partitions plan
+          upstream-worker partitions plan --json
 
-            Row counts are estimates from PostgreSQL's catalog; sizes are exact and include indexes.
-            """
-    )
+        Row counts are estimates from PostgreSQL's catalog; sizes are exact and include indexes.
+        """
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var format: ObjectFormatOptions
@@ -98,17 +90,16 @@ struct PartitionsPlan: ProgramCommand {
 }
 
 extension PartitionPlan {
-    /// Its JSON form.
     var members: JSONMembers {
         let isHeld = fate == .held
         return [
-            "day": day.start.date, "partition": name, "rows_estimate": rows, "bytes": bytes, "fate": fate.rawValue,
+            "day": self.day.start.date, "partition": self.name, "rows_estimate": self.rows, "bytes": self.bytes,
+            "fate": fate.rawValue,
             "waiting_deliveries": isHeld ? waiting : nil,
             "dead_letters": isHeld || fate == .drop ? deadLetters : nil,
         ]
     }
 
-    /// The deliveries that still need it, as text.
     var neededBy: String { Amount.counted(waiting, "delivery", plural: "deliveries") }
 
     /// The dead letters that keep their messages when it is dropped, as text.
@@ -123,7 +114,7 @@ extension PartitionPlan {
     func fateInWords(_ policy: RetentionPolicy) -> String {
         switch fate {
         case .ahead: "ahead"
-        case .keep: "keep until \((end + policy.messages - .microseconds(1)).date)"
+        case .keep: "keep until \((self.end + policy.messages - .microseconds(1)).date)"
         case .drop: "drop\(keptDeadLetters)"
         case .held: "held for \(neededBy)"
         }
@@ -131,20 +122,16 @@ extension PartitionPlan {
 }
 
 struct PartitionsRun: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "run",
-        abstract: "Runs retention now; exit code 1 if a day is kept because deliveries still need it.",
-        discussion: """
-            Examples:
-              upstream-worker partitions run --dry-run
-              upstream-worker partitions run
-              upstream-worker partitions run --force --yes
+    static let manual = """
+        run: Runs retention now; exit code 1 if a day is kept because deliveries still need it.
+          upstream-worker partitions run --dry-run
+          upstream-worker partitions run
+          upstream-worker partitions run --force --yes
 
-            Receiving never waits for more than 50 ms. A day's partition that is constantly being read is kept for the \
-            next run: exit code 75. Nothing is deleted while this machine's clock and the database's differ by more than \
-            five minutes: exit code 78.
-            """
-    )
+        Receiving never waits for more than 50 ms. A day's partition that is constantly being read is kept for the \
+        next run: exit code 75. Nothing is deleted while this machine's clock and the database's differ by more than \
+        five minutes: exit code 78.
+        """
 
     @OptionGroup var options: CommonOptions
     @Flag(help: "Show what would be done, as `plan` does.")
@@ -266,21 +253,17 @@ struct PartitionsRun: ProgramCommand {
 }
 
 struct PartitionsPolicy: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "policy",
-        abstract: "Shows how long data is kept; --apply sets it to what the configuration says.",
-        discussion: """
-            Examples:
-              upstream-worker partitions policy
-              upstream-worker partitions policy --json
-              upstream-worker partitions policy --apply
-              upstream-worker partitions policy --apply --yes
+    static let manual = """
+        policy: Shows how long data is kept; --apply sets it to what the configuration says.
+          upstream-worker partitions policy
+          upstream-worker partitions policy --json
+          upstream-worker partitions policy --apply
+          upstream-worker partitions policy --apply --yes
 
-            One policy in the database applies to all workers. A worker whose configuration keeps something longer makes \
-            the policy longer when it starts; a shorter time takes effect only by --apply, which needs the rights of the \
-            tables' owner. Change every worker's file first: one that starts with the longer time restores it.
-            """
-    )
+        One policy in the database applies to all workers. A worker whose configuration keeps something longer makes \
+        the policy longer when it starts; a shorter time takes effect only by --apply, which needs the rights of the \
+        tables' owner. Change every worker's file first: one that starts with the longer time restores it.
+        """
 
     @OptionGroup var options: CommonOptions
     @Flag(help: "Set the policy to what the configuration says, also to shorter times.")

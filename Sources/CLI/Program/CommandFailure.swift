@@ -33,10 +33,7 @@ struct CommandFailure: Error, CustomStringConvertible {
             let head = error.kind == .noInput ? "" : "\n\(count == 1 ? "1 problem" : "\(count) problems") found."
             self.init(error.kind == .noInput ? .noInput : .configuration, error.description + head)
         case let error as PostgresError:
-            self.init(
-                ExitStatus(error),
-                "database: \(error)" + (DatabaseAdvice.hint(error).map { "\n" + $0 } ?? "")
-            )
+            self.init(ExitStatus(error), "database: \(error)" + (DatabaseAdvice.hint(error).map { "\n" + $0 } ?? ""))
         case let error as LocalCluster.StartError: self.init(.unavailable, error.description)
         case let error as MigrationError: self.init(ExitStatus(error), "\(error)")
         case is WorkerError, is ConsoleError: self.init(.configuration, "\(error)")

@@ -2,7 +2,6 @@ import ArgumentParser
 import Foundation
 import Vocabulary
 
-/// A suggestion for a mistyped command line.
 struct CommandSuggestion {
     private let root: CommandTree
     private let programName: String
@@ -48,7 +47,6 @@ struct CommandSuggestion {
 
     /// How far a command line names known commands.
     private struct Walk {
-        /// The known names.
         var path: [String] = []
         /// The last known command.
         var group: CommandTree
@@ -125,7 +123,6 @@ package struct CommandTree: Decodable, Sendable {
         package struct Name: Decodable, Sendable {
             /// `long`, `short` or `longWithSingleDash`.
             package var kind: String
-            /// The name without dashes.
             package var name: String
             /// The name with its dashes.
             package var text: String { (kind == "long" ? "--" : "-") + name }

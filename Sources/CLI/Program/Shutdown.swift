@@ -93,7 +93,6 @@ enum Shutdown {
     }
 }
 
-/// The process's logger.
 enum ProgramLog {
     /// Directs all logging to stderr; returns the program's logger, and the adjustable level of all loggers.
     static func start(_ configuration: WorkerConfiguration) -> (logger: Logger, threshold: LogThreshold) {

@@ -127,11 +127,8 @@ package struct CommandContext: Sendable {
         handlerSource: @escaping HandlerSource = { [] },
         interruption: @escaping @Sendable () async -> Void = { await Shutdown.signalled() }
     ) {
-        self.console = console
-        self.environment = environment
-        self.programName = programName
-        self.handlerSource = handlerSource
-        self.interruption = interruption
+        (self.console, self.environment, self.programName) = (console, environment, programName)
+        (self.handlerSource, self.interruption) = (handlerSource, interruption)
     }
 
     static func process(handlers: @escaping HandlerSource) -> CommandContext {
@@ -161,7 +158,36 @@ package struct CommandContext: Sendable {
     func suggestion(_ arguments: String) -> String { "\(programName) \(arguments)" }
 }
 
+typealias Subcommands = [any ParsableCommand.Type]
+
+/// A command, or a group of them, with its help as one text.
+protocol DescribedCommand: AsyncParsableCommand {
+    /// Its name and what it does, as `name: text.`; the lines after that are examples, then come further paragraphs.
+    static var manual: String { get }
+    static var subcommands: Subcommands { get }
+    /// Whether the help of the group names it.
+    static var isShown: Bool { get }
+}
+
+extension DescribedCommand {
+    static var subcommands: Subcommands { [] }
+    static var isShown: Bool { true }
+
+    static var configuration: CommandConfiguration {
+        let name = manual.prefix { $0 != ":" }
+        let text = manual.dropFirst(name.count + 2)
+        let abstract = text.prefix { $0 != "\n" }
+        return CommandConfiguration(
+            commandName: String(name),
+            abstract: String(abstract),
+            discussion: "Examples:" + text.dropFirst(abstract.count),
+            shouldDisplay: isShown,
+            subcommands: subcommands
+        )
+    }
+}
+
 /// A command with an action, unlike a group of subcommands, which only shows its help.
-protocol ProgramCommand: AsyncParsableCommand {
+protocol ProgramCommand: DescribedCommand {
     func run(in context: CommandContext) async throws
 }

@@ -4,19 +4,15 @@ import Querying
 import Resources
 import Vocabulary
 
-struct QuarantineCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "quarantine",
-        abstract: "Shows and exports stanzas that could not be stored as messages.",
-        discussion: """
-            Examples:
-              upstream-worker quarantine list --reason category_unusable --since 1d
-              upstream-worker quarantine show 17
-              upstream-worker quarantine show 17 --raw | xxd | less
-              upstream-worker quarantine export --since 7d > odd.ndjson
-            """,
-        subcommands: [ListCommand<QuarantineRow>.self, QuarantineShow.self, QuarantineExport.self]
-    )
+struct QuarantineCommand: DescribedCommand {
+    static let manual = """
+        quarantine: Shows and exports stanzas that could not be stored as messages.
+          upstream-worker quarantine list --reason category_unusable --since 1d
+          upstream-worker quarantine show 17
+          upstream-worker quarantine show 17 --raw | xxd | less
+          upstream-worker quarantine export --since 7d > odd.ndjson
+        """
+    static let subcommands: Subcommands = [ListCommand<QuarantineRow>.self, QuarantineShow.self, QuarantineExport.self]
 }
 
 extension QuarantineRow: ListedRow {
@@ -24,45 +20,31 @@ extension QuarantineRow: ListedRow {
 
     static let most = 10_000
     static let none = "no quarantined stanzas match"
-    static let listing = CommandConfiguration(
-        commandName: "list",
-        abstract: "Shows quarantined stanzas without their bytes, the latest first.",
-        discussion: """
-            Examples:
-              upstream-worker quarantine list --since 1d
-              upstream-worker quarantine list --reason category_unusable --json
-              upstream-worker quarantine list --columns id,reason,message_id
-            """
-    )
+    static let manual = """
+        list: Shows quarantined stanzas without their bytes, the latest first.
+          upstream-worker quarantine list --since 1d
+          upstream-worker quarantine list --reason category_unusable --json
+          upstream-worker quarantine list --columns id,reason,message_id
+        """
 
     var cursor: Int64 { id }
 
-    static func page(
-        _ filter: QuarantineQuery,
-        after cursor: Int64?,
-        limit: Int,
-        to sight: Sight,
-        _ connection: PostgresConnection
-    ) async throws -> [QuarantineRow] {
-        var query = filter
-        (query.cursor, query.limit) = (cursor, limit)
+    static func page(_ asked: ListRequest<Self>, _ connection: PostgresConnection) async throws -> [Self] {
+        var query = asked.filter
+        (query.cursor, query.limit) = (asked.cursor, asked.limit)
         return try await query.rows(connection)
     }
 }
 
 struct QuarantineShow: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "show",
-        abstract: "Shows one quarantined stanza as text with unprintable bytes escaped; exit code 1 if there is none.",
-        discussion: """
-            Examples:
-              upstream-worker quarantine show 17
-              upstream-worker quarantine show 17 --raw | xxd | less
+    static let manual = """
+        show: Shows one quarantined stanza as text with unprintable bytes escaped; exit code 1 if there is none.
+          upstream-worker quarantine show 17
+          upstream-worker quarantine show 17 --raw | xxd | less
 
-            Everything that looks like a registration token is masked unless --reveal is given. The stanza is malformed,
-            so a token may be in an unexpected place: treat the output as a secret all the same.
-            """
-    )
+        Everything that looks like a registration token is masked unless --reveal is given. The stanza is malformed,
+        so a token may be in an unexpected place: treat the output as a secret all the same.
+        """
 
     @OptionGroup var options: CommonOptions
     @Argument(help: "Its id, as `quarantine list` shows it.")
@@ -102,19 +84,15 @@ struct QuarantineShow: ProgramCommand {
 }
 
 struct QuarantineExport: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "export",
-        abstract: "Writes quarantined stanzas as NDJSON to stdout, the oldest first.",
-        discussion: """
-            Examples:
-              upstream-worker quarantine export --since 7d > odd.ndjson
-              upstream-worker quarantine export --with-tokens |
-                jq -r .stanza_base64 | head -1 | base64 -d
+    static let manual = """
+        export: Writes quarantined stanzas as NDJSON to stdout, the oldest first.
+          upstream-worker quarantine export --since 7d > odd.ndjson
+          upstream-worker quarantine export --with-tokens |
+            jq -r .stanza_base64 | head -1 | base64 -d
 
-            Without --with-tokens `stanza_masked` is the stanza as text, with everything that looks like a token masked; with
-            it `stanza_base64` is the stanza's bytes, unchanged. --after continues after an id.
-            """
-    )
+        Without --with-tokens `stanza_masked` is the stanza as text, with everything that looks like a token masked; with
+        it `stanza_base64` is the stanza's bytes, unchanged. --after continues after an id.
+        """
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: QuarantineFilter

@@ -6,31 +6,27 @@ import Replaying
 import Resources
 import Vocabulary
 
-struct ReplayCommand: AsyncParsableCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "replay",
-        abstract: "Sends stored messages again: to handlers, to a file or stdout, to an XMPP endpoint.",
-        discussion: """
-            Examples:
-              upstream-worker replay plan friday --category com.example.orders \\
-                --since 2026-01-30 --until 2026-01-31 --to-handlers --reason "were refused"
-              upstream-worker replay start friday
-              upstream-worker replay status friday
-              upstream-worker replay plan --handler billing --only-failed --since 7d
-              upstream-worker replay plan copy --since 1h --to staging.internal:5235 \\
-                --account 1234567890@fcm.internal
-              upstream-worker replay start copy --secret-file /run/secrets/staging
-              upstream-worker replay import messages.ndjson
+struct ReplayCommand: DescribedCommand {
+    static let manual = """
+        replay: Sends stored messages again: to handlers, to a file or stdout, to an XMPP endpoint.
+          upstream-worker replay plan friday --category com.example.orders \\
+            --since 2026-01-30 --until 2026-01-31 --to-handlers --reason "were refused"
+          upstream-worker replay start friday
+          upstream-worker replay status friday
+          upstream-worker replay plan --handler billing --only-failed --since 7d
+          upstream-worker replay plan copy --since 1h --to staging.internal:5235 \\
+            --account 1234567890@fcm.internal
+          upstream-worker replay start copy --secret-file /run/secrets/staging
+          upstream-worker replay import messages.ndjson
 
-            `plan` freezes the selection: messages that arrive later are not part of it. `start` sends it; the process that \
-            runs it may crash at any point, and another run continues where it stopped. A replay acks nothing and \
-            changes no message.
-            """,
-        subcommands: [
-            ReplayPlanCommand.self, ReplayStart.self, ReplayStatus.self, ReplayPause.self, ReplayResume.self,
-            ReplayCancel.self, ReplayImport.self,
-        ]
-    )
+        `plan` freezes the selection: messages that arrive later are not part of it. `start` sends it; the process that \
+        runs it may crash at any point, and another run continues where it stopped. A replay acks nothing and \
+        changes no message.
+        """
+    static let subcommands: Subcommands = [
+        ReplayPlanCommand.self, ReplayStart.self, ReplayStatus.self, ReplayPause.self, ReplayResume.self,
+        ReplayCancel.self, ReplayImport.self,
+    ]
 
     /// The user and host that run the command.
     static var who: String {
@@ -48,7 +44,6 @@ struct ReplayCommand: AsyncParsableCommand {
         return found
     }
 
-    /// Prints what an event would do.
     static func tell(_ replay: Replay, _ event: ReplayEvent, _ console: Terminal) throws {
         let rest = Amount.count(replay.planned - replay.done)
         switch replay.state.transition(on: event) {
@@ -64,7 +59,6 @@ struct ReplayCommand: AsyncParsableCommand {
 }
 
 extension CommandFailure {
-    /// The exit code of a replay's error.
     init(_ error: ReplayError) {
         let status: ExitStatus =
             switch error.kind {
@@ -78,16 +72,12 @@ extension CommandFailure {
 }
 
 struct ReplayStatus: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "status",
-        abstract: "Lists replays, or shows one with its history.",
-        discussion: """
-            Examples:
-              upstream-worker replay status
-              upstream-worker replay status friday
-              upstream-worker replay status friday --json
-            """
-    )
+    static let manual = """
+        status: Lists replays, or shows one with its history.
+          upstream-worker replay status
+          upstream-worker replay status friday
+          upstream-worker replay status friday --json
+        """
 
     @OptionGroup var options: CommonOptions
     @Argument(help: "The replay's name or id; all replays by default.")
@@ -135,10 +125,7 @@ enum ReplayReport {
         facts.add("to", replay.target.description)
         facts.add("selection", replay.selection)
         let skipped = replay.skipped > 0 ? ", \(Amount.count(replay.skipped)) of them skipped" : ""
-        facts.add(
-            "done",
-            "\(Amount.count(replay.done)) of \(Amount.count(replay.planned)) (\(replay.share))\(skipped)"
-        )
+        facts.add("done", "\(Amount.count(replay.done)) of \(Amount.count(replay.planned)) (\(replay.share))\(skipped)")
         if case .handlers = replay.target {
             let waiting = Amount.count(detail.waiting)
             facts.add("at handlers", "\(waiting) waiting, \(Amount.count(detail.dead)) dead letters")
@@ -168,15 +155,11 @@ enum ReplayReport {
 }
 
 struct ReplayPause: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "pause",
-        abstract: "Stops sending until it is resumed; deliveries that handlers already have are not affected.",
-        discussion: """
-            Examples:
-              upstream-worker replay pause friday
-              upstream-worker replay pause friday --reason "too much load"
-            """
-    )
+    static let manual = """
+        pause: Stops sending until it is resumed; deliveries that handlers already have are not affected.
+          upstream-worker replay pause friday
+          upstream-worker replay pause friday --reason "too much load"
+        """
 
     @OptionGroup var control: ReplayControlOptions
 
@@ -186,15 +169,11 @@ struct ReplayPause: ProgramCommand {
 }
 
 struct ReplayResume: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "resume",
-        abstract: "Resumes a paused or failed replay.",
-        discussion: """
-            Examples:
-              upstream-worker replay resume friday
-              upstream-worker replay resume friday --rate 50/s
-            """
-    )
+    static let manual = """
+        resume: Resumes a paused or failed replay.
+          upstream-worker replay resume friday
+          upstream-worker replay resume friday --rate 50/s
+        """
 
     @OptionGroup var control: ReplayControlOptions
     @OptionGroup(title: "How fast") var pace: ReplayPaceOptions
@@ -205,14 +184,10 @@ struct ReplayResume: ProgramCommand {
 }
 
 struct ReplayCancel: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "cancel",
-        abstract: "Cancels a replay for good; what was sent stays sent.",
-        discussion: """
-            Examples:
-              upstream-worker replay cancel friday
-            """
-    )
+    static let manual = """
+        cancel: Cancels a replay for good; what was sent stays sent.
+          upstream-worker replay cancel friday
+        """
 
     @OptionGroup var control: ReplayControlOptions
 
@@ -231,7 +206,6 @@ struct ReplayControlOptions: ParsableArguments {
     @Flag(help: "Only print what would be done.")
     var dryRun = false
 
-    /// Applies an event to the replay, or prints what it would do.
     func apply(_ event: ReplayEvent, in context: CommandContext, _ pace: ReplayPaceOptions? = nil) async throws {
         let console = context.console
         try await options.withConnection(context) { connection in

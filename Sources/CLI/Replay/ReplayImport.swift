@@ -9,21 +9,17 @@ import UpstreamConfiguration
 import Vocabulary
 
 struct ReplayImport: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "import",
-        abstract: "Stores the messages of an export in this database, each once.",
-        discussion: """
-            Examples:
-              upstream-worker messages export --with-tokens --since 1d > day.ndjson
-              upstream-worker replay import day.ndjson --config staging.yaml
-              gunzip -c day.ndjson.gz | upstream-worker replay import -
-              upstream-worker replay import fixtures.ndjson --deliver
-              upstream-worker replay import day.ndjson --dry-run
+    static let manual = """
+        import: Stores the messages of an export in this database, each once.
+          upstream-worker messages export --with-tokens --since 1d > day.ndjson
+          upstream-worker replay import day.ndjson --config staging.yaml
+          gunzip -c day.ndjson.gz | upstream-worker replay import -
+          upstream-worker replay import fixtures.ndjson --deliver
+          upstream-worker replay import day.ndjson --dry-run
 
-            A message that is already stored is counted as a duplicate, or as a conflict if its content differs. A bad \
-            line is reported with its number and skipped; the exit code is then 65.
-            """
-    )
+        A message that is already stored is counted as a duplicate, or as a conflict if its content differs. A bad \
+        line is reported with its number and skipped; the exit code is then 65.
+        """
 
     @OptionGroup var options: CommonOptions
     @Argument(help: "The file; - for stdin.", completion: .file())

@@ -14,22 +14,18 @@ import XMPP
 import XMPPEndpoint
 
 struct ReplayStart: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "start",
-        abstract: "Sends what was planned, or continues where it stopped.",
-        discussion: """
-            Examples:
-              upstream-worker replay start friday                # in a worker
-              upstream-worker replay start friday --foreground   # in this process
-              upstream-worker replay start friday --rate 100/s
-              upstream-worker replay start friday --again        # from its first message
-              upstream-worker replay start copy --secret-file /run/secrets/staging \\
-                --ca-file staging.pem
+    static let manual = """
+        start: Sends what was planned, or continues where it stopped.
+          upstream-worker replay start friday                # in a worker
+          upstream-worker replay start friday --foreground   # in this process
+          upstream-worker replay start friday --rate 100/s
+          upstream-worker replay start friday --again        # from its first message
+          upstream-worker replay start copy --secret-file /run/secrets/staging \\
+            --ca-file staging.pem
 
-            Replays to a file or to an XMPP endpoint run in the process that starts them, with this machine's file, \
-            certificate and secret. The first SIGINT or SIGTERM pauses the replay.
-            """
-    )
+        Replays to a file or to an XMPP endpoint run in the process that starts them, with this machine's file, \
+        certificate and secret. The first SIGINT or SIGTERM pauses the replay.
+        """
 
     @OptionGroup var options: CommonOptions
     @Argument(help: "The replay's name, or its id.")

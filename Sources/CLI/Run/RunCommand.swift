@@ -4,20 +4,16 @@ import Vocabulary
 import Worker
 
 struct RunCommand: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "run",
-        abstract: "Receives, stores and acks, until SIGTERM or SIGINT.",
-        discussion: """
-            Examples:
-              upstream-worker run --config worker.yaml
-              UPSTREAM_LOG__LEVEL=debug upstream-worker run
-              upstream-worker run --roles dispatch   # only run handlers; others receive
+    static let manual = """
+        run: Receives, stores and acks, until SIGTERM or SIGINT.
+          upstream-worker run --config worker.yaml
+          UPSTREAM_LOG__LEVEL=debug upstream-worker run
+          upstream-worker run --roles dispatch   # only run handlers; others receive
 
-            The first signal shuts down in order: messages that were read are stored and acked, then the streams are \
-            closed. A second signal exits at once. SIGHUP reads the configuration again: log.level and the handlers' \
-            retry settings take effect, and the log names the keys that need a restart.
-            """
-    )
+        The first signal shuts down in order: messages that were read are stored and acked, then the streams are \
+        closed. A second signal exits at once. SIGHUP reads the configuration again: log.level and the handlers' \
+        retry settings take effect, and the log names the keys that need a restart.
+        """
 
     @OptionGroup var options: CommonOptions
     @Option(help: "What this process does: receive, dispatch, or both.")

@@ -2,22 +2,17 @@ import ArgumentParser
 import MessageStore
 import Vocabulary
 
-/// `stats`: an overview of the store.
 struct StatsCommand: ProgramCommand {
-    static let configuration = CommandConfiguration(
-        commandName: "stats",
-        abstract: "Shows rates, sizes, lag, top categories, partitions and queues.",
-        discussion: """
-            Examples:
-              upstream-worker stats
-              upstream-worker stats --watch
-              upstream-worker stats --watch 10s --json
+    static let manual = """
+        stats: Shows rates, sizes, lag, top categories, partitions and queues.
+          upstream-worker stats
+          upstream-worker stats --watch
+          upstream-worker stats --watch 10s --json
 
-            No messages are read: counts marked with ~ are estimates from PostgreSQL's catalog, categories are what \
-            ANALYZE sampled, rates are the change of PostgreSQL's counters between two readings. Sizes and times are \
-            exact. The database does not record duplicates: /metrics counts them.
-            """
-    )
+        No messages are read: counts marked with ~ are estimates from PostgreSQL's catalog, categories are what \
+        ANALYZE sampled, rates are the change of PostgreSQL's counters between two readings. Sizes and times are \
+        exact. The database does not record duplicates: /metrics counts them.
+        """
 
     @OptionGroup var options: CommonOptions
     @Flag(help: "Repeat until Ctrl-C.")
@@ -56,7 +51,6 @@ struct StatsCommand: ProgramCommand {
 struct StatsDocument {
     private let look: StoreStatistics
     private let rates: StoreRates?
-    /// The largest first.
     private let tables: [StoreStatistics.Table]
 
     init(_ look: StoreStatistics, _ rates: StoreRates?) {

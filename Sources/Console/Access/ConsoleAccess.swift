@@ -18,9 +18,7 @@ package final class ConsoleAccess: Sendable {
         package var anybody: Principal?
         /// The host names that requests may be addressed to.
         package var hosts = AllowedHosts([], isOnLoopback: true)
-        /// Whether the console itself serves TLS.
         package var isTLS = false
-        /// How long a sign-in lasts.
         package var sessionLifetime = Duration.seconds(43_200)
         package var now: @Sendable () -> ContinuousClock.Instant = { .now }
 
@@ -75,7 +73,6 @@ package final class ConsoleAccess: Sendable {
         "/sign-in/once/" + sessions.makeLink(for: principal, lifetime: lifetime)
     }
 
-    /// Rereads the tokens if due.
     func refreshTokens() { tokens.refresh() }
 
     /// Authenticates a request.
@@ -131,12 +128,7 @@ package final class ConsoleAccess: Sendable {
         // them out. Guessing can't find a token of 128 bits or more; the limit keeps down log and noise.
         if let entry = tokens.entry(for: token) { return entry }
         if let wait = failures.use(key) { throw .tooMany("too many wrong tokens", wait) }
-        logger.event(
-            .notice,
-            .consoleSignInRefused,
-            "a wrong token was sent to the console",
-            [.address: .string(key)]
-        )
+        logger.event(.notice, .consoleSignInRefused, "a wrong token was sent to the console", [.address: .string(key)])
         throw .unauthorized
     }
 

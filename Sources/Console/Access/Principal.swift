@@ -9,13 +9,11 @@ extension ConsoleRole {
 
 /// A right that a route requires.
 package enum ConsoleRight: String, Sendable, Equatable, CaseIterable {
-    /// Reading stored data.
     case read
     /// Changing something: pausing, retrying, discarding, replaying.
     case act
     /// Seeing registration tokens. No role includes it: it is granted to a token or a proxy's role separately.
     case reveal
-    /// Reading the audit trail.
     case audit
 }
 

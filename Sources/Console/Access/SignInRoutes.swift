@@ -6,7 +6,7 @@ import NIOCore
 import Telemetry
 
 /// The page on which a token is exchanged for a session, one-time links, and signing out.
-struct SignInRoutes: ConsoleRoutes {
+struct SignInRoutes {
     let access: ConsoleAccess
 
     func add(to router: RouterGroup<ConsoleContext>) {
@@ -17,8 +17,7 @@ struct SignInRoutes: ConsoleRoutes {
         router.post("sign-in") { request, context in try await signIn(request, context) }
         router.get("sign-in/once/:secret") { request, context in
             let secret = try context.parameters.require("secret")
-            let source = try access.link(secret, context.clientKey)
-            return begin(source, request, context, body: SignInPage.onward(to: "/"), status: .ok, location: nil)
+            return begin(try access.link(secret, context.clientKey), request, context, SignInPage.onward(to: "/"))
         }
         router.post("sign-out") { request, context in
             if let id = SessionCookie.id(in: request, isSecure: context.isSecure) { access.sessions.end(id) }
@@ -41,15 +40,7 @@ struct SignInRoutes: ConsoleRoutes {
         do throws(Problem) {
             let token = (form["token"] ?? "").trimmingCharacters(in: .whitespacesAndNewlines)
             let entry = try access.entry(for: token.utf8, context.clientKey)
-            return begin(
-                .token(entry.id),
-                request,
-                context,
-                name: entry.principal.name,
-                body: [],
-                status: .seeOther,
-                location: next
-            )
+            return begin(.token(entry.id), request, context, name: entry.principal.name, Self.redirect(to: next))
         } catch {
             let problem = error
             let words =
@@ -61,14 +52,13 @@ struct SignInRoutes: ConsoleRoutes {
         }
     }
 
+    /// Begins a session with an answer.
     private func begin(
         _ source: SessionStore.Source,
         _ request: Request,
         _ context: ConsoleContext,
         name: String? = nil,
-        body: [UInt8],
-        status: HTTPResponse.Status,
-        location: String?
+        _ answer: Response
     ) -> Response {
         let previous = SessionCookie.id(in: request, isSecure: context.isSecure)
         let id = access.sessions.begin(source, replacing: previous)
@@ -80,9 +70,7 @@ struct SignInRoutes: ConsoleRoutes {
             "somebody signed in to the console",
             [.principal: .string(who), .address: .string(context.clientKey)]
         )
-        var response = Response(status: status, body: .init(byteBuffer: ByteBuffer(bytes: body)))
-        if !body.isEmpty { response.headers[.contentType] = "text/html; charset=utf-8" }
-        response.headers[.location] = location
+        var response = answer
         let lifetime = access.settings.sessionLifetime
         response.headers[.setCookie] = SessionCookie.header(id, isSecure: context.isSecure, lifetime: lifetime)
         return response
@@ -114,16 +102,16 @@ enum SignInPage {
             <p class="muted">A token of <code>console.tokens</code> in the configuration.</p>
             <button class="primary" type="submit">Sign in</button></form>
             """
-        return Response(html: PageShell("Sign in").card(body), status: status)
+        return Response(html: PageShell(title: "Sign in").card(body), status: status)
     }
 
     /// A page that redirects by itself.
     ///
     /// If the link was clicked on another site, an HTTP redirect would count as that site's navigation, and the
     /// same-site cookie would not be sent with it.
-    static func onward(to path: String) -> [UInt8] {
+    static func onward(to path: String) -> Response {
         let head: HTML = "<meta http-equiv=\"refresh\" content=\"0;url=\(exact: path)\">"
         let body: HTML = "<h1>Signed in</h1><p><a href=\"\(exact: path)\">Go on to the console</a></p>"
-        return PageShell("Signed in").card(body, head: head).bytes
+        return Response(html: PageShell(title: "Signed in").card(body, head: head))
     }
 }

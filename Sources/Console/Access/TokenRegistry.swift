@@ -71,7 +71,6 @@ final class TokenRegistry: Sendable {
         current().first { $0.stay == id.stay && ConstantTime.areEqual($0.digest, id.digest) }
     }
 
-    /// Rereads the tokens if due.
     func refresh() { _ = current() }
 
     private func current() -> [Entry] {
@@ -135,5 +134,18 @@ final class TokenRegistry: Sendable {
     private static func entries(_ token: ConsoleToken) throws -> [Entry] {
         try token.secrets().filter { !$0.isEmpty }
             .map { Entry(digest: HashFunction.sha256.digest(of: $0), principal: token.principal) }
+    }
+}
+
+package struct ConsoleToken: Sendable {
+    package var principal: Principal
+    /// Reads the secret values; during a rotation two are valid at once.
+    ///
+    /// Called repeatedly, so that a rotated file takes effect without a restart.
+    package var secrets: @Sendable () throws -> [[UInt8]]
+
+    package init(_ principal: Principal, secrets: @escaping @Sendable () throws -> [[UInt8]]) {
+        self.principal = principal
+        self.secrets = secrets
     }
 }

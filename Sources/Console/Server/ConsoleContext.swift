@@ -6,7 +6,6 @@ package struct ConsoleContext: RequestContext {
     /// The authenticated sender; nil before the check, and for unauthenticated requests.
     package var principal: Principal?
     package let peer: SocketAddress?
-    /// The connection that the request came on.
     let channel: any Channel
     /// Whether the client's own connection is TLS.
     var isSecure = false
@@ -30,10 +29,4 @@ package struct ConsoleContext: RequestContext {
         guard principal.may(right) else { throw .forbidden(right, principal) }
         return principal
     }
-}
-
-/// Pages that belong together.
-package protocol ConsoleRoutes: Sendable {
-    /// Adds them.
-    func add(to router: RouterGroup<ConsoleContext>)
 }

@@ -56,9 +56,13 @@ package struct ConsoleRuntime: Sendable {
     ///
     /// - Throws: ``ConsoleError``: the port is taken, or the schema is not this program's.
     package func run() async throws {
-        let result = await Result { try await group.run() }
+        do {
+            try await group.run()
+        } catch {
+            await services.close()
+            throw error
+        }
         await services.close()
-        try result.get()
     }
 
     /// Ends ``run()``; answers under way have two seconds.
@@ -122,12 +126,6 @@ package struct ConsoleRuntime: Sendable {
         rules.isTLS = console.tls != nil
         rules.sessionLifetime = console.sessionLifetime
         return rules
-    }
-}
-
-extension Result where Failure == any Error {
-    fileprivate init(_ body: () async throws -> Success) async {
-        do { self = .success(try await body()) } catch { self = .failure(error) }
     }
 }
 

@@ -44,12 +44,8 @@ package struct ConsoleServer: Service {
         }
     }
 
-    /// The API's endpoints; each group of them is a file of `API/`.
     var endpoints: [Endpoint] {
-        let endpoints =
-            ConflictActions.endpoints + DeadActions.endpoints + DeliveryActions.endpoints + DeliveryRoutes.endpoints
-            + HandlerActions.endpoints + JobRoutes.endpoints + MessageRoutes.endpoints + OddRoutes.endpoints
-            + ReplayActions.endpoints + ReplayRoutes.endpoints + StoreRoutes.endpoints
+        let endpoints = ConsolePart.all.flatMap(\.endpoints)
         return endpoints + [OpenAPIDocument.endpoint(beside: endpoints, version: services.settings.version)]
     }
 
@@ -82,12 +78,7 @@ package struct ConsoleServer: Service {
             services: [JobRunner(services: services), TokenWatch(access: access)],
             onServerRunning: { [host, access, logger, onListening] channel in
                 let port = channel.localAddress?.port ?? 0
-                logger.event(
-                    .info,
-                    .consoleListening,
-                    "console listening",
-                    [.host: .string(host), .port: .int(port)]
-                )
+                logger.event(.info, .consoleListening, "console listening", [.host: .string(host), .port: .int(port)])
                 if let anybody = access.settings.anybody {
                     logger.event(
                         .warning,
@@ -117,19 +108,17 @@ package struct ConsoleServer: Service {
         let router = RecordingRouter()
         _ = router.add(middleware: ProblemMiddleware(logger: logger))
         for endpoint in endpoints { endpoint.add(to: router.group("/api/v1"), services) }
-        for page in Page.all { page.add(to: router.group(), services) }
-        let others: [any ConsoleRoutes] = [
-            HealthRoutes(services: services), SignInRoutes(access: access), PageAssets(),
-        ]
-        for routes in others { routes.add(to: router.group()) }
+        for part in ConsolePart.all {
+            for page in part.pages { page.add(to: router.group(), services, part.section) }
+        }
+        HealthRoutes(services: services).add(to: router.group())
+        SignInRoutes(access: access).add(to: router.group())
+        PageAssets.add(to: router.group())
         return router
     }
 
-    /// Checks that a certificate and its key can be used.
-    static func check(_ files: ConsoleTLSConfiguration) throws(ConsoleError) { _ = try tls(files) }
-
     /// TLS 1.2 or 1.3 with the configured certificate.
-    private static func tls(_ files: ConsoleTLSConfiguration) throws(ConsoleError) -> TLSConfiguration {
+    static func tls(_ files: ConsoleTLSConfiguration) throws(ConsoleError) -> TLSConfiguration {
         do {
             let chain = try NIOSSLCertificate.fromPEMFile(files.certificateFile)
             let key = try NIOSSLPrivateKey(file: files.keyFile.path, format: .pem)
@@ -153,7 +142,6 @@ package struct ConsoleServer: Service {
 
 /// An error that prevents the console from serving.
 package struct ConsoleError: Error, Sendable, CustomStringConvertible {
-    /// The cause and the fix.
     package let description: String
 
     init(_ description: String) { self.description = description }

@@ -19,27 +19,13 @@ package struct ConsoleServices: Sendable {
     let aliases: Aliases
     /// What is shown to a reader who asks for no registration token.
     let sight: Sight
-    let bell = JobBell()
+    /// Wakes the ``JobRunner``; one element stands for any number of wishes.
+    let bell = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
     let feeds: MessageFeeds
     let history = RateHistory()
     let exports = StreamPlaces(32, "exports", instead: "wait until one has ended")
     /// Limited, since each stream queries the database twice a second.
     let jobStreams = StreamPlaces(50, "streams of jobs", instead: "ask for jobs/{id} now and then")
-
-    package init(
-        reader: ReadPool,
-        probe: ReadPool? = nil,
-        writer: ReadPool,
-        planner: ReadPool? = nil,
-        settings: ConsoleSettings,
-        logger: Logger
-    ) {
-        (self.reader, self.probe, self.writer, self.planner) = (reader, probe ?? reader, writer, planner ?? writer)
-        (self.settings, self.logger) = (settings, logger)
-        aliases = Aliases(isHiding: !settings.showsPayloads)
-        sight = Sight(tokens: false, payloads: settings.showsPayloads)
-        feeds = MessageFeeds(reader, showsPayloads: settings.showsPayloads)
-    }
 
     /// Sessions to one database, `sessions` of which read.
     package init(
@@ -49,17 +35,15 @@ package struct ConsoleServices: Sendable {
         settings: ConsoleSettings,
         logger: Logger
     ) {
-        self.init(
-            reader: ReadPool(reading, size: sessions),
-            probe: ReadPool(reading, size: 1),
-            writer: ReadPool(writing, size: 2, isReadOnly: false),
-            planner: ReadPool(writing, size: 1, isReadOnly: false),
-            settings: settings,
-            logger: logger
-        )
+        (reader, probe) = (ReadPool(reading, size: sessions), ReadPool(reading, size: 1))
+        writer = ReadPool(writing, size: 2, isReadOnly: false)
+        planner = ReadPool(writing, size: 1, isReadOnly: false)
+        (self.settings, self.logger) = (settings, logger)
+        aliases = Aliases(isHiding: !settings.showsPayloads)
+        sight = Sight(tokens: false, payloads: settings.showsPayloads)
+        feeds = MessageFeeds(reader, showsPayloads: settings.showsPayloads)
     }
 
-    /// Ends the sessions.
     package func close() async {
         for pool in [reader, probe, writer, planner] { await pool.close() }
     }
@@ -69,8 +53,6 @@ package struct ConsoleServices: Sendable {
 package struct ConsoleSettings: Sendable {
     /// Whether messages are shown with their data, or only with their metadata.
     package var showsPayloads = true
-    /// The most bytes in a request's body.
-    package var bodyLimit = 64 << 10
     package var version: String
 
     package init(version: String) { self.version = version }

@@ -1,7 +1,6 @@
 /// Names and values as addresses and forms hold them: `+` for a space, the rest percent-encoded (URL Standard,
 /// application/x-www-form-urlencoded), read strictly.
 enum FormText {
-    /// The pairs in their order.
     static func pairs(_ text: String) throws(Problem) -> [(name: String, value: String)] {
         try text.split(separator: "&").map { pair throws(Problem) in
             let equals = pair.firstIndex(of: "=") ?? pair.endIndex

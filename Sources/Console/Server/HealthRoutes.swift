@@ -4,7 +4,7 @@ import MessageStore
 import NIOCore
 
 /// `/livez` and `/readyz`, for probes: without signing in, and without revealing anything.
-struct HealthRoutes: ConsoleRoutes {
+struct HealthRoutes {
     private let readiness: Readiness
 
     init(services: ConsoleServices) {

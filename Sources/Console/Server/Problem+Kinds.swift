@@ -10,15 +10,10 @@ import Vocabulary
 extension Problem.Kind {
     static let answerTooLong = Self(.internalServerError, "answer-too-long", "The answer is too long")
     static let badRequest = Self(.badRequest, "bad-request", "Bad request")
-    static let busy = Self(.serviceUnavailable, "busy", "Too many queries at once", retryAfter: 2)
-    static let cancelled = Self(.serviceUnavailable, "cancelled", "The request was broken off", retryAfter: 2)
+    static let busy = passing("busy", "Too many queries at once", 2)
+    static let cancelled = passing("cancelled", "The request was broken off", 2)
     static let crossSite = Self(.forbidden, "cross-site", "Not from a page of the console")
-    static let database = Self(
-        .serviceUnavailable,
-        "database-unavailable",
-        "The database does not answer",
-        retryAfter: 2
-    )
+    static let database = passing("database-unavailable", "The database does not answer", 2)
     static let expired = Self(.gone, "expired", "The set has expired")
     static let forbidden = Self(.forbidden, "forbidden", "Not allowed")
     static let hasEnded = Self(.conflict, "has-ended", "The job has ended")
@@ -39,7 +34,7 @@ extension Problem.Kind {
         "The Idempotency-Key was used for another request"
     )
     static let linkUsed = Self(.notFound, "link-used", "This link no longer works")
-    static let locked = Self(.serviceUnavailable, "locked", "A table is locked", retryAfter: 5)
+    static let locked = passing("locked", "A table is locked", 5)
     static let mediaType = Self(.unsupportedMediaType, "media-type", "Unsupported media type")
     static let method = Self(.methodNotAllowed, "method-not-allowed", "Method not allowed")
     static let noHandler = Self(.conflict, "no-handler", "No handler")
@@ -49,7 +44,7 @@ extension Problem.Kind {
     static let otherTarget = Self(.conflict, "other-target", "Not a replay to handlers")
     static let payloadsHidden = Self(.forbidden, "payloads-hidden", "Payloads are hidden")
     static let permission = Self(.forbidden, "database-permission", "The console's database role lacks a right")
-    static let planning = Self(.serviceUnavailable, "planning", "Another plan is being made", retryAfter: 10)
+    static let planning = passing("planning", "Another plan is being made", 10)
     static let refusedValue = Self(.badRequest, "bad-request", "The database refused a value")
     static let replayRefused = Self(.conflict, "replay-refused", "The replay's state forbids it")
     static let replayTarget = Self(.badGateway, "replay-target", "The target can't be reached")
@@ -57,24 +52,14 @@ extension Problem.Kind {
     static let timeout = Self(.gatewayTimeout, "statement-timeout", "The query took too long")
     static let tooLarge = Self(.contentTooLarge, "too-large", "The request is too large")
     static let tooMany = Self(.unprocessableContent, "too-many", "Too many dead letters")
-    static let tooManyConnections = Self(
-        .serviceUnavailable,
-        "too-many-connections",
-        "Too many connections",
-        retryAfter: 2
-    )
-    static let tooManyJobs = Self(.tooManyRequests, "too-many-jobs", "Too many sets are prepared", retryAfter: 60)
-    static let tooManyKeys = Self(.tooManyRequests, "too-many-keys", "Too many changes", retryAfter: 3600)
-    static let tooManyReplays = Self(
-        .tooManyRequests,
-        "too-many-replays",
-        "Too many replays are planned",
-        retryAfter: 60
-    )
+    static let tooManyConnections = passing("too-many-connections", "Too many connections", 2)
+    static let tooManyJobs = Self(.tooManyRequests, "too-many-jobs", "Too many sets are prepared", 60)
+    static let tooManyKeys = Self(.tooManyRequests, "too-many-keys", "Too many changes", 3600)
+    static let tooManyReplays = Self(.tooManyRequests, "too-many-replays", "Too many replays are planned", 60)
     static let tooManyRequests = Self(.tooManyRequests, "too-many-requests", "Too many requests")
-    static let tooManyStreams = Self(.serviceUnavailable, "too-many-streams", "Too many streams", retryAfter: 10)
+    static let tooManyStreams = passing("too-many-streams", "Too many streams", 10)
     static let unauthorized = Self(.unauthorized, "unauthorized", "Not signed in")
-    static let underWay = Self(.conflict, "request-under-way", "The same request is under way", retryAfter: 1)
+    static let underWay = Self(.conflict, "request-under-way", "The same request is under way", 1)
 }
 
 extension Problem {
@@ -84,7 +69,6 @@ extension Problem {
         headers: [.wwwAuthenticate: "Bearer realm=\"upstream-worker\""]
     )
 
-    /// The sender lacks a right.
     static func forbidden(_ right: ConsoleRight, _ principal: Principal) -> Problem {
         let fix =
             right == .reveal
@@ -92,7 +76,6 @@ extension Problem {
         return Problem(.forbidden, "the role \(principal.role.word) lacks the right '\(right.rawValue)': \(fix)")
     }
 
-    /// The sender asks too often.
     static func tooMany(_ why: String, _ wait: Duration) -> Problem {
         let seconds = max(1, Int((wait / .seconds(1)).rounded(.up)))
         return Problem(.tooManyRequests, "\(why): wait \(seconds) s", headers: [.retryAfter: "\(seconds)"])
@@ -123,7 +106,6 @@ extension Problem {
         }
     }
 
-    /// A failure of the database.
     package init(_ error: PostgresError) {
         switch error.failureClass {
         case .timeout where error.sqlState == "57014", .deadline, .cancelled:

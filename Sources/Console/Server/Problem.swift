@@ -16,8 +16,13 @@ package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
         /// The seconds after which asking again makes sense.
         var retryAfter: Int?
 
-        init(_ status: HTTPResponse.Status, _ name: String, _ title: String, retryAfter: Int? = nil) {
+        init(_ status: HTTPResponse.Status, _ name: String, _ title: String, _ retryAfter: Int? = nil) {
             (self.status, self.name, self.title, self.retryAfter) = (status, name, title, retryAfter)
+        }
+
+        /// What passes by itself, after some seconds.
+        static func passing(_ name: String, _ title: String, _ retryAfter: Int) -> Kind {
+            Kind(.serviceUnavailable, name, title, retryAfter)
         }
     }
 
@@ -56,11 +61,10 @@ package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
         return response
     }
 
-    /// The problem as JSON, on a line.
     var line: [UInt8] { json() + [UInt8(ascii: "\n")] }
 
     private var page: HTML {
-        PageShell(title).card(
+        PageShell(title: title).card(
             """
             <h1>\(title)</h1><p>\(detail)</p>
             <p class="actions"><a class="button" href="/">To the overview</a></p>

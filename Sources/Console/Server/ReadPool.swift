@@ -18,7 +18,6 @@ package actor ReadPool {
     /// How long after a failed connect further requests are refused without an attempt.
     private static let pause = Duration.seconds(1)
 
-    /// No session became free.
     static let busy = PostgresError(.resources, "every database session of the console is in use")
 
     /// A session that connects on demand, with its own thread.
@@ -101,7 +100,15 @@ package actor ReadPool {
         }
     }
 
-    /// Ends the sessions.
+    /// Reads the next page of messages, and takes the session back before anything is sent.
+    func next(_ pager: MessagePager) async throws -> (pager: MessagePager, page: MessagePage) {
+        try await withConnection(.search) { connection in
+            var pager = pager
+            let page = try await pager.next(connection)
+            return (pager, page)
+        }
+    }
+
     package func close() async {
         for lane in lanes { await lane.client.close() }
     }

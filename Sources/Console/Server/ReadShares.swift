@@ -10,7 +10,6 @@ package struct ReadShares: Sendable {
         case search
     }
 
-    /// A request for a session.
     struct Claim: Sendable, Hashable {
         /// The reader; empty for the console itself.
         var reader: String

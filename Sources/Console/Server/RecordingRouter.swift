@@ -5,7 +5,6 @@ import Hummingbird
 final class RecordingRouter: RouterMethods {
     typealias Context = ConsoleContext
 
-    /// Every method with an answer.
     static let methods: [HTTPRequest.Method] = [.get, .post, .put, .patch, .delete, .options, .trace]
 
     private let router = Router(context: ConsoleContext.self)

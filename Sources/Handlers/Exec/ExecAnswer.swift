@@ -26,8 +26,7 @@ enum ExecAnswer {
         }
     }
 
-    /// The wait that an answer requests, in the configuration's form of durations; nil for any other text, and for more
-    /// than 366 days.
+    /// The wait that an answer requests, as in the configuration; nil for other text, and over 366 days.
     static func wait(_ text: String) -> Duration? {
         guard let text = DurationText(text), text.unit != nil, text.unit != .weeks, let wait = text.duration,
             wait <= .seconds(366 * 86_400)

@@ -63,7 +63,6 @@ struct ExecConversation {
         case ignore
     }
 
-    /// Handles bytes from the process.
     mutating func receive(_ bytes: some Collection<UInt8>) -> ReceiveAction {
         switch state {
         case .idle:
@@ -115,7 +114,6 @@ struct ExecConversation {
         return true
     }
 
-    /// Whether a message can be sent.
     var isOpen: Bool {
         if case .ended = state { false } else { true }
     }

@@ -24,7 +24,6 @@ final class ExecHandler: ContainedHandler {
     private let program: ChildProgram
     private let mode: Mode
     private let output: ExecOutputLog
-    private let group: MultiThreadedEventLoopGroup
     private let pool: ExecSessionPool
 
     /// A handler that starts the program for the first message and logs its standard error.
@@ -35,19 +34,16 @@ final class ExecHandler: ContainedHandler {
         command: [String],
         mode: Mode,
         environment: [String] = ExecHandler.passedEnvironment,
-        logger: Logger,
-        group: MultiThreadedEventLoopGroup = .singleton
+        logger: Logger
     ) {
         // A write to an ended process must fail, not kill us with SIGPIPE.
         signal(SIGPIPE, SIG_IGN)
         self.program = ChildProgram(passingFew: command, environment)
         self.mode = mode
         self.output = ExecOutputLog(handler: name, logger: logger)
-        self.group = group
         pool = ExecSessionPool(subject: "exec program", output: output)
     }
 
-    /// Gives the message to a process and reads its answer.
     func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
         let line = MessageObject.line(message, context) + [UInt8(ascii: "\n")]
         switch mode {
@@ -70,7 +66,7 @@ final class ExecHandler: ContainedHandler {
                 input: line,
                 deadline: context.deadline,
                 output: output,
-                on: group.next()
+                on: MultiThreadedEventLoopGroup.singleton.next()
             )
         } catch {
             throw unavailable(error)
@@ -122,7 +118,7 @@ final class ExecHandler: ContainedHandler {
                 program,
                 shape: .line(limit: Self.answerLimit),
                 output: output,
-                on: group.next()
+                on: MultiThreadedEventLoopGroup.singleton.next()
             )
         } catch {
             throw unavailable(error)

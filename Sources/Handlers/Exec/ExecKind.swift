@@ -8,7 +8,6 @@ import Vocabulary
 struct ExecKind: HandlerKind {
     static let key = "exec"
 
-    /// The program and its arguments; no shell.
     var command: [String]
     var mode: ExecHandler.Mode
 

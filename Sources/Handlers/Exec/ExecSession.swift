@@ -7,8 +7,7 @@ import Synchronization
 
 /// A running long-lived subprocess that handles one message at a time.
 ///
-/// It is killed, with its process group, as soon as it breaks the rules of ``ExecConversation``; its holder then starts
-/// another.
+/// It is killed, with its process group, as soon as it breaks the rules of ``ExecConversation``.
 final class ExecSession: Sendable {
     enum Failure: Error {
         /// The process had ended before the message was written: it has not seen it.
@@ -17,7 +16,6 @@ final class ExecSession: Sendable {
         case ended(ExecConversation.End)
     }
 
-    /// How a process is ended.
     enum Stop: Sendable {
         /// Killed, with its process group.
         case kill
@@ -80,8 +78,7 @@ final class ExecSession: Sendable {
 
     var hasAnswered: Bool { answers.load(ordering: .relaxed) > 0 }
 
-    /// Exchanges a request, a line or frame, for an answer without its delimiter; cancelling, or the deadline, kills
-    /// the process.
+    /// Exchanges a request for an answer, both without delimiter; cancelling, or the deadline, kills the process.
     func exchange(_ request: [UInt8], deadline: ContinuousClock.Instant) async throws(Failure) -> [UInt8] {
         let wait = TimeAmount(max(.zero, ContinuousClock.now.duration(to: deadline)))
         let handler = self.handler

@@ -15,8 +15,7 @@ final class ExecSessionPool: Sendable {
     private let mostIdle: Int
     private let state = Mutex(State())
 
-    /// An empty pool; at most `mostIdle` processes are kept, `subject` names them in failures, `output` logs their
-    /// ends.
+    /// An empty pool; at most `mostIdle` processes stay, failures name `subject`, `output` logs ends.
     init(subject: String, output: ExecOutputLog, mostIdle: Int = .max) {
         (self.subject, self.output, self.mostIdle) = (subject, output, mostIdle)
     }

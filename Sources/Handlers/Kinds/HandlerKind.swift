@@ -15,7 +15,6 @@ package protocol HandlerKind: Sendable, Equatable {
     /// Whether each message at once takes a session of the database.
     static var takesSessions: Bool { get }
 
-    /// Reads its section, and reports problems there.
     init(_ scope: ConfigurationScope)
 
     /// Adapts the handler's longest time for one attempt to its own settings.
@@ -83,8 +82,7 @@ package struct HandlerProblem: Error, Sendable {
 
 /// The session of `check --connect`, for steps about handlers.
 package protocol HandlerProbeSession: Sendable {
-    /// Lends the session and names its role; skipped without one or with another schema; reports `body`'s database
-    /// error.
+    /// Lends the session and names its role; skipped without one, or if the schema differs; reports `body`'s error.
     func forHandler(
         _ body: @Sendable (PostgresConnection, _ role: String) async throws(PostgresError) -> Probe.Result
     ) async -> Probe.Result

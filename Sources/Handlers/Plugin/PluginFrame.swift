@@ -106,7 +106,6 @@ enum PluginFrame {
 
     enum Outcome: Sendable, Hashable {
         case said(HandlerOutcome)
-        /// Not a valid outcome.
         case unknown
     }
 

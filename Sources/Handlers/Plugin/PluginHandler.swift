@@ -53,27 +53,19 @@ final class PluginHandler: ContainedHandler {
 
     private let options: Options
     private let output: ExecOutputLog
-    private let group: MultiThreadedEventLoopGroup
     private let pool: ExecSessionPool
     private let program: ChildProgram
     private let state: Mutex<State>
 
     /// A handler that starts the host for the first message; `logger` receives the plugin's standard output and error.
-    init(
-        name: String,
-        options: Options,
-        logger: Logger,
-        group: MultiThreadedEventLoopGroup = .singleton
-    ) {
+    init(name: String, options: Options, logger: Logger) {
         // A write to an ended process must fail, not kill us with SIGPIPE.
         signal(SIGPIPE, SIG_IGN)
         self.options = options
         self.output = ExecOutputLog(handler: name, logger: logger)
-        self.group = group
         program = ChildProgram(passingFew: [options.host, options.library])
         let alone = min(4, max(1, options.messages))
-        // As many as there can be calls: a process closed here would have to be replaced by one that loads the library
-        // anew.
+        // As many as there can be calls: to replace a process, the library would be loaded anew.
         pool = ExecSessionPool(subject: "plugin host", output: output, mostIdle: options.processes + alone)
         let batch = min(max(1, options.messages / options.processes), PluginFrame.messageLimit)
         let (bytes, together) = (PluginFrame.byteLimit, options.processes)
@@ -221,7 +213,7 @@ final class PluginHandler: ContainedHandler {
                 shape: .frame(limit: PluginFrame.replyLimit),
                 stop: .terminate,
                 output: output,
-                on: group.next()
+                on: MultiThreadedEventLoopGroup.singleton.next()
             )
         } catch {
             throw unavailable("cannot start \(options.host): \((error as? SpawnError)?.reason ?? "\(error)")")

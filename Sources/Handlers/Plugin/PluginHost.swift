@@ -1,3 +1,4 @@
+import FoundationEssentials
 import Glibc
 import NIOCore
 import NIOPosix
@@ -8,8 +9,7 @@ import Vocabulary
 enum PluginHost {
     static let name = "upstream-plugin-host"
 
-    /// Finds the program: at the configured absolute path, else beside the worker's own executable, else in
-    /// `../libexec/upstream-worker/` from there.
+    /// Finds the program: as configured, else beside our executable, else in `../libexec/upstream-worker/` from there.
     static func find(configured: String? = nil) throws(HandlerProblem) -> String {
         let candidates = configured.map { [$0] } ?? standard
         if let found = candidates.first(where: { access($0, X_OK) == 0 }) { return found }
@@ -21,19 +21,11 @@ enum PluginHost {
     }
 
     private static var standard: [String] {
-        guard let executable = readLink("/proc/self/exe"), let slash = executable.lastIndex(of: "/") else {
-            return [name]
-        }
+        let executable = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
+        guard let slash = executable.lastIndex(of: "/") else { return [name] }
         let folder = executable[..<slash]
         let parent = folder.lastIndex(of: "/").map { folder[..<$0] } ?? ""
         return ["\(folder)/\(name)", "\(parent)/libexec/upstream-worker/\(name)"]
-    }
-
-    private static func readLink(_ path: String) -> String? {
-        var buffer = [CChar](repeating: 0, count: Int(PATH_MAX))
-        let count = readlink(path, &buffer, buffer.count)
-        guard count > 0, count < buffer.count else { return nil }
-        return String(decoding: buffer.prefix(count).map(UInt8.init(bitPattern:)), as: UTF8.self)
     }
 
     /// What is wrong with a library, by having the host load it without opening it; nil for a plugin of the right

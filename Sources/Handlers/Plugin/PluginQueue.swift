@@ -1,3 +1,5 @@
+import NIOCore
+
 /// The messages waiting for a plugin, grouped into calls.
 ///
 /// Pure. During a call, others collect for the next one; there is no timer. Messages that failed before, or were in a
@@ -18,24 +20,8 @@ struct PluginQueue: Sendable {
     }
 
     private struct Waiting: Sendable {
-        var entries: [Entry] = []
-        var first = 0
+        var entries = CircularBuffer<Entry>()
         var callers = 0
-
-        var isEmpty: Bool { first == entries.count }
-
-        mutating func take() -> Entry {
-            let entry = entries[first]
-            // From here on they are the call's, and are freed with it.
-            entries[first].bytes = []
-            first += 1
-            // Frees memory without moving everything each time.
-            if first > 64, first * 2 > entries.count {
-                entries.removeFirst(first)
-                first = 0
-            }
-            return entry
-        }
     }
 
     let batch: Int
@@ -49,7 +35,7 @@ struct PluginQueue: Sendable {
         (self.batch, self.bytes, callers) = (batch, bytes, [together, alone])
     }
 
-    var count: Int { waiting.reduce(0) { $0 + $1.entries.count - $1.first } }
+    var count: Int { waiting.reduce(0) { $0 + $1.entries.count } }
 
     /// Adds a message; returns whether to start another caller on the track.
     mutating func append(_ entry: Entry, to track: Track) -> Bool {
@@ -63,11 +49,10 @@ struct PluginQueue: Sendable {
     mutating func next(_ track: Track) -> [Entry] {
         var taken: [Entry] = []
         var size = 0
-        while !waiting[track.rawValue].isEmpty, taken.count < (track == .alone ? 1 : batch) {
-            let next = waiting[track.rawValue].entries[waiting[track.rawValue].first].bytes.count
-            guard taken.isEmpty || size + next <= bytes else { break }
-            size += next
-            taken.append(waiting[track.rawValue].take())
+        while let next = waiting[track.rawValue].entries.first, taken.count < (track == .alone ? 1 : batch) {
+            guard taken.isEmpty || size + next.bytes.count <= bytes else { break }
+            size += next.bytes.count
+            taken.append(waiting[track.rawValue].entries.removeFirst())
         }
         if taken.isEmpty { waiting[track.rawValue].callers -= 1 }
         return taken
@@ -75,10 +60,6 @@ struct PluginQueue: Sendable {
 
     /// Removes a message, unless a call has it already.
     mutating func remove(_ id: ID) {
-        for track in waiting.indices {
-            let index = waiting[track].entries.indices.dropFirst(waiting[track].first)
-                .first { waiting[track].entries[$0].id == id }
-            if let index { waiting[track].entries.remove(at: index) }
-        }
+        for track in waiting.indices { waiting[track].entries.removeAll { $0.id == id } }
     }
 }

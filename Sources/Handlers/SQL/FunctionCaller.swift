@@ -14,8 +14,7 @@ package final class FunctionCaller: Sendable {
     private let recording: AttemptRecording
     private let idle = Mutex<[PostgresClient]>([])
 
-    /// A caller with its own connections, as many as there are concurrent calls; without `recording` it writes no
-    /// history.
+    /// A caller with its own connections, one for each concurrent call; without `recording` it writes no history.
     package init(_ settings: PostgresSettings, recording: AttemptRecording? = nil) {
         var settings = settings
         settings.idleInTransactionTimeout = min(
@@ -26,8 +25,7 @@ package final class FunctionCaller: Sendable {
         self.recording = recording ?? AttemptRecording(worker: "", isWanted: false)
     }
 
-    /// Runs one attempt, until the deadline at most, under the lease's fencing token; `settled` if the delivery is
-    /// deleted.
+    /// Runs one attempt, to the deadline at most, under the fencing token; `settled` if the delivery is deleted.
     package func call(
         _ function: SQLFunction,
         handler: String,
@@ -160,8 +158,7 @@ extension PostgresConnection {
         }
     }
 
-    /// Calls the function so that its failure leaves the transaction usable; nil for success, deferred constraints
-    /// included.
+    /// Calls the function so that its failure leaves the transaction usable; nil once deferred constraints hold too.
     private func callInSavepoint(_ call: FunctionCall, isRecorded: Bool) throws(PostgresError) -> HandlerVerdict? {
         do throws(PostgresError) {
             let rows = try run(call.sql).count
@@ -200,4 +197,64 @@ extension PostgresConnection {
             return error
         }
     }
+}
+
+enum FunctionStatements {
+    /// The key of a message's row.
+    struct Message: Sendable {
+        var key: Digest128
+        var receivedAt: Timestamp
+    }
+
+    struct Delivery: Sendable {
+        var key: Digest128
+        var handler: String
+        var token: Int64
+        var worker = ""
+        var age = Duration.zero
+    }
+
+    /// Calls a function with a message; the quoted name can't be a parameter.
+    ///
+    /// Not prepared: a function that its owners replace may come with another result type, on which a prepared
+    /// statement would fail for the rest of the session.
+    static func call(_ function: SQLFunction, _ message: Message) -> SQL {
+        """
+        SELECT \(raw: function.quoted)(message)
+        FROM upstream.message_of(\(message.key), \(message.receivedAt)) AS message
+        """
+    }
+
+    static let exists: PreparedStatement<Message> =
+        "SELECT EXISTS (SELECT FROM upstream.message_of(\(\.key), \(\.receivedAt)))"
+
+    static let complete: PreparedStatement<Delivery> = """
+        DELETE FROM upstream.deliveries
+        WHERE message_key = \(\.key) AND handler = \(\.handler) AND lease_token = \(\.token)
+        """
+
+    /// ``complete``, which also writes the attempt to `upstream.attempts`, in the function's transaction.
+    static let completeRecorded: PreparedStatement<Delivery> = """
+        WITH ended AS (
+            DELETE FROM upstream.deliveries
+            WHERE message_key = \(\.key) AND handler = \(\.handler) AND lease_token = \(\.token)
+            RETURNING received_at, attempts
+        ), noted AS (
+            INSERT INTO upstream.attempt_batches (
+                settled_at, handler, worker, outcome, first_received, last_received, keys, ages, durations, numbers
+            )
+            SELECT
+                clock_timestamp(), \(\.handler), \(\.worker), 'done', received_at, received_at, ARRAY[\(\.key)],
+                ARRAY[extract(epoch FROM \(\.age))::real], ARRAY[extract(epoch FROM \(\.age))::real],
+                CASE WHEN attempts > 0 THEN ARRAY[attempts + 1] END
+            FROM ended
+        )
+        SELECT FROM ended
+        """
+
+    static let isReadOnly: PreparedStatement<Void> = "SELECT current_setting('transaction_read_only') = 'on'"
+}
+
+extension SQL {
+    var explained: SQL { "EXPLAIN \(self)" }
 }

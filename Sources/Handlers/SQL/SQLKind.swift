@@ -47,10 +47,8 @@ struct SQLKind: HandlerKind {
     /// Resolves the function with a message's row, and checks the right to call it, as a delivery does.
     private static func resolve(_ name: SQLFunction, on connection: PostgresConnection) async throws(PostgresError) {
         let nobody = FunctionStatements.Message(key: Digest128(high: 0, low: 0), receivedAt: .now)
-        try await connection.run { connection throws(PostgresError) in
-            try connection.trial { connection throws(PostgresError) in
-                _ = try connection.run(FunctionStatements.call(name, nobody).explained)
-            }
+        try await connection.trial { connection throws(PostgresError) in
+            _ = try connection.run(FunctionStatements.call(name, nobody).explained)
         }
     }
 }

@@ -23,8 +23,7 @@ struct CloudEvent: Sendable {
         return CloudEvent(headers: [("content-type", "application/cloudevents+json")], body: event.finish())
     }
 
-    /// The event in binary content mode: the body is the message's `data`, verbatim, and a header `ce-…` holds each
-    /// attribute.
+    /// The event in binary content mode: the body is `data`, verbatim, and headers `ce-…` hold the attributes.
     static func binary(_ message: UpstreamMessage, _ context: HandlerContext) -> CloudEvent {
         var headers: [(String, String)] = []
         for (name, text) in attributes(message) {
@@ -66,8 +65,7 @@ struct CloudEvent: Sendable {
         }
     }
 
-    /// A text as a header's value (HTTP binding §3.1.3.2), percent-encoded except for printable ASCII without quote and
-    /// percent sign.
+    /// A header's value (HTTP binding §3.1.3.2): percent-encoded but for printable ASCII without `"` and `%`.
     private static func headerValue(_ text: String) -> String {
         percentEncoded(text) { (0x21...0x7E).contains($0) && $0 != 0x22 && $0 != 0x25 }
     }

@@ -43,22 +43,19 @@ final class PinnedClients: Sendable {
     private let connections: Int
     private let connectTimeout: TimeAmount
     private let trust: WebhookTrust
-    private let group: MultiThreadedEventLoopGroup
     private let state = Mutex(State())
 
     init(
         host: String,
         connections: Int,
         connectTimeout: TimeAmount,
-        trust: WebhookTrust,
-        group: MultiThreadedEventLoopGroup
+        trust: WebhookTrust
     ) {
         (self.host, self.connections, self.connectTimeout) = (host, connections, connectTimeout)
-        (self.trust, self.group) = (trust, group)
+        self.trust = trust
     }
 
-    /// Lends a client for one of these addresses: the current one if it is among them and works, else the first that
-    /// did not just fail.
+    /// Lends a client for one of these addresses: the current one if it works, else the first that did not just fail.
     ///
     /// - Returns: nil after the shutdown, and if there is no address.
     func borrow(_ addresses: [NetworkAddress]) -> Loan? {
@@ -95,8 +92,7 @@ final class PinnedClients: Sendable {
         }
     }
 
-    /// Notes that a request was answered: its connection may carry another, even one that now waits for a new
-    /// connection.
+    /// Notes that a request was answered: even one that now waits for a new connection may get its connection.
     func answered(_ loan: Loan) {
         state.withLock { state in
             if let index = state.index(of: loan) { state.entries[index].reusesConnections = true }
@@ -152,6 +148,7 @@ final class PinnedClients: Sendable {
         configuration.connectionPool.idleTimeout = .seconds(30)
         // A failed connection fails the delivery, with its cause; the retry policy decides about the next attempt.
         configuration.connectionPool.retryConnectionEstablishment = false
+        let group = MultiThreadedEventLoopGroup.singleton
         return HTTPClient(eventLoopGroupProvider: .shared(group), configuration: configuration)
     }
 }

@@ -52,7 +52,6 @@ final class WebhookHandler: ContainedHandler {
     init(
         options: Options,
         resolver: AddressResolver = .system,
-        group: MultiThreadedEventLoopGroup = .singleton,
         headers: @escaping @Sendable () throws -> WebhookHeaders = { WebhookHeaders() },
         secrets: @escaping @Sendable () throws -> [[UInt8]]
     ) throws(FileError) {
@@ -61,8 +60,7 @@ final class WebhookHandler: ContainedHandler {
             host: options.endpoint.host,
             connections: options.connections,
             connectTimeout: TimeAmount(min(options.timeout, .seconds(10))),
-            trust: try WebhookTrust(options.tls),
-            group: group
+            trust: try WebhookTrust(options.tls)
         )
     }
 
@@ -151,7 +149,6 @@ final class WebhookHandler: ContainedHandler {
         return request
     }
 
-    /// The endpoint's addresses, each of them checked.
     private func checkedAddresses() async throws -> [NetworkAddress] {
         do throws(WebhookRefusal) {
             return try await options.policy.addresses(of: options.endpoint, by: resolver)

@@ -22,15 +22,9 @@ struct WebhookHeaders: Sendable, Equatable {
 
     init() {}
 
-    /// Parses headers, one a line: `Name: value`; with `holdsSecrets` also those with credentials, as in a separate
-    /// file.
+    /// These headers and those of more lines, `Name: value`; `holdsSecrets` allows credentials, as in a separate file.
     ///
     /// Throws ``Refused`` for the first line that can't be a header (RFC 9110 section 5), or whose name is reserved.
-    init(_ lines: [[UInt8]], holdsSecrets: Bool) throws(Refused) {
-        self = try WebhookHeaders().adding(lines, holdsSecrets: holdsSecrets)
-    }
-
-    /// These headers and those of more lines.
     func adding(_ lines: [[UInt8]], holdsSecrets: Bool) throws(Refused) -> WebhookHeaders {
         var headers = self
         for (index, line) in lines.enumerated() {
@@ -79,8 +73,7 @@ struct WebhookHeaders: Sendable, Equatable {
     /// What names hold besides letters and digits (`tchar` of RFC 9110 section 5.6.2).
     private static let marks = "!#$%&'*+-.^_`|~"
 
-    /// Names that frame or route the request (RFC 9110, RFC 9112), that hold the event or its signature, or that trace
-    /// it (W3C Trace Context).
+    /// Names that frame or route the request (RFC 9110, RFC 9112), sign it, or trace it (W3C Trace Context).
     private static func isReserved(_ name: String) -> Bool {
         let names: Set = [
             "host", "content-length", "content-type", "content-encoding", "transfer-encoding", "connection",

@@ -36,10 +36,7 @@ final class WebhookTrust: Sendable {
     private let files: WebhookTLSFiles
     private let state: Mutex<State>
 
-    /// Reads the files.
-    ///
-    /// - Throws: ``FileError`` if one can't be read, holds nothing of its kind, or the key is not the
-    ///   certificate's.
+    /// Reads the files; throws ``FileError`` if one can't be read or holds nothing of its kind, or they don't match.
     init(_ files: WebhookTLSFiles) throws(FileError) {
         self.files = files
         let contents = try Self.contents(of: files)

@@ -14,21 +14,11 @@ package struct BulkAction: Sendable {
         package var batch: Int { if case .dead = self { 1_000 } else { 10_000 } }
 
         /// Its name in the audit trail.
-        private var entry: (action: AuditAction, subject: String) {
+        fileprivate var entry: (action: AuditAction, subject: String) {
             switch self {
             case .dead(let fate, let filter): (fate.action, "dead letters" + filter.description)
             case .waiting(let act, let filter): (act.action, "deliveries" + filter.description)
             }
-        }
-
-        /// Adds an audit entry, inside a transaction.
-        fileprivate func record(
-            _ connection: isolated PostgresConnection,
-            count: Int,
-            by author: AuditAuthor,
-            isEnd: Bool = false
-        ) throws(PostgresError) {
-            try AuditLog.record(connection, entry.action, entry.subject, count: count, by: author, isEnd: isEnd)
         }
     }
 
@@ -47,7 +37,8 @@ package struct BulkAction: Sendable {
     package func begin(_ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
         let limit = min(batch, total)
         let count = try step(connection, limit)
-        if count > 0 { try act.record(connection, count: meant(by: count), by: author) }
+        let (action, subject) = act.entry
+        if count > 0 { try AuditLog.record(connection, action, subject, count: meant(by: count), by: author) }
         return count
     }
 
@@ -73,10 +64,8 @@ package struct BulkAction: Sendable {
             report(done)
         }
         if first > 0, done > first || done != meant(by: first) {
-            let all = done
-            try await connection.inTransaction { connection throws(PostgresError) in
-                try act.record(connection, count: all, by: author, isEnd: true)
-            }
+            let (action, subject) = act.entry
+            try await AuditLog.record(over: connection, action, subject, count: done, by: author, isEnd: true)
         }
         return done
     }

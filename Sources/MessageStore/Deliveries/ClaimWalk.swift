@@ -20,9 +20,7 @@ struct ClaimPlace: Sendable, Comparable {
     )
 
     static func < (left: ClaimPlace, right: ClaimPlace) -> Bool {
-        if left.nextAttemptAt != right.nextAttemptAt { return left.nextAttemptAt < right.nextAttemptAt }
-        if left.receivedAt != right.receivedAt { return left.receivedAt < right.receivedAt }
-        return left.key < right.key
+        (left.nextAttemptAt, left.receivedAt, left.key) < (right.nextAttemptAt, right.receivedAt, right.key)
     }
 }
 

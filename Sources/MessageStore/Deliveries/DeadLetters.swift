@@ -163,3 +163,150 @@ struct CursorParts {
         (messageKey, self.handler) = (key, handler)
     }
 }
+
+enum DeadLetterStatements {
+    /// A filter's dead letters after a cursor, latest first.
+    static func list(_ filter: DeadLetterFilter, after cursor: DeadLetterCursor? = nil, limit: Int) -> SQL {
+        var condition = filter.condition
+        if let cursor {
+            // An index on died_at serves the plain bound.
+            condition = """
+                \(condition) AND died_at <= \(cursor.diedAt) AND (died_at, message_key, handler)
+                    < (\(cursor.diedAt), \(cursor.messageKey.digest), \(cursor.handler))
+                """
+        }
+        return """
+            SELECT
+                handler, message_key, received_at, died_at, attempts, error_group, coalesce(last_error, ''),
+                (SELECT category FROM upstream.message_of(chosen.message_key, chosen.received_at)), replay_id
+            FROM (
+                SELECT * FROM upstream.dead_letters WHERE \(condition)
+                ORDER BY died_at DESC, message_key DESC, handler DESC LIMIT \(limit)
+            ) AS chosen
+            ORDER BY died_at DESC, message_key DESC, handler DESC
+            """
+    }
+
+    /// The groups of each handler with their counts up to a limit, found by skipping along the index.
+    ///
+    /// The cost depends on the number of groups, not on that of dead letters.
+    static func summary(handler: String?, groups: Int, counted limit: Int) -> SQL {
+        let start: SQL = handler.map { "WHERE handler = \($0)" } ?? ""
+        // In the order of the one index with all three columns, so that no other is walked with a filter.
+        let ofGroup: SQL = """
+            (d.handler, d.error_group, d.died_at) >= (found.handler, found.error_group, '-infinity')
+                AND (d.handler, d.error_group, d.died_at) <= (found.handler, found.error_group, 'infinity')
+            """
+        let further: SQL = handler.map { "d.handler = \($0) AND" } ?? ""
+        return """
+            WITH RECURSIVE found AS (
+                (
+                    SELECT handler, error_group FROM upstream.dead_letters \(start) ORDER BY handler, error_group LIMIT 1
+                )
+                UNION ALL
+                SELECT next.handler, next.error_group FROM found CROSS JOIN LATERAL (
+                    SELECT d.handler, d.error_group FROM upstream.dead_letters AS d
+                    WHERE \(further) (d.handler, d.error_group) > (found.handler, found.error_group)
+                    ORDER BY d.handler, d.error_group LIMIT 1
+                ) AS next
+            )
+            SELECT
+                handler, error_group,
+                (SELECT count(*) FROM (
+                    SELECT FROM upstream.dead_letters AS d WHERE \(ofGroup)
+                    ORDER BY d.handler, d.error_group, d.died_at LIMIT \(limit)
+                ) AS counted),
+                (SELECT died_at FROM upstream.dead_letters AS d WHERE \(ofGroup)
+                    ORDER BY d.handler, d.error_group, d.died_at LIMIT 1),
+                (SELECT died_at FROM upstream.dead_letters AS d WHERE \(ofGroup)
+                    ORDER BY d.handler DESC, d.error_group DESC, d.died_at DESC LIMIT 1)
+            FROM found LIMIT \(groups)
+            """
+    }
+
+    /// Counts by handler and group, largest first.
+    static func groups(_ filter: DeadLetterFilter) -> SQL {
+        """
+        SELECT handler, error_group, count(*), min(died_at), max(died_at)
+        FROM upstream.dead_letters WHERE \(filter.condition)
+        GROUP BY handler, error_group ORDER BY count(*) DESC, handler, error_group
+        """
+    }
+
+    static func count(_ filter: DeadLetterFilter) -> SQL {
+        "SELECT count(*) FROM upstream.dead_letters WHERE \(filter.condition)"
+    }
+
+    /// Inserts the rows deleted by the part `ended`, with `counted`, `failure` and `failure_group`, as dead letters.
+    static let bury = """
+        INSERT INTO upstream.dead_letters (
+            handler, message_key, received_at, attempts, next_attempt_at, lease_owner, lease_token, lease_until,
+            last_error, replay_id, crashes, device_key, error_group
+        )
+        SELECT
+            handler, message_key, received_at, attempts + counted, next_attempt_at, lease_owner, lease_token,
+            lease_until, failure, replay_id, crashes, device_key, failure_group
+        FROM ended
+        ON CONFLICT (message_key, handler) DO UPDATE SET
+            attempts = excluded.attempts, next_attempt_at = excluded.next_attempt_at,
+            lease_owner = excluded.lease_owner, lease_token = excluded.lease_token,
+            lease_until = excluded.lease_until, last_error = excluded.last_error, replay_id = excluded.replay_id,
+            crashes = excluded.crashes, device_key = excluded.device_key, error_group = excluded.error_group,
+            died_at = now()
+        """
+
+    /// Turns the rows deleted by the part `gone` into deliveries again, or drops them; returns how many.
+    static func act(_ fate: DeadLetters.Fate, _ gone: SQL) -> SQL {
+        switch fate {
+        case .discard: "WITH \(gone) SELECT count(*), 0::int8 FROM gone"
+        case .retry:
+            """
+            WITH \(gone), back AS (
+                INSERT INTO upstream.deliveries (
+                    handler, message_key, received_at, next_attempt_at, last_error, replay_id, device_key
+                )
+                SELECT handler, message_key, received_at, now(), last_error, replay_id, device_key FROM gone
+                ON CONFLICT DO NOTHING
+            )
+            SELECT count(*), (
+                SELECT count(pg_notify('\(raw: DeliveryStatements.channel)', '')) FROM (SELECT FROM gone LIMIT 1) AS one
+            ) FROM gone
+            """
+        }
+    }
+
+    /// The part `gone`: deletes some of a filter's dead letters, skipping locked ones.
+    static func gone(_ filter: DeadLetterFilter, limit: Int) -> SQL {
+        """
+        chosen AS MATERIALIZED (
+            SELECT ctid AS place FROM upstream.dead_letters WHERE \(filter.condition)
+            LIMIT \(limit) FOR UPDATE SKIP LOCKED
+        ), gone AS (
+            DELETE FROM upstream.dead_letters WHERE ctid IN (SELECT place FROM chosen) RETURNING *
+        )
+        """
+    }
+}
+
+extension DeadLetterFilter {
+    /// The filter as a condition on rows of `dead_letters`; `true` if nothing narrows.
+    ///
+    /// `category` needs a lookup, so it comes last.
+    package var condition: SQL {
+        .all([
+            handler.map { "handler = \($0)" },
+            group.map { "error_group = \($0)" },
+            messageKey.map { "message_key = \($0)" },
+            since.map { "died_at >= \($0)" },
+            until.map { "died_at < \($0)" },
+            category.map {
+                """
+                EXISTS (
+                    SELECT FROM upstream.message_of(dead_letters.message_key, dead_letters.received_at) AS m
+                    WHERE m.category = \($0)
+                )
+                """
+            },
+        ])
+    }
+}

@@ -19,13 +19,6 @@ struct Registration: Sendable {
     var categories: [String] { handlers.flatMap(\.categories.names) }
 }
 
-/// The handlers whose deliveries ``DeliveryStatements/backlog`` counts.
-struct BacklogParameters: Sendable {
-    var handlers: [String]
-    /// Where counts stop.
-    var limit: Int
-}
-
 /// The statements of the dispatcher.
 enum DeliveryStatements {
     /// The channel of ingest's notifications about deliveries for other workers.
@@ -89,29 +82,11 @@ enum DeliveryStatements {
         """
     }
 
-    /// Pauses a handler until it is resumed.
-    static func pause(_ handler: String, reason: String) -> SQL {
+    /// The backlog of each handler.
+    static let backlog: PreparedStatement<[String]> = """
+        SELECT name, \(raw: counts.waiting), \(raw: counts.age), \(raw: counts.dead) FROM unnest(\(\.self)) AS input (name)
         """
-        UPDATE upstream.handlers SET paused = true, paused_until = NULL, paused_reason = \(reason), paused_at = now()
-        WHERE name = \(handler)
-        """
-    }
-
-    /// The backlog of each handler; the oldest delivery is searched for among the 1,000 due first.
-    static let backlog: PreparedStatement<BacklogParameters> = """
-        SELECT
-            name,
-            (SELECT count(*) FROM (
-                SELECT FROM upstream.deliveries WHERE handler = name LIMIT \(\.limit)
-            ) AS counted),
-            (SELECT now() - min(received_at) FROM (
-                SELECT received_at FROM upstream.deliveries WHERE handler = name ORDER BY next_attempt_at LIMIT 1000
-            ) AS soonest),
-            (SELECT count(*) FROM (
-                SELECT FROM upstream.dead_letters WHERE handler = name LIMIT \(\.limit)
-            ) AS counted)
-        FROM unnest(\(\.handlers)) AS input (name)
-        """
+    private static let counts = HandlerStatements.counts(upTo: Backlog.depthLimit)
 
     // MARK: Leases
 

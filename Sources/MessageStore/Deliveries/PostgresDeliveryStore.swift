@@ -119,7 +119,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
 
     package func pause(_ handler: String, reason: String) async throws(StoreError) {
         _ = try await run { connection throws(PostgresError) in
-            try connection.run(DeliveryStatements.pause(handler, reason: reason))
+            try connection.run(HandlerStatements.pause(handler, for: nil, reason: reason))
         }
     }
 
@@ -127,8 +127,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
         try await run { connection throws(PostgresError) in
             try connection.run(DeliveryStatements.seen, handlers)
             try keepHandlers(connection)
-            let parameters = BacklogParameters(handlers: handlers, limit: Backlog.depthLimit)
-            return try connection.run(DeliveryStatements.backlog, parameters).rows {
+            return try connection.run(DeliveryStatements.backlog, handlers).rows {
                 // The age is null if nothing waits.
                 Backlog(handler: $0, depth: $1, oldestAge: max(.zero, $2 as Duration? ?? .zero), deadLetters: $3)
             }

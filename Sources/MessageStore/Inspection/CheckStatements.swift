@@ -8,13 +8,13 @@ enum CheckStatements {
     static let facts: SQL = """
         SELECT
             current_setting('server_version_num')::int4, current_setting('server_version'), current_user::text,
-            current_setting('server_encoding'), clock_timestamp(),
+            current_setting('server_encoding'),
             current_setting('max_connections')::int4,
             current_setting('superuser_reserved_connections')::int4
                 + coalesce(current_setting('reserved_connections', true)::int4, 0),
             (SELECT coalesce(sum(numbackends), 0) FROM pg_stat_database)::int8,
-            (SELECT rolconnlimit FROM pg_roles WHERE rolname = current_user),
-            (SELECT datconnlimit FROM pg_database WHERE datname = current_database()),
+            (SELECT nullif(greatest(rolconnlimit, -1), -1) FROM pg_roles WHERE rolname = current_user),
+            (SELECT nullif(greatest(datconnlimit, -1), -1) FROM pg_database WHERE datname = current_database()),
             current_database()::text
         """
 

@@ -1,5 +1,5 @@
+import Glibc
 package import Postgres
-package import Vocabulary
 
 /// Facts about a server and our session, as `check --connect` shows them.
 package struct DatabaseFacts: Sendable, Equatable {
@@ -20,30 +20,45 @@ package struct DatabaseFacts: Sendable, Equatable {
     /// The database's connection limit; nil for none.
     package var databaseLimit: Int?
     package var database: String
-    /// The difference between this process's clock and the database's.
-    package var clock: ClockDifference
 
     package static func ask(_ connection: PostgresConnection) async throws(PostgresError) -> DatabaseFacts {
-        try await connection.run { connection throws(PostgresError) in
-            let asked = Timestamp.now
-            let result = try connection.run(CheckStatements.facts)
-            let answered = Timestamp.now
-            func limit(_ count: Int) -> Int? { count < 0 ? nil : count }
-            return try result.onlyRow {
-                DatabaseFacts(
-                    versionNumber: $0,
-                    version: $1,
-                    role: $2,
-                    encoding: $3,
-                    maximumConnections: $5,
-                    reservedConnections: $6,
-                    connections: $7,
-                    roleLimit: limit($8),
-                    databaseLimit: limit($9),
-                    database: $10,
-                    clock: ClockDifference(asked: asked, database: $4, answered: answered)
-                )
-            }
-        }
+        try await connection.result(of: CheckStatements.facts).onlyRow(DatabaseFacts.init)
+    }
+}
+
+/// The disk of a database, as far as it can be seen from this machine.
+package enum DatabaseDisk: Sendable, Equatable {
+    package struct Space: Sendable, Equatable {
+        /// The server's own folder, or a tablespace's.
+        package var folder: String
+        package var free: Int64
+    }
+
+    /// The folder with the least space.
+    case seen(Space)
+    /// The role may not see the data directory.
+    case hidden
+    /// The folder is not on this machine.
+    case elsewhere(folder: String)
+
+    /// Finds the data's folders; `freeSpace` tells the free bytes at a folder, nil if unknown.
+    package static func look(
+        _ connection: PostgresConnection,
+        freeSpace: @Sendable (String) -> Int64? = freeSpace
+    ) async throws(PostgresError) -> DatabaseDisk {
+        let (isLocal, data, tablespaces): (Bool, String?, [String]) =
+            try await connection.result(of: CheckStatements.disk).onlyRow { ($0, $1, $2) }
+        guard let data else { return .hidden }
+        guard isLocal, let free = freeSpace(data) else { return .elsewhere(folder: data) }
+        let spaces = tablespaces.compactMap { folder in freeSpace(folder).map { Space(folder: folder, free: $0) } }
+        return .seen(spaces.reduce(Space(folder: data, free: free)) { $1.free < $0.free ? $1 : $0 })
+    }
+
+    /// The bytes that an unprivileged process may still write at a folder; nil if it can't be reached.
+    package static func freeSpace(of folder: String) -> Int64? {
+        var answer = statvfs()
+        guard statvfs(folder, &answer) == 0 else { return nil }
+        let (bytes, isTooMany) = UInt64(answer.f_bavail).multipliedReportingOverflow(by: UInt64(answer.f_frsize))
+        return isTooMany ? .max : Int64(clamping: bytes)
     }
 }

@@ -11,10 +11,7 @@ package enum TrialRun {
     ///
     /// The message is made up; no device can have sent it, and nobody sees it. Waits at most 5 s for a lock. Throws what
     /// `run` would meet.
-    package static func store(
-        _ connection: PostgresConnection,
-        sender: String
-    ) async throws(PostgresError) {
+    package static func store(_ connection: PostgresConnection, sender: String) async throws(PostgresError) {
         let message = made(kind: .upstream)
         var other = message
         other.fingerprint = random()
@@ -22,9 +19,7 @@ package enum TrialRun {
         odd.quarantine = .payloadNotJSON
         let batch = [message, other, odd]
         let commit = BatchCommit(batch: batch, plan: BatchPlan(batch), offer: .none, senders: [[UInt8](sender.utf8)])
-        let outcomes = try await connection.run { connection throws(PostgresError) in
-            try connection.trial { connection throws(PostgresError) in try commit.run(connection) }
-        }
+        let outcomes = try await connection.trial { connection throws(PostgresError) in try commit.run(connection) }
         guard outcomes == [.stored, .conflict, .quarantined] else {
             throw PostgresError(.other, "a message that was stored, and taken back, came out as \(outcomes)")
         }
@@ -32,10 +27,8 @@ package enum TrialRun {
 
     /// Creates a day's partition of messages, and rolls it back.
     package static func partitions(_ connection: PostgresConnection) async throws(PostgresError) {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.trial { connection throws(PostgresError) in
-                _ = try Partitions.ensure(connection, from: day, to: day)
-            }
+        try await connection.trial { connection throws(PostgresError) in
+            _ = try Partitions.ensure(connection, from: day, to: day)
         }
     }
 
@@ -45,10 +38,8 @@ package enum TrialRun {
     ///
     /// - Returns: False if the table was in use: `run` tries again.
     package static func attempts(_ connection: PostgresConnection) async throws(PostgresError) -> Bool {
-        try await connection.run { connection throws(PostgresError) in
-            try connection.trial { connection throws(PostgresError) in
-                try connection.run(AttemptStatements.ensure(from: day, to: day)).value(Int.self) >= 0
-            }
+        try await connection.trial { connection throws(PostgresError) in
+            try connection.run(AttemptStatements.ensure(from: day, to: day)).value(Int.self) >= 0
         }
     }
 

@@ -16,8 +16,6 @@ package struct ErasureCounts: Sendable, Equatable {
     /// Stanzas in `quarantine` that hold the token.
     package var quarantine = 0
 
-    package init() {}
-
     /// The number of all rows.
     package var total: Int { messages + deadMessages + deliveries + deadLetters + conflicts + quarantine }
 
@@ -42,21 +40,21 @@ package struct Erasure: Sendable {
     private let token: [UInt8]
     private let device: Digest128
     private let batch: Int64
-    private let rest: Duration
+    private let pause: Duration
 
     /// Prepares the erasure of the device with this registration token, over a session of the tables' owner.
     ///
-    /// A transaction takes at most `batch` rows; `rest` is the pause after each that deleted something.
+    /// A transaction takes at most `batch` rows; `pause` is that after each that deleted something.
     package init(
         _ connection: PostgresConnection,
         token: [UInt8],
         batch: Int = 1_000,
-        rest: Duration = .milliseconds(20)
+        pause: Duration = .milliseconds(20)
     ) {
         self.connection = connection
         self.token = token
         self.batch = Int64(batch)
-        self.rest = rest
+        self.pause = pause
         device = token.withUnsafeBytes { Digest128(hashing: $0) }
     }
 
@@ -101,7 +99,7 @@ package struct Erasure: Sendable {
             let before = counts.messages
             do throws(PostgresError) {
                 while try await eraseBatch(.day(partition), \.messages, &counts, &concealed, author) {
-                    try await pause()
+                    try await rest(pause)
                 }
             } catch  where error.sqlState == "42P01" {
                 // Retention has dropped the day meanwhile.
@@ -112,8 +110,8 @@ package struct Erasure: Sendable {
         // Retention may be copying the bodies of a day that it drops. This waits until they have arrived; no more
         // follow, since the days are empty.
         _ = try await connection.result(of: ErasureStatements.awaitRetention)
-        while try await eraseBatch(.deadMessages, \.deadMessages, &counts, &concealed, author) { try await pause() }
-        while try await eraseBatch(.conflicts, \.conflicts, &counts, &concealed, author) { try await pause() }
+        while try await eraseBatch(.deadMessages, \.deadMessages, &counts, &concealed, author) { try await rest(pause) }
+        while try await eraseBatch(.conflicts, \.conflicts, &counts, &concealed, author) { try await rest(pause) }
         try await eraseRest(&counts)
         try await eraseQuarantine(&counts, report)
         if counts.deadMessages > 0 { touched.append("upstream.dead_messages") }
@@ -159,9 +157,9 @@ package struct Erasure: Sendable {
             gone.concealed = try connection.run(conceal).affectedRows
             // The rows are locked, so their places are unchanged.
             gone.bodies = try connection.run(ErasureStatements.delete(bodies, at: chosen.map(\.place))).affectedRows
-            if case .day(let partition) = bodies, gone.bodies > 0 {
+            if bodies.isDay, gone.bodies > 0 {
                 // `audit` compares missing bodies with this.
-                let entry = ErasureTrail.entry(partition, gone.bodies)
+                let entry = ErasureTrail.entry(bodies.table, gone.bodies)
                 let trail = ErasureTrail.subject(subject, total: gone.bodies, entry)
                 try AuditLog.record(connection, .forget, trail, count: gone.bodies, by: author)
             }
@@ -190,7 +188,7 @@ package struct Erasure: Sendable {
             guard !found.isEmpty else { return }
             counts.quarantine += try await connection.result(of: ErasureStatements.deleteQuarantined(found))
                 .affectedRows
-            try await pause()
+            try await rest(pause)
         } report: { id, last in
             report(.quarantine(id: id, of: last, counts))
         }
@@ -205,13 +203,10 @@ package struct Erasure: Sendable {
         var last: Int64 = 0
         let end = try await connection.result(of: ErasureStatements.lastQuarantined).value(Int64?.self) ?? 0
         while last < end {
-            let start = last
-            let stanzas: [(id: Int64, holdsToken: Bool)] = try await connection.run {
-                connection throws(PostgresError) in
-                try connection.run(ErasureStatements.stanzas(after: start)).rows {
+            let stanzas: [(id: Int64, holdsToken: Bool)] =
+                try await connection.result(of: ErasureStatements.stanzas(after: last)).rows {
                     ($0, StanzaText.holds(token, ($1 as Bytea).bytes))
                 }
-            }
             guard let next = stanzas.last?.id else { break }
             try await found(stanzas.filter(\.holdsToken).map(\.id))
             last = next
@@ -226,14 +221,6 @@ package struct Erasure: Sendable {
                 try connection.script(ErasureStatements.vacuum(table))
             }
         } catch  where error.sqlState == "42P01" {}
-    }
-
-    private func pause() async throws(PostgresError) {
-        do {
-            try await Task.sleep(for: rest)
-        } catch {
-            throw .cancelled("between two steps")
-        }
     }
 }
 

@@ -3,27 +3,20 @@ import Vocabulary
 
 enum ErasureStatements {
     /// A place where content is stored.
-    enum Bodies: Sendable {
-        /// A partition of `messages`, by its quoted name.
-        case day(String)
-        case deadMessages
-        /// `conflicts`; a released one has deliveries under its own key.
-        case conflicts
+    struct Bodies: Sendable {
+        /// Its quoted name.
+        let table: String
+        /// Whether it is a partition of `messages`.
+        var isDay = false
+        /// The key of the deliveries of a row's content.
+        fileprivate var key = "message_key"
 
-        fileprivate var table: String {
-            switch self {
-            case .day(let partition): partition
-            case .deadMessages: "upstream.dead_messages"
-            case .conflicts: "upstream.conflicts"
-            }
-        }
-
-        fileprivate var key: String {
-            switch self {
-            case .day, .deadMessages: "message_key"
-            case .conflicts: "upstream.release_key(message_key, fingerprint)"
-            }
-        }
+        static func day(_ partition: String) -> Bodies { Bodies(table: partition, isDay: true) }
+        static let deadMessages = Bodies(table: "upstream.dead_messages")
+        static let conflicts = Bodies(
+            table: "upstream.conflicts",
+            key: "upstream.release_key(message_key, fingerprint)"
+        )
     }
 
     /// All partitions, with names quoted by `format` for use in statements.

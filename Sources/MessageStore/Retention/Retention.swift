@@ -81,11 +81,9 @@ package struct Retention: Sendable {
 
     /// The number of partitions, and ``RetentionPlan/missing``, from the catalog alone.
     package func days() async throws(PostgresError) -> (now: Timestamp, count: Int, missing: [UTCDay]) {
-        try await connection.run { connection throws(PostgresError) in
-            let now: Timestamp = try connection.run(RetentionStatements.now).value()
-            let found = try connection.run(RetentionStatements.partitions).rows(Partition.init)
-            return (now, found.count, Self.missing(now, found))
-        }
+        let now: Timestamp = try await connection.result(of: RetentionStatements.now).value()
+        let found = try await connection.result(of: RetentionStatements.partitions).rows(Partition.init)
+        return (now, found.count, Self.missing(now, found))
     }
 
     private func partitions(
@@ -155,7 +153,7 @@ package struct Retention: Sendable {
         try await purge(.conflicts, \.conflicts, &done, report)
         try await purge(.quarantine, \.quarantine, &done, report)
         let fault = await purgeHistory(&done)
-        if done.isComplete { try await record(done, plan.now) }
+        if done.isComplete { _ = try await connection.result(of: RetentionStatements.record(done, plan.now)) }
         if let fault { throw fault }
         return done
     }
@@ -178,10 +176,6 @@ package struct Retention: Sendable {
     /// When the last complete run began; nil if there was none.
     package func lastRun() async throws(PostgresError) -> Timestamp? {
         try await connection.result(of: RetentionStatements.lastRun).value()
-    }
-
-    private func record(_ report: RetentionReport, _ now: Timestamp) async throws(PostgresError) {
-        _ = try await connection.result(of: RetentionStatements.record(report, now))
     }
 
     // MARK: Days
@@ -358,11 +352,9 @@ package struct Retention: Sendable {
         try await connection.result(of: sql).value()
     }
 
-    private func rest(_ duration: Duration) async throws(PostgresError) {
-        do {
-            try await Task.sleep(for: duration)
-        } catch {
-            throw .cancelled("between two steps")
-        }
-    }
+}
+
+/// Pauses between two transactions that delete.
+func rest(_ duration: Duration) async throws(PostgresError) {
+    do { try await Task.sleep(for: duration) } catch { throw .cancelled("between two steps") }
 }

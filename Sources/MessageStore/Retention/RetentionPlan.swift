@@ -2,7 +2,7 @@ import Postgres
 package import Vocabulary
 
 /// A partition of `messages`, usually a day, with what retention does to it.
-package struct PartitionPlan: Sendable, Equatable {
+@dynamicMemberLookup package struct PartitionPlan: Sendable, Equatable {
     /// What happens to a partition.
     package enum Fate: String, CaseIterable, Sendable {
         /// A future day.
@@ -16,15 +16,6 @@ package struct PartitionPlan: Sendable, Equatable {
     }
 
     let partition: Partition
-    /// The first UTC day.
-    package var day: UTCDay { partition.day }
-    /// The end of the last day.
-    package var end: Timestamp { partition.end }
-    package var name: String { partition.name }
-    /// The catalog's estimate of rows; nil if unknown.
-    package var rows: Int64? { partition.rows < 0 ? nil : partition.rows }
-    /// Bytes on disk, indexes included.
-    package var bytes: Int64 { partition.bytes }
     /// Deliveries that still need it; counted only if it is expired.
     package var waiting: Int64 = 0
     /// Its dead letters, which keep their messages when it is dropped; counted only if it is expired.
@@ -39,17 +30,21 @@ package struct PartitionPlan: Sendable, Equatable {
         (waiting, deadLetters) = needs
         if waiting > 0 { fate = .held }
     }
+
+    package subscript<Value>(dynamicMember member: KeyPath<Partition, Value>) -> Value { partition[keyPath: member] }
 }
 
 /// A row of ``RetentionStatements/partitions``.
-struct Partition: Equatable {
-    var name: String
-    /// An estimate; negative if unknown.
-    var rows: Int64
-    /// On disk, indexes included.
-    var bytes: Int64
-    var day: UTCDay
-    var end: Timestamp
+package struct Partition: Sendable, Equatable {
+    package var name: String
+    /// The catalog's estimate of rows; nil if unknown.
+    package var rows: Int64?
+    /// Bytes on disk, indexes included.
+    package var bytes: Int64
+    /// The first UTC day.
+    package var day: UTCDay
+    /// The end of the last day.
+    package var end: Timestamp
 }
 
 package struct RetentionPlan: Sendable {

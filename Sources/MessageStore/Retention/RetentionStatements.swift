@@ -16,8 +16,8 @@ enum RetentionStatements {
 
     /// The partitions with a lower and an upper bound.
     static let partitions: SQL = """
-        SELECT p.relname, \(raw: rows(of: "pg_class")) AS rows, pg_total_relation_size(pg_class.oid) AS bytes, p.since,
-            p.until
+        SELECT p.relname, nullif(\(raw: rows(of: "pg_class")), -1) AS rows, pg_total_relation_size(pg_class.oid) AS bytes,
+            p.since, p.until
         FROM upstream.partitions() AS p JOIN pg_class ON pg_class.oid = p.relation
         WHERE isfinite(p.since) AND isfinite(p.until)
         ORDER BY p.since
@@ -100,12 +100,15 @@ enum RetentionStatements {
 
     // MARK: The policy
 
-    private static func microseconds(_ column: String) -> String { "(extract(epoch FROM \(column)) * 1e6)::bigint" }
+    /// An interval in microseconds alone.
+    private static func flat(_ interval: String) -> String {
+        "(extract(epoch FROM \(interval)) * 1e6)::bigint * interval '1 microsecond'"
+    }
 
     static let policy: SQL = """
         SELECT
-            \(raw: ["messages", "dedupe_window", "dead_letters", "attempts"].map(microseconds).joined(separator: ", ")),
-            set_by, \(raw: microseconds("clock_timestamp() - set_at")), set_at
+            \(raw: ["messages", "dedupe_window", "dead_letters", "attempts"].map(flat).joined(separator: ", ")),
+            set_by, \(raw: flat("clock_timestamp() - set_at")), set_at
         FROM upstream.retention_policy
         """
 

@@ -50,21 +50,19 @@ package struct StoreStatistics: Sendable {
         counted limit: Int = 100_000
     ) async throws(PostgresError) -> StoreStatistics {
         let handlers = try await HandlerStates(connection).list(counted: limit)
-        return try await connection.run { connection throws(PostgresError) in
-            let tables = try connection.run(StatisticsStatements.tables).rows(Table.init)
-            let days = try connection.run(RetentionStatements.partitions).rows(Partition.init).map(\.day)
-            let common = try connection.run(StatisticsStatements.categories(categories)).rows(Category.init)
-            return try connection.run(StatisticsStatements.head).onlyRow {
-                StoreStatistics(
-                    takenAt: $0,
-                    databaseBytes: $1,
-                    tables: tables,
-                    days: days,
-                    newest: $2,
-                    categories: common,
-                    handlers: handlers
-                )
-            }
+        let tables = try await connection.result(of: StatisticsStatements.tables).rows(Table.init)
+        let days = try await connection.result(of: RetentionStatements.partitions).rows(Partition.init).map(\.day)
+        let common = try await connection.result(of: StatisticsStatements.categories(categories)).rows(Category.init)
+        return try await connection.result(of: StatisticsStatements.head).onlyRow {
+            StoreStatistics(
+                takenAt: $0,
+                databaseBytes: $1,
+                tables: tables,
+                days: days,
+                newest: $2,
+                categories: common,
+                handlers: handlers
+            )
         }
     }
 }
@@ -112,4 +110,47 @@ package struct StoredSender: Sendable, Equatable {
     package static func list(_ connection: PostgresConnection) async throws(PostgresError) -> [StoredSender] {
         try await connection.result(of: SenderStatements.list).rows(StoredSender.init)
     }
+}
+
+enum StatisticsStatements {
+    /// The newest message is an index's last entry, not a count.
+    static let head: SQL = """
+        SELECT clock_timestamp(), pg_database_size(current_database()), (SELECT max(received_at) FROM upstream.messages)
+        """
+
+    /// Partitions are summed under their table's name.
+    static let tables: SQL = """
+        SELECT
+            coalesce(parent.relname, c.relname)::text,
+            sum(nullif(\(raw: RetentionStatements.rows(of: "c")), -1))::bigint,
+            sum(pg_total_relation_size(c.oid))::bigint,
+            sum(pg_stat_get_tuples_inserted(c.oid))::bigint,
+            sum(pg_stat_get_tuples_updated(c.oid))::bigint,
+            sum(pg_stat_get_tuples_deleted(c.oid))::bigint
+        FROM pg_class AS c
+        LEFT JOIN pg_inherits ON inhrelid = c.oid
+        LEFT JOIN pg_class AS parent ON parent.oid = inhparent
+        WHERE c.relnamespace = 'upstream'::regnamespace AND c.relkind = 'r'
+        GROUP BY 1 ORDER BY 1
+        """
+
+    /// The most common categories by ANALYZE's samples, weighted with the partitions' rows.
+    static func categories(_ count: Int) -> SQL {
+        """
+        SELECT value, sum(frequency * greatest(c.reltuples, 0))::bigint AS rows
+        FROM pg_inherits JOIN pg_class AS c ON c.oid = inhrelid
+        JOIN pg_stats ON schemaname = 'upstream' AND tablename = c.relname AND attname = 'category'
+        CROSS JOIN unnest(most_common_vals::text::text[], most_common_freqs) AS common (value, frequency)
+        WHERE inhparent = 'upstream.messages'::regclass
+        GROUP BY value ORDER BY rows DESC, value LIMIT \(count)
+        """
+    }
+}
+
+enum SenderStatements {
+    /// The senders with messages, by id.
+    static let list: SQL = """
+        SELECT sender_id, array_agg(id_scope ORDER BY id_scope) FROM upstream.senders
+        GROUP BY sender_id ORDER BY sender_id LIMIT 10000
+        """
 }

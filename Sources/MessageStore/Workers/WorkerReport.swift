@@ -33,8 +33,6 @@ package struct WorkerReport: Sendable, Equatable {
         @OrNull package var ackP99: Double?
         /// How many seconds the machine's clock is ahead of the database's; nil if unknown.
         @OrNull package var clockAhead: Double?
-
-        package init() {}
     }
 
     /// A handler in one worker.

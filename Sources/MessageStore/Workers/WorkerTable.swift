@@ -50,3 +50,52 @@ package enum WorkerTable {
         }
     }
 }
+
+package enum WorkerStatements {
+    /// Writes a process's row.
+    ///
+    /// Doesn't wait for the disk or a standby: the next row follows in a few seconds.
+    package static let write: PreparedStatement<WorkerReport> = """
+        \(quick)
+        INSERT INTO upstream.workers (
+            instance, worker, version, roles, started_at, heartbeat_at, stopping, in_flight, streams, rates, handlers,
+            certificates
+        )
+        SELECT
+            \(\.instance), \(\.worker), \(\.version), \(\.roles), now() - \(\.uptime), now(), \(\.isStopping),
+            \(\.inFlight), \(\.streamsJSON)::jsonb, \(\.ratesJSON)::jsonb, \(\.handlersJSON)::jsonb,
+            \(\.certificatesJSON)::jsonb
+        FROM quick
+        ON CONFLICT (instance) DO UPDATE SET
+            heartbeat_at = excluded.heartbeat_at, stopping = excluded.stopping, in_flight = excluded.in_flight,
+            streams = excluded.streams, rates = excluded.rates, handlers = excluded.handlers,
+            certificates = excluded.certificates
+        """
+
+    /// Deletes rows of dead processes: silent for ten minutes, or succeeded by this one.
+    package static let purge: PreparedStatement<WorkerReport> = """
+        \(quick)
+        DELETE FROM upstream.workers USING quick
+        WHERE heartbeat_at < now() - interval '10 minutes'
+            OR worker = \(\.worker) AND instance <> \(\.instance) AND NOT \(raw: isAlive)
+        """
+
+    /// Deletes a process's row when it stops in order.
+    package static let remove: PreparedStatement<WorkerReport> = """
+        \(quick)
+        DELETE FROM upstream.workers USING quick WHERE instance = \(\.instance)
+        """
+
+    static let list: SQL = """
+        SELECT
+            worker, version, roles, started_at, heartbeat_at, \(raw: isAlive), stopping, in_flight, streams::json,
+            rates::json, handlers::json, certificates::json
+        FROM upstream.workers ORDER BY worker, started_at
+        """
+
+    private static let quick: PreparedStatement<WorkerReport> =
+        "WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
+
+    /// A condition on `workers` by the database's clock, which allows four missing rows.
+    private static let isAlive = "(heartbeat_at > now() - interval '20 seconds')"
+}

@@ -58,28 +58,29 @@ package struct MessageFilter: Sendable, Equatable {
     /// The filter as an SQL condition on a table's rows; `true` if nothing narrows.
     package func condition(on table: Table = .messages, alias: String = "m") -> SQL {
         let row: SQL = "\(raw: alias)"
-        var parts: [SQL] = []
-        if let since { parts.append("\(row).received_at >= \(since)") }
-        if let until { parts.append("\(row).received_at < \(until)") }
-        if let key = messageKey?.digest {
-            parts.append("\(row).message_key = \(key)")
-            if table == .messages {
-                // The ledger gives the day, and so the partition.
-                parts.append(
-                    "\(row).received_at = (SELECT received_at FROM upstream.message_ids WHERE message_key = \(key))"
-                )
+        let key = messageKey?.digest
+        let category: SQL? =
+            switch categories.count {
+            case 0: nil
+            case 1: "\(row).category = \(categories[0])"
+            default: "\(row).category = ANY (\(categories))"
             }
-        }
-        if let messageID { parts.append(condition(messageID: messageID, on: table, row: row)) }
-        if let deviceKey { parts.append("\(row).device_key = \(deviceKey.digest)") }
-        if categories.count == 1 {
-            parts.append("\(row).category = \(categories[0])")
-        } else if !categories.isEmpty {
-            parts.append("\(row).category = ANY (\(categories))")
-        }
-        if let senderID { parts.append("\(row).sender_id = \(senderID)") }
-        for clause in clauses { parts.append(clause.condition(alias: alias, seesTokens: seesTokens)) }
-        return parts.isEmpty ? "true" : .joined(parts, separator: " AND ")
+        let parts: [SQL?] = [
+            since.map { "\(row).received_at >= \($0)" },
+            until.map { "\(row).received_at < \($0)" },
+            key.map { "\(row).message_key = \($0)" },
+            // The ledger gives the day, and so the partition.
+            table == .conflicts
+                ? nil
+                : key.map {
+                    "\(row).received_at = (SELECT received_at FROM upstream.message_ids WHERE message_key = \($0))"
+                },
+            messageID.map { condition(messageID: $0, on: table, row: row) },
+            deviceKey.map { "\(row).device_key = \($0.digest)" },
+            category,
+            senderID.map { "\(row).sender_id = \($0)" },
+        ]
+        return .all(parts + clauses.map { $0.condition(alias: alias, seesTokens: seesTokens) })
     }
 
     /// Selects by message id: `messages` has no index on the id alone, so a database function finds the few rows by

@@ -116,26 +116,9 @@ struct WhereParser {
 
     /// The exponent of a JSON number (RFC 8259 §6), 0 if it has none; nil for any other text.
     private static func exponentOfNumber(_ text: String) -> Int? {
-        var rest = Substring(text)
-        func digits() -> Substring { rest.prefix { $0.isASCII && $0.isNumber } }
-        if rest.first == "-" { rest.removeFirst() }
-        let whole = digits()
-        guard !whole.isEmpty, whole.count == 1 || whole.first != "0" else { return nil }
-        rest = rest.dropFirst(whole.count)
-        if rest.first == "." {
-            rest.removeFirst()
-            let fraction = digits()
-            guard !fraction.isEmpty else { return nil }
-            rest = rest.dropFirst(fraction.count)
-        }
-        guard let mark = rest.first else { return 0 }
-        guard mark == "e" || mark == "E" else { return nil }
-        rest.removeFirst()
-        let isNegative = rest.first == "-"
-        if isNegative || rest.first == "+" { rest.removeFirst() }
-        let exponent = digits()
-        guard !exponent.isEmpty, exponent.count == rest.count else { return nil }
-        return (Int(exponent) ?? Int.max / 2) * (isNegative ? -1 : 1)
+        let number = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE]([-+]?[0-9]+))?/
+        guard let match = text.wholeMatch(of: number) else { return nil }
+        return match.output.1.map { Int($0) ?? Int.max / 2 } ?? 0
     }
 
     // MARK: Strings

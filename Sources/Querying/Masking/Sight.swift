@@ -52,19 +52,11 @@ enum FailureGroups {
         "exec program ended before it answered", "exec program wrote more than one line for a message",
         "exec program gave no answer in time and was killed", "exec program was stopped", "plugin can not be loaded",
         "plugin ended before it answered", "plugin gave no answer in time", "plugin host ended",
-        "plugin set no outcome",
-        "plugin set an unknown outcome", "plugin says it can not work now",
+        "plugin set no outcome", "plugin set an unknown outcome", "plugin says it can not work now",
     ]
 
     static func areOwn(_ group: String) -> Bool {
-        if known.contains(group) { return true }
-        let words = group.split(separator: " ", omittingEmptySubsequences: false)
-        let isCode = words.last.map { $0.utf8.allSatisfy { (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) } }
-        // `webhook status 503`, `status 503`, `sql 23505`.
-        return switch words.dropLast() {
-        case ["webhook", "status"], ["status"]: isCode == true && words.last?.utf8.count == 3
-        case ["sql"]: isCode == true && words.last?.utf8.count == 5
-        default: false
-        }
+        let code = /(?:webhook )?status [0-9A-Z]{3}|sql [0-9A-Z]{5}/.matchingSemantics(.unicodeScalar)
+        return known.contains(group) || group.wholeMatch(of: code) != nil
     }
 }

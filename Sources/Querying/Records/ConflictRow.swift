@@ -88,9 +88,7 @@ package struct ConflictQuery: Sendable {
 
     /// Runs the query, newest first.
     package func rows(_ connection: PostgresConnection) async throws(PostgresError) -> [ConflictRow] {
-        try await connection.run { [self] connection throws(PostgresError) in
-            try ConflictRow.rows(of: try connection.run(RecordStatements.conflicts(self)))
-        }
+        try await ConflictRow.rows(of: connection.result(of: RecordStatements.conflicts(self)))
     }
 
     /// Runs the query, newest first, and tells whether more rows may follow.

@@ -58,22 +58,11 @@ package struct AttemptRow: Sendable, Equatable {
     package var worker: String
 }
 
-package struct FoundMessages: RandomAccessCollection, Sendable {
-    private let details: [MessageDetail]
-    /// Whether there are more than ``MessageLookup`` reads at once.
-    package let isCut: Bool
-
-    init(_ details: [MessageDetail], isCut: Bool = false) { (self.details, self.isCut) = (details, isCut) }
-
-    package var startIndex: Int { details.startIndex }
-
-    package var endIndex: Int { details.endIndex }
-
-    package subscript(index: Int) -> MessageDetail { details[index] }
-}
-
 /// Finds messages by what people have at hand: a key from a log, or an id from an app.
 package struct MessageLookup: Sendable {
+    /// What was found, and whether there is more than is read at once.
+    package typealias Found = (details: [MessageDetail], isCut: Bool)
+
     /// The most messages for one id, and the most conflicts of one message.
     static let hitLimit = 100
     /// The most messages for the prefix of a key.
@@ -95,8 +84,8 @@ package struct MessageLookup: Sendable {
     /// the first 8 or more digits of a key.
     ///
     /// - Returns: One message for a key; for an id one per sender (or device) that used it.
-    package func find(_ reference: String) async throws(PostgresError) -> FoundMessages {
-        if let key = MessageKey(reference), let detail = try await detail(key) { return FoundMessages([detail]) }
+    package func find(_ reference: String) async throws(PostgresError) -> Found {
+        if let key = MessageKey(reference), let detail = try await detail(key) { return ([detail], false) }
         var filter = MessageFilter()
         filter.messageID = reference
         var pager = MessagePager(filter, .newestFirst, limit: Self.hitLimit)
@@ -114,18 +103,16 @@ package struct MessageLookup: Sendable {
             }
         }
         if found.isEmpty, let range = Digest128.range(ofPrefix: reference) { return try await find(range) }
-        return FoundMessages(found, isCut: stored.isFull || kept.isFull)
+        return (found, stored.isFull || kept.isFull)
     }
 
-    private func find(_ range: ClosedRange<Digest128>) async throws(PostgresError) -> FoundMessages {
-        let keys = try await connection.result(of: RecordStatements.keys(in: range)).map { row throws(PostgresError) in
-            try row.next(MessageKey.self)
-        }
+    private func find(_ range: ClosedRange<Digest128>) async throws(PostgresError) -> Found {
+        let keys: [MessageKey] = try await connection.result(of: RecordStatements.keys(in: range)).rows { $0 }
         var found: [MessageDetail] = []
         for key in keys {
             if let detail = try await detail(key) { found.append(detail) }
         }
-        return FoundMessages(found, isCut: keys.count == Self.prefixLimit)
+        return (found, keys.count == Self.prefixLimit)
     }
 
     /// Finds a message by its key, or by the release key of a conflict; nil if there is none.
@@ -147,23 +134,16 @@ package struct MessageLookup: Sendable {
     }
 
     private func page(_ sql: SQL) async throws(PostgresError) -> MessagePage {
-        try await connection.run { connection throws(PostgresError) in
-            try MessagePage(try connection.run(sql), limit: Self.hitLimit, byteLimit: Self.byteLimit)
-        }
+        let result = try await connection.result(of: sql)
+        return try MessagePage(result, limit: Self.hitLimit, byteLimit: Self.byteLimit)
     }
 
     /// Finds a released conflict by its release key, under which handlers and dead letters know it.
     private func released(_ key: MessageKey) async throws(PostgresError) -> MessageDetail? {
-        let found = try await connection.run { connection throws(PostgresError) in
-            let result = try connection.run(RecordStatements.released(key))
-            let other = try result.first { row throws(PostgresError) in
-                try row.value("conflicts_with", as: MessageKey.self)
-            }
-            return (page: try MessagePage(result), conflictsWith: other)
-        }
-        guard let conflictsWith = found.conflictsWith else { return nil }
-        var detail = try await detail(key, found.page, 0)
-        detail.conflictsWith = conflictsWith
+        let result = try await connection.result(of: RecordStatements.released(key))
+        guard result.count > 0 else { return nil }
+        var detail = try await detail(key, try MessagePage(result), 0)
+        detail.conflictsWith = try result.read(0) { row throws(PostgresError) in try row.value("conflicts_with") }
         return detail
     }
 
@@ -179,17 +159,38 @@ package struct MessageLookup: Sendable {
         // With no bytes left, one conflict still tells that there are any.
         query.byteLimit = max(1, conflictBytes)
         let conflicts = try await query.page(connection)
-        return try await connection.run { connection throws(PostgresError) in
-            MessageDetail(
-                messageKey: key,
-                stored: try row.map { row throws(PostgresError) in try page.message(row) },
-                ledger: try connection.run(RecordStatements.ledger(key)).firstRow(MessageDetail.LedgerRow.init),
-                deliveries: try connection.run(RecordStatements.deliveries(key)).rows(MessageDetail.DeliveryRow.init),
-                deadLetters: try connection.run(RecordStatements.deadLetters(key)).rows(MessageDetail.DeliveryRow.init),
-                attempts: try connection.run(RecordStatements.attempts(of: key.digest)).rows(AttemptRow.init),
-                conflicts: conflicts.rows,
-                hasMoreConflicts: conflicts.isFull
-            )
-        }
+        func read(_ sql: SQL) async throws(PostgresError) -> PostgresResult { try await connection.result(of: sql) }
+        return MessageDetail(
+            messageKey: key,
+            stored: try row.map { row throws(PostgresError) in try page.message(row) },
+            ledger: try await read(RecordStatements.ledger(key)).firstRow(MessageDetail.LedgerRow.init),
+            deliveries: try await read(RecordStatements.deliveries(key)).rows(MessageDetail.DeliveryRow.init),
+            deadLetters: try await read(RecordStatements.deadLetters(key)).rows(MessageDetail.DeliveryRow.init),
+            attempts: try await read(RecordStatements.attempts(of: key.digest)).rows(AttemptRow.init),
+            conflicts: conflicts.rows,
+            hasMoreConflicts: conflicts.isFull
+        )
     }
+}
+
+/// The registration tokens of some messages, for masking in what handlers said; never shown themselves.
+package struct TokensOfMessages: Sendable {
+    private let tokens: [MessageKey: [String]]
+
+    /// Reads them in one statement that looks up every message by key; deleted messages have none.
+    package init(
+        of places: [(key: MessageKey, receivedAt: Timestamp)],
+        _ connection: PostgresConnection
+    ) async throws(PostgresError) {
+        guard !places.isEmpty else {
+            tokens = [:]
+            return
+        }
+        let rows = try await connection.result(of: RecordStatements.tokens(places)).rows {
+            (key: MessageKey, token: String?, receipt: String?) in (key, [token, receipt].compactMap(\.self))
+        }
+        tokens = Dictionary(rows, uniquingKeysWith: +)
+    }
+
+    package subscript(_ key: MessageKey) -> [String] { tokens[key] ?? [] }
 }

@@ -91,15 +91,15 @@ enum RecordStatements {
     /// A page of quarantined stanzas along the id.
     static func quarantine(_ query: QuarantineQuery) -> SQL {
         let isBackwards = query.order == .newestFirst
-        var parts: [SQL] = []
-        if let id = query.id { parts.append("id = \(id)") }
-        if let senderID = query.senderID { parts.append("sender_id = \(senderID)") }
-        if let reason = query.reason { parts.append("reason = \(reason)") }
-        if let messageID = query.messageID { parts.append("message_id = \(messageID)") }
-        if let since = query.since { parts.append("received_at >= \(since)") }
-        if let until = query.until { parts.append("received_at < \(until)") }
-        if let cursor = query.cursor { parts.append(isBackwards ? "id < \(cursor)" : "id > \(cursor)") }
-        let condition: SQL = parts.isEmpty ? "true" : .joined(parts, separator: " AND ")
+        let condition: SQL = .all([
+            query.id.map { "id = \($0)" },
+            query.senderID.map { "sender_id = \($0)" },
+            query.reason.map { "reason = \($0)" },
+            query.messageID.map { "message_id = \($0)" },
+            query.since.map { "received_at >= \($0)" },
+            query.until.map { "received_at < \($0)" },
+            query.cursor.map { isBackwards ? "id < \($0)" : "id > \($0)" },
+        ])
         let stanza: SQL = query.hasStanzas ? "stanza" : "''::bytea"
         let order: SQL = isBackwards ? "id DESC" : "id ASC"
         return """

@@ -57,7 +57,6 @@ struct ImportReader {
         return message
     }
 
-    /// Wraps the payload in a stanza like the one that carried it.
     private mutating func wrap(_ payload: [UInt8]) {
         stanza.reset()
         func add(_ text: some Collection<UInt8>) -> Range<Int> {
@@ -139,34 +138,21 @@ struct ImportReader {
 
         /// The payload that the device sent.
         func payload() throws(Refusal) -> [UInt8] {
-            var payload: [UInt8] = []
-            func append(_ name: String, _ value: some Sequence<UInt8>) {
-                payload.append(payload.isEmpty ? UInt8(ascii: "{") : UInt8(ascii: ","))
-                payload += "\"\(name)\":".utf8
-                payload.append(contentsOf: value)
-            }
+            var payload = EnvelopeWriter()
             let literals = [
                 ("message_id", "message_id"), ("from", "registration_token"), ("category", "category"),
                 ("message_type", "message_type"),
             ]
             for (name, source) in literals {
-                if let member = members[source], member.kind != .null { append(name, line[member.value.range]) }
+                if let member = members[source], member.kind != .null { payload.add(name, line[member.value.range]) }
             }
             // A string if a line can't hold the exact text, or jsonb would reject it.
             if let member = members["data_verbatim"] ?? members["data_raw"], member.kind == .string {
-                append("data", JSONLiteral.text(of: member.body, in: line))
+                payload.add("data", JSONLiteral.text(of: member.body, in: line))
             } else if let member = members["data"] {
-                append("data", line[member.value.range])
+                payload.add("data", line[member.value.range])
             }
-            let extra = try extra()
-            if let open = extra.firstIndex(of: UInt8(ascii: "{")), let close = extra.lastIndex(of: UInt8(ascii: "}")),
-                open + 1 < close
-            {
-                payload.append(payload.isEmpty ? UInt8(ascii: "{") : UInt8(ascii: ","))
-                payload += extra[(open + 1)..<close]
-            }
-            payload.append(UInt8(ascii: "}"))
-            return payload
+            return payload.finish(with: try extra())
         }
 
         private func extra() throws(Refusal) -> [UInt8] {

@@ -6,7 +6,6 @@ package enum ReplayState: String, CaseIterable, Sendable, Codable {
     /// Nothing is sent until it is resumed.
     case paused
     case finished
-    /// Cancelled by a person; can't be resumed.
     case cancelled
     /// Ended by its runner because the target failed; can be continued.
     case failed
@@ -14,7 +13,6 @@ package enum ReplayState: String, CaseIterable, Sendable, Codable {
 
 /// A person's decision about a replay; its runner ends it by itself.
 package enum ReplayEvent: String, CaseIterable, Sendable {
-    /// Starts or continues it.
     case start
     /// Starts it from its first message, whatever has been sent.
     case startAgain
@@ -25,7 +23,6 @@ package enum ReplayEvent: String, CaseIterable, Sendable {
 
 package enum ReplayTransition: Sendable, Equatable {
     case become(ReplayState)
-    /// It runs, from its first message.
     case restart
     case stay
     /// It stays as it is; the text says why and what to do instead.
@@ -36,7 +33,6 @@ extension ReplayState {
     /// Whether it blocks other replays to the same target.
     package var isActive: Bool { self == .running || self == .paused }
 
-    /// The effect of an event on a replay in this state.
     package func transition(on event: ReplayEvent) -> ReplayTransition {
         switch (self, event) {
         case (.planned, .start), (.planned, .startAgain), (.failed, .start), (.failed, .resume): .become(.running)

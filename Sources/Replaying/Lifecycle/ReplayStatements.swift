@@ -15,7 +15,6 @@ enum ReplayStatements {
 
     static func find(id: Digest128) -> SQL { "\(select) WHERE replay_id = \(id)" }
 
-    /// Running replays to handlers that no process holds.
     static let abandoned: SQL = """
         \(select) WHERE state = 'running' AND kind = 'handlers' AND (lease_until IS NULL OR lease_until <= now())
         ORDER BY started_at
@@ -72,7 +71,6 @@ enum ReplayStatements {
         """
     }
 
-    /// A replay's history, oldest first.
     static func history(of id: Digest128) -> SQL {
         "SELECT at, event, who, done, detail FROM upstream.replay_events WHERE replay_id = \(id) ORDER BY at LIMIT 1000"
     }
@@ -95,7 +93,7 @@ enum ReplayStatements {
     /// The columns that ``Replay/read(_:)`` takes.
     private static let select: SQL = """
         SELECT
-            replay_id, name, kind, handlers, only_failed, options, state, selection, reason, created_by, created_at,
+            kind, handlers, only_failed, options, state, replay_id, name, selection, reason, created_by, created_at,
             started_at, finished_at, planned, first_received_at, last_received_at, done, skipped, bytes, runs,
             lease_owner, lease_until, coalesce(lease_until > now(), false),
             (extract(epoch FROM now() - started_at) * 1e6)::bigint, last_error

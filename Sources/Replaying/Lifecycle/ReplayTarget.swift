@@ -43,6 +43,5 @@ extension ReplayTarget: CustomStringConvertible {
 package enum ReplayFormat: String, CaseIterable, Sendable, Codable {
     /// One JSON object per line, as `messages export` writes it.
     case ndjson
-    /// One CCS stanza per line.
     case stanzas
 }

@@ -81,13 +81,11 @@ package struct ReplayPlan: Sendable {
     package var earlier: [Earlier] = []
     /// Whether they are sent again; otherwise the plan leaves them out.
     package var includesReplayed: Bool
-    /// The span of their `received_at`.
     package var span: ClosedRange<Timestamp>?
     /// By category, the largest first, and the rest in one.
     package var categories: [Count] = []
     package var handlers: [HandlerCounts] = []
     package var sample: [StoredMessage] = []
-    /// The estimated duration in seconds.
     package var estimate: Double = 0
     /// Whether the estimate comes from earlier replays instead of a guess.
     package var isMeasured = false

@@ -46,10 +46,7 @@ package struct ReplayPlanner {
     }
 
     private var taken: ReplayError {
-        ReplayError(
-            .refused,
-            "a replay '\(request.name)' exists and has not ended: choose another name, or cancel it"
-        )
+        ReplayError(.refused, "a replay '\(request.name)' exists and has not ended: choose another name, or cancel it")
     }
 
     private func resolve(
@@ -108,10 +105,7 @@ package struct ReplayPlanner {
     }
 
     /// Estimates the duration from the requested pace and the rates of earlier replays.
-    private func estimate(
-        _ plan: inout ReplayPlan,
-        _ connection: isolated PostgresConnection
-    ) throws(PostgresError) {
+    private func estimate(_ plan: inout ReplayPlan, _ connection: isolated PostgresConnection) throws(PostgresError) {
         let measured = try connection.run(PlanStatements.measuredRate(plan.target.kind)).value(Double?.self)
         let guess: Double =
             switch plan.target {
@@ -166,10 +160,7 @@ package struct ReplayPlanner {
             try connection.run(PlanStatements.categories(request)).rows(ReplayPlan.Count.init)
         )
         let span = PlanStatements.span(request, hasSeveralHandlers: target.handlers.count > 1)
-        (plan.span, plan.selected) = try connection.run(span).onlyRow {
-            (first: Timestamp?, last: Timestamp?, selected: Int64) in
-            (first.flatMap { first in last.map { first...$0 } }, selected)
-        }
+        (plan.span, plan.selected) = try connection.run(span).onlyRow { (ClosedRange($0, $1), $2) }
         guard plan.replayed > 0 else { return plan }
         plan.earlier = try connection.run(EarlierStatements.counts(request.scope)).rows(ReplayPlan.Earlier.init)
         return plan

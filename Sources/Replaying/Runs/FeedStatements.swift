@@ -103,7 +103,6 @@ enum FeedStatements {
             (SELECT count(pg_notify('upstream_deliveries', '')) FROM (SELECT FROM queued LIMIT 1) AS one)
         """
 
-    /// A step into the blocks of a worker.
     struct PackedStep: Sendable {
         var step: Step
         var offer: LeaseOffer

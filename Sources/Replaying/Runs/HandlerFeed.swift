@@ -10,8 +10,8 @@ import Vocabulary
 /// committed steps, with nothing skipped and nothing queued twice.
 enum HandlerFeed {
     struct Step: Sendable, Equatable {
-        /// Whether the lease was valid; otherwise nothing was done.
-        var status: ReplayLease.Status
+        /// Why nothing was done, unless the lease was valid.
+        var ending: ReplayRunner.Ending?
         var done: Int64 = 0
         var skipped: Int64 = 0
     }
@@ -32,8 +32,7 @@ enum HandlerFeed {
     ) throws(PostgresError) -> (step: Step, messages: [ReplayedMessage]?) {
         try connection.transaction { connection throws(PostgresError) in
             let step = FeedStatements.Step(lease: lease, position: position, count: count)
-            guard var moved = try connection.run(FeedStatements.advance, step).firstRow(Step.init(done:skipped:))
-            else {
+            guard var moved = try connection.run(FeedStatements.advance, step).firstRow(taken) else {
                 return (try missed(connection, step), nil)
             }
             var messages: [ReplayedMessage]?
@@ -73,18 +72,15 @@ enum HandlerFeed {
         _ connection: isolated PostgresConnection,
         _ step: FeedStatements.Step
     ) throws(PostgresError) -> Step {
-        let now = try connection.run(LeaseStatements.progress(step.lease)).firstRow(Step.init(done:skipped:))
+        let now = try connection.run(LeaseStatements.progress(step.lease)).firstRow(taken)
         // Less than the end if the step was cut.
         guard let now, now.done > step.position, now.done <= step.end else {
-            return Step(status: try step.lease.status(connection))
+            return Step(ending: try step.lease.loss(connection))
         }
         return now
     }
-}
 
-extension HandlerFeed.Step {
-    /// A step that was taken.
-    fileprivate init(done: Int64, skipped: Int64) { self.init(status: .held, done: done, skipped: skipped) }
+    private static func taken(done: Int64, skipped: Int64) -> Step { Step(done: done, skipped: skipped) }
 }
 
 extension ReplayedMessage {

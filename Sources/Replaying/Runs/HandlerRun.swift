@@ -36,23 +36,22 @@ struct HandlerRun: Sendable {
                     try await Task.sleep(for: Self.intakePause)
                     continue
                 }
-                if let ending = step.status.ending { return ending }
+                if let ending = step.ending { return ending }
                 pacer.sent(Int(step.done - done))
                 done = step.done
             case .wait(let pause):
                 try await Task.sleep(for: min(pause, Self.longestPause))
                 guard ContinuousClock.now - renewed >= checkpoint else { continue }
-                let status = try await database.run { connection throws(PostgresError) in
+                let ending = try await database.run { connection throws(PostgresError) in
                     try lease.renew(connection, nil)
                 }
-                if let ending = status.ending { return ending }
+                if let ending { return ending }
             }
             renewed = .now
         }
         return .finished
     }
 
-    /// How many deliveries may be queued now.
     private func allowance(
         _ pacer: inout ReplayPacer,
         from position: Int64,
@@ -84,11 +83,7 @@ struct HandlerRun: Sendable {
     /// Takes a step and hands its messages to the handlers of this process.
     ///
     /// The next step is read while they work on these.
-    private func handOver(
-        _ offer: LeaseOffer,
-        _ count: Int64,
-        from position: Int64
-    ) async throws -> HandlerFeed.Step {
+    private func handOver(_ offer: LeaseOffer, _ count: Int64, from position: Int64) async throws -> HandlerFeed.Step {
         var messages: [ReplayedMessage]?
         defer {
             if let messages {
@@ -116,7 +111,7 @@ struct HandlerRun: Sendable {
         case .offer(let offer, let room):
             step = try await handOver(offer, Int64(room), from: position)
         }
-        guard step.status == .held else { return step }
+        guard step.ending == nil else { return step }
         progress.set {
             $0.done = step.done
             $0.skipped = step.skipped

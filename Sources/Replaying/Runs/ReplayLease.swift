@@ -12,14 +12,6 @@ package struct ReplayLease: Sendable {
     /// How long it is valid unless it is renewed.
     let length: Duration
 
-    enum Status: Sendable, Equatable {
-        /// The replay runs, and this lease is valid.
-        case held
-        /// A person paused, cancelled or restarted it, or it has ended.
-        case stopped(ReplayState)
-        case lost
-    }
-
     package struct Position: Sendable, Equatable {
         package var done: Int64
         package var skipped: Int64
@@ -32,9 +24,7 @@ package struct ReplayLease: Sendable {
 
     enum Acquisition: Sendable {
         case taken(ReplayLease, Position)
-        /// Held by another process, until then unless renewed.
-        case held(by: String, until: Timestamp?)
-        case stopped(ReplayState)
+        case refused(ReplayRunner.Ending)
     }
 
     /// Takes the lease of a running replay that no process holds.
@@ -50,7 +40,7 @@ package struct ReplayLease: Sendable {
                 let lease = ReplayLease(replay: replay, owner: owner, token: try row.next(), length: length)
                 return (lease, Position(done: try row.next(), skipped: try row.next(), bytes: try row.next()))
             }
-            guard let taken else { return try refusal(connection, replay) }
+            guard let taken else { return .refused(try refusal(connection, replay)) }
             try ReplayTable.note(connection, replay, "taken", who: owner, detail: nil)
             return .taken(taken.0, taken.1)
         }
@@ -59,7 +49,7 @@ package struct ReplayLease: Sendable {
     private static func refusal(
         _ connection: isolated PostgresConnection,
         _ replay: Digest128
-    ) throws(PostgresError) -> Acquisition {
+    ) throws(PostgresError) -> ReplayRunner.Ending {
         guard let holder = try holder(connection, replay) else { return .stopped(.cancelled) }
         guard holder.state == .running else { return .stopped(holder.state) }
         return .held(by: holder.owner ?? "another process", until: holder.until)
@@ -79,18 +69,16 @@ package struct ReplayLease: Sendable {
         try connection.run(LeaseStatements.holder(of: replay)).firstRow(Holder.init)
     }
 
-    /// Renews the lease, with the position if it has changed.
+    /// Renews the lease, with the position if it has changed; returns why the run has to end, if it has.
     ///
     /// A paused replay accepts a position too, so that what was sent before the pause was noticed is not lost.
     func renew(
         _ connection: isolated PostgresConnection,
         _ position: Position?
-    ) throws(PostgresError) -> Status {
+    ) throws(PostgresError) -> ReplayRunner.Ending? {
         let renewed = try connection.run(LeaseStatements.renew(self, position))
-        guard let state = try renewed.rows(as: ReplayState.self).first else {
-            return try status(connection)
-        }
-        return state == .running ? .held : .stopped(state)
+        guard let state = try renewed.rows(as: ReplayState.self).first else { return try loss(connection) }
+        return state == .running ? nil : .stopped(state)
     }
 
     func outputMark(_ connection: isolated PostgresConnection) throws(PostgresError) -> OutputMark {
@@ -104,7 +92,7 @@ package struct ReplayLease: Sendable {
     }
 
     /// Why a fenced statement met no row.
-    func status(_ connection: isolated PostgresConnection) throws(PostgresError) -> Status {
+    func loss(_ connection: isolated PostgresConnection) throws(PostgresError) -> ReplayRunner.Ending {
         guard let found = try Self.holder(connection, replay) else { return .stopped(.cancelled) }
         return found.token == token && found.state != .running ? .stopped(found.state) : .lost
     }

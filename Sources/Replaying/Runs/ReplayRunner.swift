@@ -1,6 +1,7 @@
 package import Dispatcher
 package import Logging
 package import Postgres
+import Synchronization
 import Telemetry
 package import Vocabulary
 
@@ -39,16 +40,8 @@ package struct ReplayRunner: Sendable {
     private let intake: (any ReplayIntake)?
 
     /// Makes a runner; `intake` leads to the handlers of this process, if there are any.
-    package init(
-        _ client: PostgresClient,
-        settings: Settings,
-        logger: Logger,
-        intake: (any ReplayIntake)? = nil
-    ) {
-        self.intake = intake
-        self.client = client
-        self.settings = settings
-        self.logger = logger
+    package init(_ client: PostgresClient, settings: Settings, logger: Logger, intake: (any ReplayIntake)? = nil) {
+        (self.client, self.settings, self.logger, self.intake) = (client, settings, logger, intake)
     }
 
     /// Runs a replay until it ends in any way; cancelling the task releases the lease.
@@ -67,8 +60,7 @@ package struct ReplayRunner: Sendable {
         let lease: ReplayLease
         let start: ReplayLease.Position
         switch acquisition {
-        case .stopped(let state): return .stopped(state)
-        case .held(let owner, let until): return .held(by: owner, until: until)
+        case .refused(let ending): return ending
         case .taken(let taken, let position): (lease, start) = (taken, position)
         }
         progress.set { $0 = .init(planned: replay.planned, done: start.done, skipped: start.skipped) }
@@ -95,13 +87,8 @@ package struct ReplayRunner: Sendable {
     ) async throws -> Ending {
         let database = RetryingDatabase(client: client, progress: progress, logger: logger)
         func run(_ sink: some ReplaySink) async throws -> Ending {
-            let run = SinkRun(
-                replay: replay,
-                lease: lease,
-                database: database,
-                sink: sink,
-                checkpoint: settings.checkpoint
-            )
+            let every = settings.checkpoint
+            let run = SinkRun(replay: replay, lease: lease, database: database, sink: sink, checkpoint: every)
             return try await run.run(from: start)
         }
         switch replay.target {
@@ -118,14 +105,8 @@ package struct ReplayRunner: Sendable {
         case .output(let path, let format): return try await run(try await openOutput(path, format, lease, start))
         case .endpoint:
             guard let endpoint else { throw ReplayError(.invalid, "the settings of the endpoint are missing") }
-            return try await run(
-                endpoint.open(
-                    from: start,
-                    window: replay.pace.concurrency ?? settings.window,
-                    progress: progress,
-                    logger: logger
-                )
-            )
+            let window = replay.pace.concurrency ?? settings.window
+            return try await run(endpoint.open(from: start, window: window, progress: progress, logger: logger))
         }
     }
 
@@ -164,12 +145,21 @@ package struct ReplayRunner: Sendable {
     }
 }
 
-extension ReplayLease.Status {
-    var ending: ReplayRunner.Ending? {
-        switch self {
-        case .held: nil
-        case .stopped(let state): .stopped(state)
-        case .lost: .lost
-        }
+/// The progress of a run, for display.
+package final class ReplayProgress: Sendable {
+    package struct View: Sendable, Equatable {
+        package var planned: Int64 = 0
+        package var done: Int64 = 0
+        package var skipped: Int64 = 0
+        /// The reason for not sending, for display; nil while it sends.
+        package var waiting: String?
     }
+
+    private let state = Mutex(View())
+
+    package init() {}
+
+    package var view: View { state.withLock { $0 } }
+
+    package func set(_ change: (inout View) -> Void) { state.withLock { change(&$0) } }
 }

@@ -24,11 +24,11 @@ struct SinkRun<Sink: ReplaySink>: Sendable {
         // Not cancelled with this task: whatever the ending, what is done is stored.
         let ending = try await Task {
             guard let position = try? await sink.position() else { return result }
-            let status = try await database.client.run { connection throws(PostgresError) in
+            let stop = try await database.client.run { connection throws(PostgresError) in
                 try lease.renew(connection, position)
             }
             show(position)
-            return status.ending.map { .success($0) } ?? result
+            return stop.map { .success($0) } ?? result
         }.value
         await sink.close()
         return try ending.get()
@@ -86,10 +86,10 @@ struct SinkRun<Sink: ReplaySink>: Sendable {
             try await Task.sleep(for: checkpoint)
             let position = try await sink.position()
             show(position)
-            let status = try await database.run { connection throws(PostgresError) in
+            let ending = try await database.run { connection throws(PostgresError) in
                 try lease.renew(connection, position)
             }
-            if let ending = status.ending { return ending }
+            if let ending { return ending }
         }
     }
 

@@ -90,11 +90,7 @@ struct OutputFile: Sendable {
         }
     }
 
-    private static func open(
-        _ path: String,
-        _ mark: inout OutputMark,
-        isNew: Bool
-    ) throws(ReplayError) -> Int32 {
+    private static func open(_ path: String, _ mark: inout OutputMark, isNew: Bool) throws(ReplayError) -> Int32 {
         let fresh = isNew ? Glibc.open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0o600) : -1
         guard fresh < 0 else {
             var status = upstream_file()

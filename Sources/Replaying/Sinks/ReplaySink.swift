@@ -34,10 +34,5 @@ package protocol ReplayEndpoint: Sendable {
     ///   - progress: Receives why it waits.
     ///   - logger: For what goes wrong on the way.
     /// - Returns: The target.
-    func open(
-        from start: ReplayLease.Position,
-        window: Int,
-        progress: ReplayProgress,
-        logger: Logger
-    ) -> any ReplaySink
+    func open(from start: ReplayLease.Position, window: Int, progress: ReplayProgress, logger: Logger) -> any ReplaySink
 }

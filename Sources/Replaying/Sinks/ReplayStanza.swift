@@ -7,30 +7,14 @@ import Vocabulary
 /// derives the same key and fingerprint.
 package enum ReplayStanza {
     static func envelope(_ message: UpstreamMessage) -> [UInt8] {
-        var json: [UInt8] = []
-        json.reserveCapacity(256 + (message.data?.count ?? 0) + (message.extra?.count ?? 0))
-        json += "{\"message_id\":".utf8
-        append(message.messageID, to: &json)
-        json += ",\"from\":".utf8
-        append(message.registrationToken.rawValue, to: &json)
-        json += ",\"category\":".utf8
-        append(message.category, to: &json)
-        if let type = message.messageType {
-            json += ",\"message_type\":".utf8
-            append(type, to: &json)
-        }
-        if let data = message.data {
-            json += ",\"data\":".utf8
-            json += data
-        }
-        if let extra = message.extra, let open = extra.firstIndex(of: UInt8(ascii: "{")),
-            let close = extra.lastIndex(of: UInt8(ascii: "}")), open + 1 < close
-        {
-            json.append(UInt8(ascii: ","))
-            json += extra[(open + 1)..<close]
-        }
-        json.append(UInt8(ascii: "}"))
-        return json
+        var envelope = EnvelopeWriter()
+        let texts = [
+            ("message_id", message.messageID), ("from", message.registrationToken.rawValue),
+            ("category", message.category), ("message_type", message.messageType),
+        ]
+        for (name, text) in texts { if let text { envelope.add(name, literal(text)) } }
+        if let data = message.data { envelope.add("data", data) }
+        return envelope.finish(with: message.extra ?? [])
     }
 
     /// The stanza that carries it.
@@ -77,8 +61,8 @@ package enum ReplayStanza {
         }
     }
 
-    private static func append(_ text: String, to json: inout [UInt8]) {
-        json.append(UInt8(ascii: "\""))
+    private static func literal(_ text: String) -> [UInt8] {
+        var json = [UInt8(ascii: "\"")]
         for scalar in text.unicodeScalars {
             switch scalar {
             case "\"": json += "\\\"".utf8
@@ -88,6 +72,29 @@ package enum ReplayStanza {
             default: json += UTF8.encode(scalar).map { Array($0) } ?? []
             }
         }
-        json.append(UInt8(ascii: "\""))
+        return json + [UInt8(ascii: "\"")]
+    }
+}
+
+/// Writes the JSON object that a device sent, from its parts.
+struct EnvelopeWriter {
+    private var json: [UInt8] = []
+
+    /// Adds a member with a value in JSON.
+    mutating func add(_ name: String, _ value: some Sequence<UInt8>) {
+        json.append(UInt8(ascii: json.isEmpty ? "{" : ","))
+        json += "\"\(name)\":".utf8
+        json.append(contentsOf: value)
+    }
+
+    /// The object, with the members of another.
+    consuming func finish(with extra: [UInt8]) -> [UInt8] {
+        if let open = extra.firstIndex(of: UInt8(ascii: "{")), let close = extra.lastIndex(of: UInt8(ascii: "}")),
+            open + 1 < close
+        {
+            json.append(UInt8(ascii: json.isEmpty ? "{" : ","))
+            json += extra[(open + 1)..<close]
+        }
+        return json + [UInt8(ascii: "}")]
     }
 }

@@ -67,7 +67,9 @@ package final class DescriptorLogOutput: LogOutput {
     /// Takes lines or drops them; returns the byte count to wait for.
     private func take(_ body: (inout LogBuffer) -> Void) -> Int {
         state.withLock { state in
-            if !state.hasThread, state.waiting.count < Self.mostWaiting { state.hasThread = startThread() }
+            if !state.hasThread, state.waiting.count < Self.mostWaiting {
+                state.hasThread = DetachedThread.run { self.work() }
+            }
             guard state.waiting.count < Self.mostWaiting, state.hasThread else {
                 var lines = LogBuffer()
                 body(&lines)
@@ -85,7 +87,6 @@ package final class DescriptorLogOutput: LogOutput {
         }
     }
 
-    /// Counts dropped lines.
     private func drop(_ lines: ArraySlice<UInt8>, _ state: inout State) {
         let count = lines.count { $0 == 0x0A }
         state.untold += count
@@ -101,28 +102,6 @@ package final class DescriptorLogOutput: LogOutput {
         }
         guard isWaiting, done.wait(timeout: .now() + time.inSeconds) == .timedOut else { return }
         state.withLock { $0.isStalled = $0.bytes.done < end }
-    }
-
-    /// Starts the thread; false if the system has none to give.
-    private func startThread() -> Bool {
-        // Retained by the thread for ever.
-        let this = Unmanaged.passRetained(self)
-        var thread = pthread_t()
-        let code = pthread_create(
-            &thread,
-            nil,
-            { argument in
-                guard let argument else { return nil }
-                Unmanaged<DescriptorLogOutput>.fromOpaque(argument).takeUnretainedValue().work()
-            },
-            this.toOpaque()
-        )
-        guard code == 0 else {
-            this.release()
-            return false
-        }
-        pthread_detach(thread)
-        return true
     }
 
     private func work() -> Never {
@@ -177,11 +156,7 @@ package final class DescriptorLogOutput: LogOutput {
         lines.withUnsafeBytes { bytes in
             var rest = bytes[...]
             while !rest.isEmpty {
-                let written = Glibc.write(
-                    descriptor,
-                    UnsafeRawBufferPointer(rebasing: rest).baseAddress,
-                    rest.count
-                )
+                let written = Glibc.write(descriptor, UnsafeRawBufferPointer(rebasing: rest).baseAddress, rest.count)
                 if written > 0 {
                     rest = rest.dropFirst(written)
                 } else if errno == EAGAIN {

@@ -1,6 +1,4 @@
-/// The stable id of every logged event (the field `event`).
-///
-/// Alerts and searches refer to them: an id is never changed, only retired.
+/// The stable id of every logged event (the field `event`); alerts refer to them: never changed, only retired.
 package enum EventName: String, CaseIterable, Sendable {
     case starting = "worker.starting"
     case draining = "worker.draining"

@@ -61,9 +61,7 @@ package struct LineLogHandler: LogHandler {
         output.append { $0.append(line: line.bytes(in: format)) }
     }
 
-    /// Writes one of our events.
-    ///
-    /// - Returns: False if it needs the general way, since this logger adds fields or writes text for people.
+    /// Writes one of our events; false if it needs the general way: this logger adds fields or writes text for people.
     func write(_ level: Logger.Level, _ event: EventName, _ message: StaticString, _ fields: LogFields) -> Bool {
         write(level, event, message, each: CollectionOfOne(fields)) { $0 }
     }

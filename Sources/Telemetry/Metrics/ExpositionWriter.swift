@@ -2,7 +2,6 @@
 struct ExpositionWriter {
     private(set) var bytes: [UInt8] = []
 
-    /// Begins a family with its help and type.
     mutating func family(_ name: MetricName) {
         append("# HELP \(name.rawValue) ")
         append(Self.escaped(name.help, quotes: false))

@@ -1,9 +1,7 @@
 import Synchronization
 import Vocabulary
 
-/// A distribution over fixed buckets.
-///
-/// One lock per call: pass many observations (the acks of a batch) in one.
+/// A distribution over fixed buckets; takes a lock per call, so pass many observations (the acks of a batch) in one.
 package final class Histogram: Sendable {
     package struct Snapshot: Sendable, Equatable {
         /// Observations per bucket, not cumulative; the last bucket is above the highest bound.

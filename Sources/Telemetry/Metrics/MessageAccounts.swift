@@ -1,8 +1,7 @@
 import Synchronization
 package import Vocabulary
 
-/// The accounts of received copies: received = stored + duplicate + conflict + quarantined + in flight, in every
-/// snapshot.
+/// The accounts of received copies: received = stored + duplicate + conflict + quarantined + in flight, always.
 ///
 /// One lock guards all counts, and is taken once for a whole read or batch.
 package final class MessageAccounts: Sendable {

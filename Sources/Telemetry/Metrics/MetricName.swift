@@ -40,7 +40,6 @@ package enum MetricName: String, CaseIterable, Sendable {
     case processStart = "process_start_time_seconds"
     case processThreads = "process_threads"
 
-    /// The metric's type in Prometheus.
     package enum Kind: String, Sendable {
         case counter
         case gauge

@@ -1,7 +1,6 @@
 import Vocabulary
 
 extension Metrics {
-    /// The content type of ``render()``.
     package static let contentType = "text/plain; version=0.0.4; charset=utf-8"
 
     /// All metrics as Prometheus text, UTF-8.
@@ -65,13 +64,9 @@ extension Metrics {
         case .spans: writer.closed(name, [], spans)
         case .logLinesDropped: writer.sample(name, [], DescriptorLogOutput.standardError.dropped)
         case .buildInfo: writer.sample(name, [version], 1)
-        case .processCPU: writer.sample(name, [], process.cpu)
-        case .processOpenFiles: writer.sample(name, [], process.openFiles)
-        case .processMostFiles: writer.sample(name, [], process.mostFiles)
-        case .processVirtualMemory: writer.sample(name, [], process.virtualMemory)
-        case .processMemory: writer.sample(name, [], process.memory)
-        case .processStart: writer.sample(name, [], process.start)
-        case .processThreads: writer.sample(name, [], process.threads)
+        case .processCPU, .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory, .processStart,
+            .processThreads:
+            writer.sample(name, [], process[name])
         }
     }
 

@@ -7,7 +7,8 @@ package final class Metrics: Sendable {
     package let handlers: [String]
     package let version: String
 
-    private let connectionGauges: [GaugeFamily<ConnectionState>]
+    /// By sender, then by state.
+    private let connectionGauges: [[Gauge]]
     package let messages: MessageAccounts
     /// Stanzas that ``messages`` doesn't count.
     package let stanzas = CounterFamily<StanzaLabel>()
@@ -35,17 +36,16 @@ package final class Metrics: Sendable {
         self.senders = senders
         self.handlers = handlers
         self.version = version
-        connectionGauges = senders.map { _ in GaugeFamily() }
+        connectionGauges = senders.map { _ in ConnectionState.allCases.map { _ in Gauge() } }
         messages = MessageAccounts(categories: CategoryLabels(categories))
         handlerMetrics = handlers.map { _ in HandlerMetrics() }
     }
 
     /// The number of connections in one state, for the sender at this index of ``senders``.
     package func connections(sender: Int, state: ConnectionState) -> Gauge {
-        connectionGauges[sender][state]
+        connectionGauges[sender][state.index]
     }
 
-    /// The metrics of the handler at this index of ``handlers``.
     package func handler(_ index: Int) -> HandlerMetrics {
         handlerMetrics[index]
     }

@@ -4,24 +4,18 @@ import Glibc
 ///
 /// A figure that can't be read is NaN: no metric disappears because a sandbox hides a file.
 struct ProcessFigures: Sendable {
-    var cpu = Double.nan
-    var openFiles = Double.nan
-    /// The soft limit of open file descriptors.
-    var mostFiles = Double.nan
-    var virtualMemory = Double.nan
-    /// Bytes in RAM.
-    var memory = Double.nan
-    /// Seconds since 1970.
-    var start = Double.nan
-    var threads = Double.nan
+    private var values: [MetricName: Double] = [:]
+
+    subscript(name: MetricName) -> Double { values[name] ?? .nan }
 
     static func now() -> ProcessFigures {
         var figures = ProcessFigures()
         if let text = read("/proc/self/stat") { figures.take(stat: text) }
-        if let count = entries(of: "/proc/self/fd") { figures.openFiles = Double(count) }
+        figures.values[.processOpenFiles] = entries(of: "/proc/self/fd").map(Double.init)
         var limit = rlimit()
         if getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 {
-            figures.mostFiles = limit.rlim_cur == rlim_t.max ? .infinity : Double(limit.rlim_cur)
+            // The soft limit.
+            figures.values[.processMostFiles] = limit.rlim_cur == rlim_t.max ? .infinity : Double(limit.rlim_cur)
         }
         return figures
     }
@@ -32,14 +26,14 @@ struct ProcessFigures: Sendable {
         let fields = stat[stat.index(after: name)...].split(whereSeparator: \.isWhitespace)
         func field(_ number: Int) -> Double { number - 3 < fields.count ? Double(fields[number - 3]) ?? .nan : .nan }
         let tick = Double(sysconf(Int32(_SC_CLK_TCK)))
-        cpu = (field(14) + field(15)) / tick
-        threads = field(20)
-        virtualMemory = field(23)
-        memory = field(24) * Double(sysconf(Int32(_SC_PAGESIZE)))
+        values[.processCPU] = (field(14) + field(15)) / tick
+        values[.processThreads] = field(20)
+        values[.processVirtualMemory] = field(23)
+        values[.processMemory] = field(24) * Double(sysconf(Int32(_SC_PAGESIZE)))
         // Not from the boot time in /proc/stat, which `ProcSubset=pid` hides.
-        start = Self.seconds(CLOCK_REALTIME) - Self.seconds(CLOCK_BOOTTIME) + field(22) / tick
+        let start = Self.seconds(CLOCK_REALTIME) - Self.seconds(CLOCK_BOOTTIME) + field(22) / tick
         // Rounded to hundredths, so that clocks read one after the other don't change the value.
-        start = (start * 100).rounded() / 100
+        values[.processStart] = (start * 100).rounded() / 100
     }
 
     private static func seconds(_ clock: clockid_t) -> Double {

@@ -20,7 +20,6 @@ package final class SeenCertificates: Sendable {
         ends.withLock { $0[kind, default: [:]][name] = end }
     }
 
-    /// All certificates, sorted by kind and name.
     package var all: [Certificate] {
         let ends = ends.withLock { $0 }
         return CertificateKind.allCases.flatMap { kind in

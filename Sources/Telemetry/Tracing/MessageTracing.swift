@@ -13,7 +13,6 @@ package struct MessageTracing: Sendable {
     /// By their index in ``IncomingMessage/sender``.
     private let senderIDs: [String]
 
-    /// Tracing with these settings.
     package init(tracer: any Tracer, sampler: TraceSampler, member: TraceMember?, senderIDs: [String]) {
         self.tracer = tracer
         self.sampler = sampler
@@ -45,5 +44,35 @@ extension DefaultTracerClock.Timestamp {
     /// A wall-clock time in microseconds since 1970-01-01 UTC.
     package init(microseconds: Int64) {
         self.init(nanosecondsSinceEpoch: UInt64(clamping: microseconds) &* 1000)
+    }
+}
+
+extension InstrumentationContext {
+    private enum TraceContextKey: InstrumentationContextKey {
+        typealias Value = TraceContext
+        static var nameOverride: String? { "trace-context" }
+    }
+
+    private enum SpanIdentityKey: InstrumentationContextKey {
+        typealias Value = TraceContext
+        static var nameOverride: String? { "span-identity" }
+    }
+
+    /// The parent of spans started here; nil for a new trace.
+    package var traceContext: TraceContext? {
+        get { self[TraceContextKey.self] }
+        set { self[TraceContextKey.self] = newValue }
+    }
+
+    /// The ids of the next span instead of random ones, and whether it is recorded if it has no parent.
+    package var spanIdentity: TraceContext? {
+        get { self[SpanIdentityKey.self] }
+        set { self[SpanIdentityKey.self] = newValue }
+    }
+
+    /// A context whose spans are children of this one.
+    package init(childOf parent: TraceContext) {
+        self = .topLevel
+        traceContext = parent
     }
 }

@@ -46,20 +46,30 @@ extension TraceContext {
     /// Parses another process's `traceparent`, with its `tracestate` if that is valid (section 3.2).
     ///
     /// Strict, as anybody may have written it; what versions after 00 add is ignored (section 3.2.4).
-    package init?(traceparent text: some RandomAccessCollection<UInt8>, tracestate state: [UInt8]? = nil) {
-        var reader = HexReader(text)
-        guard let version = reader.number(digits: 2), version != 0xFF, reader.dash(),
-            let high = reader.number(digits: 16), let low = reader.number(digits: 16), reader.dash(),
-            let span = reader.number(digits: 16), reader.dash(), let flags = reader.number(digits: 2)
+    package init?(traceparent text: [UInt8], tracestate state: [UInt8]? = nil) {
+        guard text.count >= Self.length, [2, 35, 52].allSatisfy({ text[$0] == UInt8(ascii: "-") }),
+            let version = Self.number(text[0..<2]), version != 0xFF,
+            let high = Self.number(text[3..<19]), let low = Self.number(text[19..<35]),
+            let span = Self.number(text[36..<52]), let flags = Self.number(text[53..<55])
         else { return nil }
         // Version 00 ends here; a later one may continue after a dash.
-        guard text.count == Self.length || (version > 0 && reader.dash()) else { return nil }
+        guard text.count == Self.length || (version > 0 && text[Self.length] == UInt8(ascii: "-")) else { return nil }
         guard high | low != 0, span != 0 else { return nil }
         trace = Digest128(high: high, low: low)
         self.span = span
         self.flags = UInt8(truncatingIfNeeded: flags) & Self.knownFlags
         self.state = state.flatMap(TraceState.valid)
         isRemote = true
+    }
+
+    /// The number in lower-case digits, at most 16.
+    private static func number(_ digits: ArraySlice<UInt8>) -> UInt64? {
+        var number: UInt64 = 0
+        for digit in digits {
+            guard let value = Hex.value(digit), !(0x41...0x46).contains(digit) else { return nil }
+            number = number << 4 | UInt64(value)
+        }
+        return number
     }
 
     /// `traceparent` in version 00, written in place, since with tracing on every attempt has one.
@@ -75,35 +85,5 @@ extension TraceContext {
             text.initializeElement(at: 52, to: UInt8(ascii: "-"))
             return Self.length
         }
-    }
-}
-
-private struct HexReader<Text: RandomAccessCollection<UInt8>> {
-    private let text: Text
-    private var position: Text.Index
-
-    init(_ text: Text) {
-        self.text = text
-        position = text.startIndex
-    }
-
-    /// Reads a number of at most 16 lower-case digits.
-    mutating func number(digits: Int) -> UInt64? {
-        var number: UInt64 = 0
-        for _ in 0..<digits {
-            guard position < text.endIndex, let value = Hex.value(text[position]),
-                !(0x41...0x46).contains(text[position])
-            else { return nil }
-            number = number << 4 | UInt64(value)
-            position = text.index(after: position)
-        }
-        return number
-    }
-
-    /// Reads a dash; false if there is none.
-    mutating func dash() -> Bool {
-        guard position < text.endIndex, text[position] == UInt8(ascii: "-") else { return false }
-        position = text.index(after: position)
-        return true
     }
 }

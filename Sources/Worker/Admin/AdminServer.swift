@@ -88,50 +88,32 @@ package struct AdminServer: Service {
 
     private func response(to request: Request) -> Response {
         guard request.method == .get || request.method == .head else {
-            return plain("only GET and HEAD\n", .methodNotAllowed, [.allow: "GET, HEAD"], isHead: false)
+            var refusal = text("only GET and HEAD\n", .methodNotAllowed)
+            refusal.headers[.allow] = "GET, HEAD"
+            return refusal
         }
-        let isHead = request.method == .head
-        switch request.uri.path {
-        case "/livez": return plain("ok\n", .ok, isHead: isHead)
+        let response = response(at: request.uri)
+        // Without the body, but with its length (RFC 9110, 9.3.2).
+        return request.method == .head ? response.createHeadResponse() : response
+    }
+
+    private func response(at uri: URI) -> Response {
+        switch uri.path {
+        case "/livez": return text("ok\n", .ok)
         case "/readyz":
             let report = readiness.report()
-            let isVerbose = request.uri.queryParameters["verbose"] != nil || !report.isReady
+            let isVerbose = uri.queryParameters["verbose"] != nil || !report.isReady
             let lines = isVerbose ? report.lines + [report.isReady ? "ready" : "not ready"] : ["ok"]
-            let text = lines.joined(separator: "\n") + "\n"
-            return plain(text, report.isReady ? .ok : .serviceUnavailable, isHead: isHead)
+            return text(lines.joined(separator: "\n") + "\n", report.isReady ? .ok : .serviceUnavailable)
         case "/metrics":
-            return response(metrics.render(), .ok, [.contentType: Metrics.contentType], isHead: isHead)
-        default:
-            return plain("not found; try /livez, /readyz or /metrics\n", .notFound, isHead: isHead)
+            let body = ResponseBody(byteBuffer: ByteBuffer(bytes: metrics.render()))
+            return Response(status: .ok, headers: [.contentType: Metrics.contentType], body: body)
+        default: return text("not found; try /livez, /readyz or /metrics\n", .notFound)
         }
     }
 
-    private func plain(
-        _ text: String,
-        _ status: HTTPResponse.Status,
-        _ headers: HTTPFields = [:],
-        isHead: Bool
-    ) -> Response {
-        var headers = headers
-        headers[.contentType] = "text/plain; charset=utf-8"
-        headers[.cacheControl] = "no-store"
-        return response(Array(text.utf8), status, headers, isHead: isHead)
-    }
-
-    /// A response; for HEAD without its body (RFC 9110, 9.3.2).
-    private func response(
-        _ body: [UInt8],
-        _ status: HTTPResponse.Status,
-        _ headers: HTTPFields,
-        isHead: Bool
-    ) -> Response {
-        guard !isHead else {
-            return Response(
-                status: status,
-                headers: headers,
-                body: ResponseBody(contentLength: body.count) { writer in try await writer.finish(nil) }
-            )
-        }
-        return Response(status: status, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(bytes: body)))
+    private func text(_ text: String, _ status: HTTPResponse.Status) -> Response {
+        let headers: HTTPFields = [.contentType: "text/plain; charset=utf-8", .cacheControl: "no-store"]
+        return Response(status: status, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(string: text)))
     }
 }

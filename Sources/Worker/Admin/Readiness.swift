@@ -28,7 +28,6 @@ package struct ReadinessCheck: Sendable {
 
 /// Whether the worker accepts messages (`/readyz`).
 package final class Readiness: Sendable {
-    /// The results of all checks at one moment.
     package struct Report: Sendable, Equatable {
         package var isReady: Bool
         /// One line per check, in order.

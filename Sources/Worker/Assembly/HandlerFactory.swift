@@ -3,7 +3,6 @@ import Logging
 package import UpstreamConfiguration
 import UpstreamKit
 
-/// Makes the configured handlers.
 package enum HandlerFactory {
     /// The registrations of all configured handlers, then of the program's own; names are unique among all.
     ///

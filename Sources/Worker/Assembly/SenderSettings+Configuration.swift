@@ -1,25 +1,14 @@
-import ConfigurationKeys
+package import ConfigurationKeys
 package import DNS
 package import TLSWire
 package import UpstreamConfiguration
 import Vocabulary
 package import XMLWire
 import XMPP
+package import XMPPEndpoint
 package import XMPPSession
 
 extension SenderSettings {
-    /// The settings of the configured sender at this index.
-    ///
-    /// - Throws: `TLSError` if the file of trusted certificates or the server's name can't be used.
-    init(_ configuration: WorkerConfiguration, index: Int) throws(TLSError) {
-        try self.init(
-            configuration.senders[index],
-            index: index,
-            limits: StreamLimits(configuration),
-            nameServers: configuration.nameServers
-        )
-    }
-
     /// The settings of a configured sender.
     ///
     /// - Throws: `TLSError` if the file of trusted certificates or the server's name can't be used.
@@ -63,10 +52,7 @@ extension SenderSettings {
     /// The TLS context for a sender's server.
     ///
     /// ALPN tells a standard server that an XMPP client follows (XEP-0368); the CCS never had that.
-    private static func context(
-        _ sender: SenderConfiguration,
-        isDirect: Bool
-    ) throws(TLSError) -> TLSContext {
+    private static func context(_ sender: SenderConfiguration, isDirect: Bool) throws(TLSError) -> TLSContext {
         var tls = TLSClientConfiguration(
             serverName: sender.serverName,
             caFile: sender.caFile,
@@ -126,5 +112,47 @@ extension StreamLimits {
         self.init()
         stanzaBytes = configuration.stanzaLimit
         depth = configuration.depthLimit
+    }
+}
+
+extension EndpointSettings {
+    /// The settings for an endpoint that is not in the configuration; that gives the stream's limits.
+    ///
+    /// The account's name is the part before the `@`, the domain the part after it; `serverName` is what the
+    /// certificate must be for, `caFile` nil for the system's certificates. `isLocalpart` says whether SASL gets only
+    /// the account's name, `allowsPlain` whether the secret itself may be sent (SASL PLAIN).
+    ///
+    /// - Throws: ``WorkerError/unusable(_:)`` if the certificates or the name can't be used.
+    package init(
+        host: String,
+        port: Int,
+        account: String,
+        domain: String,
+        secret: SecretFile,
+        caFile: String?,
+        serverName: String,
+        isStartTLS: Bool,
+        isLocalpart: Bool,
+        allowsPlain: Bool,
+        _ configuration: WorkerConfiguration
+    ) throws(WorkerError) {
+        let context: TLSContext
+        do throws(TLSError) {
+            context = try TLSContext.client(TLSClientConfiguration(serverName: serverName, caFile: caFile))
+        } catch {
+            throw .unusable(["the endpoint's TLS: \(error.message)"])
+        }
+        var stream = StreamSettings(senderID: account, domain: domain)
+        if !isLocalpart { stream.username = stream.address }
+        stream.allowsPlain = allowsPlain
+        var sender = SenderSettings(
+            stream,
+            host: host,
+            port: port,
+            security: isStartTLS ? .startTLS(context) : .direct(context),
+            secret: { try secret.firstLine() }
+        )
+        sender.limits = StreamLimits(configuration)
+        self.init(sender)
     }
 }

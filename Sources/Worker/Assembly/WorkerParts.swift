@@ -1,5 +1,6 @@
+import Dispatcher
 import Ingest
-import Logging
+package import Logging
 import MessageStore
 import NIOCore
 import NIOPosix
@@ -7,9 +8,10 @@ import Postgres
 import ServiceLifecycle
 import TLSWire
 import Telemetry
-import UpstreamConfiguration
-import UpstreamKit
+package import UpstreamConfiguration
+package import UpstreamKit
 import Vocabulary
+import XMLWire
 import XMPP
 import XMPPSession
 
@@ -31,13 +33,12 @@ struct WorkerParts: Sendable {
     let readiness: Readiness
     let group: MultiThreadedEventLoopGroup
     let open = OpenConnections()
-    let abandoned = AbandonedServices()
+    /// Fulfilled once a service was abandoned during shutdown.
+    let abandoned = Promise<Void>()
     /// Runs the handlers; nil without any.
     private(set) var dispatch: DispatchRunner?
 
-    /// Makes the parts for these roles; `own` are Swift handlers besides the configured ones.
-    ///
-    /// - Throws: ``WorkerError/unusable(_:)``
+    /// Makes the parts for these roles, or throws ``WorkerError/unusable(_:)``; `own` are the program's Swift handlers.
     init(
         _ configuration: WorkerConfiguration,
         own: [HandlerRegistration],
@@ -67,10 +68,7 @@ struct WorkerParts: Sendable {
         }
         monitor = DatabaseMonitor(database, metrics: metrics, clock: clock, logger: logger)
         commits = CommitStatus(metrics: metrics, logger: logger)
-        ingest = IngestQueue(
-            writers: configuration.database.writers,
-            batchLimit: configuration.database.batchLimit
-        )
+        ingest = IngestQueue(writers: configuration.database.writers, batchLimit: configuration.database.batchLimit)
         readiness = Readiness(
             Self.checks(senders, metrics, monitor) + CommitChecks.checks(queue: ingest, status: commits)
         )
@@ -79,28 +77,7 @@ struct WorkerParts: Sendable {
         if !registrations.isEmpty { dispatch = DispatchRunner(self, registrations, log) }
     }
 
-    /// Finds wrong file contents and handlers that can't be made.
-    static func validate(
-        _ configuration: WorkerConfiguration,
-        own: [HandlerRegistration],
-        logger: Logger
-    ) throws(WorkerError) {
-        var problems: [String] = []
-        func note(_ body: () throws(WorkerError) -> Void) {
-            do throws(WorkerError) { try body() } catch { problems.append(error.description) }
-        }
-        note { () throws(WorkerError) in _ = try senders(configuration) }
-        note { () throws(WorkerError) in
-            _ = try tracing(configuration, metrics(configuration, own, version: ""), logger)
-        }
-        note { () throws(WorkerError) in _ = try database(configuration) }
-        note { () throws(WorkerError) in
-            _ = try HandlerFactory.registrations(configuration.handlers, and: own, logger: logger)
-        }
-        guard problems.isEmpty else { throw .unusable(problems) }
-    }
-
-    private static func tracing(
+    fileprivate static func tracing(
         _ configuration: WorkerConfiguration,
         _ metrics: Metrics,
         _ logger: Logger
@@ -109,7 +86,7 @@ struct WorkerParts: Sendable {
         return try TracingService(tracing, configuration, metrics: metrics, logger: logger)
     }
 
-    private static func metrics(
+    fileprivate static func metrics(
         _ configuration: WorkerConfiguration,
         _ own: [HandlerRegistration],
         version: String
@@ -122,12 +99,13 @@ struct WorkerParts: Sendable {
         )
     }
 
-    private static func senders(_ configuration: WorkerConfiguration) throws(WorkerError) -> [SenderSettings] {
+    fileprivate static func senders(_ configuration: WorkerConfiguration) throws(WorkerError) -> [SenderSettings] {
         var settings: [SenderSettings] = []
         var problems: [String] = []
-        for index in configuration.senders.indices {
+        let (limits, servers) = (StreamLimits(configuration), configuration.nameServers)
+        for (index, sender) in configuration.senders.enumerated() {
             do throws(TLSError) {
-                settings.append(try SenderSettings(configuration, index: index))
+                settings.append(try SenderSettings(sender, index: index, limits: limits, nameServers: servers))
             } catch {
                 problems.append("senders.\(index).tls: \(error.message)")
             }
@@ -136,7 +114,7 @@ struct WorkerParts: Sendable {
         return settings
     }
 
-    private static func database(_ configuration: WorkerConfiguration) throws(WorkerError) -> PostgresSettings {
+    fileprivate static func database(_ configuration: WorkerConfiguration) throws(WorkerError) -> PostgresSettings {
         do throws(PostgresError) {
             var settings = try PostgresSettings(url: configuration.database.url)
             settings.isWriter = true
@@ -162,44 +140,73 @@ struct WorkerParts: Sendable {
     }
 }
 
+extension WorkerRuntime {
+    /// Finds what would keep a worker with a valid configuration from starting: wrong file contents, and handlers that
+    /// can't be made.
+    ///
+    /// - Throws: ``WorkerError/unusable(_:)`` with everything that was found.
+    package static func validate(
+        _ configuration: WorkerConfiguration,
+        handlers: [HandlerRegistration] = [],
+        logger: Logger
+    ) throws(WorkerError) {
+        var problems: [String] = []
+        func note(_ body: () throws(WorkerError) -> Void) {
+            do throws(WorkerError) { try body() } catch { problems.append(error.description) }
+        }
+        note { () throws(WorkerError) in _ = try WorkerParts.senders(configuration) }
+        note { () throws(WorkerError) in
+            let metrics = WorkerParts.metrics(configuration, handlers, version: "")
+            _ = try WorkerParts.tracing(configuration, metrics, logger)
+        }
+        note { () throws(WorkerError) in _ = try WorkerParts.database(configuration) }
+        note { () throws(WorkerError) in
+            _ = try HandlerFactory.registrations(configuration.handlers, and: handlers, logger: logger)
+        }
+        guard problems.isEmpty else { throw .unusable(problems) }
+    }
+}
+
 extension WorkerParts {
     /// Makes all services in the order of their dependencies, and the supervisor.
     ///
     /// Those that may wait for the database during shutdown, with nothing to finish, are bounded: each well above the
     /// time that a responsive database needs, and all of them below two seconds.
     func assemble(admin: AdminServer?, manager: ServiceManager?) -> (services: [any Service], supervisor: Supervisor) {
-        let started = StartSignal()
-        // Tracing comes before all others, so that their spans are exported at the end.
-        var list = ([tracing, admin] as [(any Service)?]).compactMap(\.self)
-        list.append(bounded(.milliseconds(100), UntilShutdown { [monitor] in await monitor.run() }))
-        list.append(bounded(.milliseconds(200), RetentionService(self)))
-        list.append(CertificateWatch(self))
-        // Stops after all that it reports on.
-        list.append(bounded(.milliseconds(200), HeartbeatService(self)))
-        if let dispatch { list.append(bounded(.milliseconds(500), dispatch) { dispatch.isIdle }) }
-        if roles.contains(.dispatch) { list.append(bounded(.milliseconds(500), ReplayService(self))) }
-        var writers: [LoopProgress] = []
-        if roles.contains(.receive) {
-            let receiving = receiveServices(started)
-            list += receiving.services
-            writers = receiving.writers
-        } else {
-            list.append(
-                UntilShutdown { [self] in
-                    if try await isReadyToWork() { started.set() }
-                }
-            )
-        }
+        let writing = roles.contains(.receive) ? writing() : nil
         let watch = LoopWatch(
             eventLoops: group.makeIterator().map { $0 },
             queue: ingest,
-            writers: writers,
-            others: dispatch.map { [$0.progress] } ?? []
+            writers: writing?.service.progress ?? [],
+            others: dispatch.map { [$0.service.progress] } ?? []
         )
         let supervisor = supervisor(watch, manager)
-        started.connect(supervisor)
         // First, and so the last to end.
-        return ([UntilShutdown { await supervisor.run() }] + list, supervisor)
+        var list: [any Service] = [UntilShutdown(supervisor.run)]
+        // Tracing comes before all others, so that their spans are exported at the end.
+        list += ([tracing, admin] as [(any Service)?]).compactMap(\.self)
+        list.append(bounded(.milliseconds(100), UntilShutdown(monitor.run)))
+        list.append(bounded(.milliseconds(200), UntilShutdown(RetentionService(self).run)))
+        list.append(UntilShutdown(CertificateWatch(parts: self).run))
+        // Stops after all that it reports on.
+        list.append(bounded(.milliseconds(200), HeartbeatService(self)))
+        if let dispatch { list.append(bounded(.milliseconds(500), dispatch) { dispatch.service.isIdle }) }
+        if roles.contains(.dispatch) {
+            list.append(bounded(.milliseconds(500), UntilShutdown(ReplayService(self).run)))
+        }
+        if let writing {
+            list.append(UntilShutdown(MemoryRunner(metrics: metrics).run))
+            list.append(bounded(.milliseconds(100), StoreRunner(stores: writing.stores)))
+            list.append(IngestRunner(queue: ingest, service: writing.service))
+        }
+        list.append(
+            UntilShutdown { [self] in
+                guard try await isReadyToWork() else { return }
+                supervisor.started()
+                if roles.contains(.receive) { await receive() }
+            }
+        )
+        return (list, supervisor)
     }
 
     private func bounded(
@@ -215,12 +222,11 @@ extension WorkerParts {
     /// - Returns: False if the task was cancelled.
     private func isReadyToWork() async throws -> Bool {
         guard try await monitor.waitUntilReady() else { return false }
-        await dispatch?.waitUntilSubscribed()
+        await dispatch?.service.waitUntilSubscribed()
         return !Task.isCancelled
     }
 
-    /// The writers, then the connections that feed them; and the writers' progress.
-    private func receiveServices(_ started: StartSignal) -> (services: [any Service], writers: [LoopProgress]) {
+    private func writing() -> (service: IngestService, stores: [MessageStore]) {
         let stores = (0..<configuration.database.writers).map { _ in
             MessageStore(database, senders: configuration.senders.map(\.senderID), status: commits, clock: clock)
         }
@@ -229,38 +235,22 @@ extension WorkerParts {
             writers: stores,
             metrics: metrics,
             logger: logger,
-            intake: dispatch?.intake,
+            intake: dispatch?.service.intake,
             tracing: tracing?.pipeline,
             stamps: clock
         )
+        return (service, stores)
+    }
+
+    private func receive() async {
         let arrivals = ArrivalClock { [clock] in clock.now() }
         var environment = Connection.Environment(ingest: ingest, clock: arrivals, metrics: metrics)
         environment.open = open
-        let connections = UntilShutdown { [self, environment] in
-            guard try await isReadyToWork() else { return }
-            started.set()
-            await receive(environment)
-        }
-        let services: [any Service] = [
-            MemoryRunner(metrics: metrics),
-            bounded(.milliseconds(100), StoreRunner(stores: stores)),
-            IngestRunner(queue: ingest, service: service),
-            connections,
-        ]
-        return (services, service.progress)
-    }
-
-    private func receive(_ environment: Connection.Environment) async {
         await withTaskGroup(of: Void.self) { tasks in
             for settings in senders {
                 var logger = logger
                 logger[.sender] = .string(settings.stream.senderID)
-                let service = SenderService(
-                    settings: settings,
-                    group: group,
-                    environment: environment,
-                    logger: logger
-                )
+                let service = SenderService(settings: settings, group: group, environment: environment, logger: logger)
                 tasks.addTask { await service.run() }
             }
         }

@@ -1,9 +1,11 @@
+import Dispatcher
 package import Logging
 import NIOCore
 import ServiceLifecycle
 package import Telemetry
 package import UpstreamConfiguration
 package import UpstreamKit
+import Vocabulary
 import XMPPSession
 
 /// A role of a worker process; several may share the work (`run --roles`).
@@ -14,8 +16,7 @@ package enum WorkerRole: String, CaseIterable, Sendable {
     case dispatch
 }
 
-/// A worker: its parts start in the order of their dependencies and stop in reverse, so that connections can still
-/// commit and ack while they close (G7).
+/// A worker: its parts start by their dependencies and stop in reverse, so that streams can commit and ack (G7).
 package final class WorkerRuntime: Sendable {
     private let parts: WorkerParts
     private let services: ServiceGroup
@@ -23,9 +24,8 @@ package final class WorkerRuntime: Sendable {
     /// Swift handlers, besides the configured ones.
     private let own: [HandlerRegistration]
 
-    /// Makes a worker without connecting; `version` is for `upstream_build_info`.
-    ///
-    /// - Throws: ``WorkerError/unusable(_:)``
+    /// Makes a worker without connecting, or throws ``WorkerError/unusable(_:)``; `version` is for
+    /// `upstream_build_info`.
     package init(
         configuration: WorkerConfiguration,
         handlers: [HandlerRegistration] = [],
@@ -46,10 +46,9 @@ package final class WorkerRuntime: Sendable {
         )
         let assembled = parts.assemble(admin: admin, manager: manager)
         supervisor = assembled.supervisor
-        func lasting(_ service: some Service) -> any Service { LastingService(base: service) }
         services = ServiceGroup(
             configuration: ServiceGroupConfiguration(
-                services: assembled.services.map { .init(service: lasting($0)) },
+                services: assembled.services.map { .init(service: LastingService(base: $0)) },
                 logger: logger.forLibrary
             )
         )
@@ -59,25 +58,12 @@ package final class WorkerRuntime: Sendable {
 
     package var readiness: Readiness { parts.readiness }
 
-    /// Finds what would keep a worker with a valid configuration from starting.
-    ///
-    /// - Throws: ``WorkerError/unusable(_:)`` with everything that was found.
-    package static func validate(
-        _ configuration: WorkerConfiguration,
-        handlers: [HandlerRegistration] = [],
-        logger: Logger
-    ) throws(WorkerError) {
-        try WorkerParts.validate(configuration, own: handlers, logger: logger)
-    }
-
     /// Installs tracing for the process, if it is on: spans of Swift handlers then join those of the attempts.
     ///
     /// For a process that runs nothing else, before handlers are made.
     package func installTracing() { parts.tracing?.install() }
 
-    /// Runs until ``shutDown()``, or until a part fails permanently.
-    ///
-    /// - Throws: ``WorkerError``
+    /// Runs until ``shutDown()``, or until a part fails permanently, which throws a ``WorkerError``.
     package func run() async throws {
         defer { parts.group.shutdownGracefully { _ in } }
         parts.logger.event(.info, .starting, "starting", [.version: .string(metrics.version)])
@@ -92,7 +78,7 @@ package final class WorkerRuntime: Sendable {
     }
 
     /// Whether a service was abandoned during shutdown because the database did not answer; don't wait for it.
-    package var hasAbandonedServices: Bool { parts.abandoned.isSet }
+    package var hasAbandonedServices: Bool { parts.abandoned.isFulfilled }
 
     /// Begins a graceful shutdown; ``run()`` returns at its end.
     package func shutDown() async {
@@ -108,8 +94,8 @@ package final class WorkerRuntime: Sendable {
     ///
     /// - Throws: ``WorkerError/unusable(_:)`` if a worker could not be started with it; nothing is adopted then.
     package func adopt(_ configuration: WorkerConfiguration) throws(WorkerError) {
-        try WorkerParts.validate(configuration, own: own, logger: parts.logger)
-        for handler in configuration.handlers { _ = parts.dispatch?.adopt(handler.retry, of: handler.name) }
+        try Self.validate(configuration, handlers: own, logger: parts.logger)
+        for handler in configuration.handlers { _ = parts.dispatch?.service.adopt(handler.retry, of: handler.name) }
     }
 
     /// Closes the streams although messages wait to be committed, as the grace period is nearly over.

@@ -1,8 +1,8 @@
 import Handlers
 package import MessageStore
 package import Postgres
-import Probing
-import UpstreamConfiguration
+package import Probing
+package import UpstreamConfiguration
 import Vocabulary
 
 extension ExitStatus {
@@ -83,8 +83,13 @@ actor DatabaseSession: HandlerProbeSession {
         )
     }
 
-    func clock() -> Probe.Result {
-        guard let clock = facts?.clock else { return .skipped }
+    func clock() async -> Probe.Result {
+        await asking { connection throws(PostgresError) in
+            Self.judge(try await Retention(connection).clockDifference())
+        }
+    }
+
+    private static func judge(_ clock: ClockDifference) -> Probe.Result {
         let difference = max(clock.ahead, .zero - clock.ahead)
         guard difference >= .seconds(5) else { return .passed(detail: "the same here and at the database") }
         let fix = "synchronize both machines' clocks (timedatectl set-ntp true)"
@@ -218,5 +223,85 @@ actor DatabaseSession: HandlerProbeSession {
             fix: DatabaseAdvice.fix(error, role: facts?.role, database: facts?.database),
             status: ExitStatus(error)
         )
+    }
+}
+
+extension ProbeSequence {
+    /// The sequences for what `run` needs, in its order: database, handlers, senders, the console's certificate.
+    package static func all(_ configuration: WorkerConfiguration) -> [ProbeSequence] {
+        let session = DatabaseSession(configuration)
+        let handlers = configuration.handlers.map { ProbeSequence("handler \($0.name)", $0.kind.probes(session)) }
+        let console = configuration.consoleCertificateFile.map { file in
+            let fix = "renew console.tls.certificate_file, then restart the console"
+            return ProbeSequence("console", [Probe("certificate") { CertificateProbe.check(file: file, fix: fix) }])
+        }
+        return [.database(session)] + handlers
+            + configuration.senders.indices.map { .sender(configuration, index: $0) } + [console].compactMap(\.self)
+    }
+}
+
+/// The number of sessions that `run` opens, and whether the server has room for them.
+struct SessionBudget {
+    let needed: Int
+    let purpose: String
+
+    /// Counts the sessions of a worker with both roles.
+    init(_ configuration: WorkerConfiguration) {
+        let functions = configuration.handlers.reduce(0) { sum, handler in
+            sum + (type(of: handler.kind).takesSessions ? handler.concurrency : 0)
+        }
+        // The monitor, retention, the heartbeat, and two for replays, one of which reads for those to handlers.
+        let services = 5
+        // Claims, settlements and heartbeats, and notifications.
+        let handlers = configuration.handlers.count
+        let dispatch = handlers == 0 ? 0 : PostgresDeliveryStore.mostSessions(handlers: handlers) + 1
+        let writers = configuration.database.writers
+        needed = writers + services + dispatch + functions
+        var parts = ["\(writers) for database.writers"]
+        if functions > 0 { parts.append("\(functions) for handlers that are functions") }
+        parts.append("\(services + dispatch) of its own")
+        purpose = parts.joined(separator: ", ")
+    }
+
+    /// Compares the budget with the server's limits; a pooler in between opens fewer sessions than it accepts.
+    func judge(_ facts: DatabaseFacts, isPooled: Bool) -> Probe.Result {
+        let usable = facts.maximumConnections - facts.reservedConnections
+        let limits = [
+            ("max_connections leaves", usable, "raise max_connections"),
+            (
+                "the role \(facts.role) is limited to", facts.roleLimit ?? .max,
+                "ALTER ROLE \"\(facts.role)\" CONNECTION LIMIT -1"
+            ),
+            (
+                "the database is limited to", facts.databaseLimit ?? .max,
+                "ALTER DATABASE \"\(facts.database)\" CONNECTION LIMIT -1"
+            ),
+        ]
+        for (name, limit, fix) in limits where limit < needed {
+            let cause = "this worker opens up to \(needed) sessions (\(purpose)), and \(name) \(limit)"
+            guard !isPooled else {
+                return .warned(
+                    cause: cause + "; a pooler stands in between, whose own limits could not be asked for",
+                    fix: "make sure that the pooler lets in so many, and that its pool is large enough"
+                )
+            }
+            return .failed(
+                cause: cause,
+                fix: "\(fix), or lower database.writers and the handlers' concurrency",
+                status: .configuration
+            )
+        }
+        // One of the sessions in use is ours.
+        let free = usable - facts.connections + 1
+        guard free >= needed else {
+            return .warned(
+                cause:
+                    "this worker opens up to \(needed) sessions (\(purpose)), and of the \(usable) that max_connections "
+                    + "leaves, \(max(0, free)) are free now",
+                fix: "raise max_connections, or lower database.writers and the handlers' concurrency; a worker that is "
+                    + "running already counts among those in use"
+            )
+        }
+        return .passed(detail: "up to \(needed) sessions are needed (\(purpose)); \(free) of \(usable) are free")
     }
 }

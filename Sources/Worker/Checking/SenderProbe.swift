@@ -5,6 +5,7 @@ import TLSWire
 import Telemetry
 package import UpstreamConfiguration
 import Vocabulary
+import XMLWire
 import XMPP
 import XMPPSession
 
@@ -30,7 +31,8 @@ extension ProbeSequence {
     ) async -> Probe.Result {
         let settings: SenderSettings
         do throws(TLSError) {
-            settings = try SenderSettings(configuration, index: index)
+            let (limits, servers) = (StreamLimits(configuration), configuration.nameServers)
+            settings = try SenderSettings(sender, index: index, limits: limits, nameServers: servers)
         } catch {
             return .failed(cause: error.message, fix: "check senders.\(index).tls", status: .configuration)
         }

@@ -39,9 +39,7 @@ package final class DatabaseMonitor: Sendable {
         var finding = Finding.none
         /// As last reported.
         var clocksDiffer = false
-        /// Limits reports that partitions can't be created.
         var partitionsFailed = Reminder()
-        /// Limits reports of a schema of another version.
         var schemaDiffers = Reminder()
         var asking: ContinuousClock.Instant?
         /// The result of startup; nil until it is known.
@@ -87,8 +85,7 @@ package final class DatabaseMonitor: Sendable {
         }
     }
 
-    /// Why the database is not ready, with only the error's class and SQLSTATE, for those who must not see messages of
-    /// libpq or the server.
+    /// Why the database is not ready, by class and SQLSTATE alone: messages of libpq or the server are not for all.
     package var summary: String? {
         if case .silence(_, let summary) = known.withLock({ $0.finding }) { summary } else { state.reason }
     }

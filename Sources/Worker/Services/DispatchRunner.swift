@@ -11,7 +11,7 @@ import Vocabulary
 
 /// Runs the dispatcher: stops after ingest, lets running attempts end, and releases its leases (G7).
 struct DispatchRunner: Service {
-    private let service: DispatchService
+    let service: DispatchService
     private let store: PostgresDeliveryStore
     private let functions: FunctionCaller
     private let monitor: DatabaseMonitor
@@ -61,20 +61,6 @@ struct DispatchRunner: Service {
         }
     }
 
-    var intake: any DeliveryIntake { service.intake }
-
-    var replays: any ReplayIntake { service.replays }
-
-    /// Whether no attempt runs and no result waits to be settled: then nothing is lost by not waiting.
-    var isIdle: Bool { service.isIdle }
-
-    var progress: LoopProgress { service.progress }
-
-    func adopt(_ retry: RetryPolicy, of handler: String) -> Bool { service.adopt(retry, of: handler) }
-
-    /// Waits until the handlers are subscribed: they would never get a message received before that.
-    func waitUntilSubscribed() async { await service.waitUntilSubscribed() }
-
     func run() async throws {
         guard try await cancelWhenGracefulShutdown({ try await monitor.waitUntilReady() }) else { return }
         await withGracefulShutdownHandler {
@@ -86,8 +72,6 @@ struct DispatchRunner: Service {
         await functions.close()
         await store.close()
     }
-
-    var activity: [HandlerActivity] { service.activity }
 
     /// This process's name for people: host and process id.
     static var workerName: String { "\(hostName):\(getpid())" }

@@ -1,3 +1,4 @@
+import Dispatcher
 import Logging
 import MessageStore
 import Postgres
@@ -50,7 +51,7 @@ struct HeartbeatService: Service {
         var (rows, isFailing) = (0, false)
         while !Task.isCancelled {
             let report = figures.next(
-                activity: parts.dispatch?.activity ?? [],
+                activity: parts.dispatch?.service.activity ?? [],
                 isStopping: parts.readiness.isDraining,
                 now: .now
             )

@@ -1,15 +1,17 @@
+import Dispatcher
 import Logging
 import Postgres
 import Replaying
-import ServiceLifecycle
 import Synchronization
 import Telemetry
 import UpstreamConfiguration
 import Vocabulary
 
 /// Runs replays to handlers, beside the handlers themselves; each replay runs in one worker.
-struct ReplayService: Service {
+final class ReplayService: Sendable {
     private let parts: WorkerParts
+    /// The replays that this worker runs.
+    private let running = Mutex<Set<Digest128>>([])
 
     /// How often to look for replays that no process runs.
     private static let interval = Duration.seconds(2)
@@ -18,18 +20,16 @@ struct ReplayService: Service {
 
     init(_ parts: WorkerParts) { self.parts = parts }
 
+    /// Runs until cancelled.
     func run() async throws {
-        try await cancelWhenGracefulShutdown {
-            guard try await parts.monitor.waitUntilReady() else { return }
-            let client = PostgresClient(parts.database)
-            await look(client)
-            await client.close()
-        }
+        guard try await parts.monitor.waitUntilReady() else { return }
+        let client = PostgresClient(parts.database)
+        await look(client)
+        await client.close()
     }
 
     private func look(_ client: PostgresClient) async {
         var isWarned = false
-        let running = RunningReplays()
         await withDiscardingTaskGroup { group in
             while !Task.isCancelled {
                 do throws(PostgresError) {
@@ -38,12 +38,12 @@ struct ReplayService: Service {
                     }
                     isWarned = false
                     for replay in found
-                    where running.ids.withLock({ $0.count < Self.limit && $0.insert(replay.id).inserted }) {
-                        group.addTask {
+                    where running.withLock({ $0.count < Self.limit && $0.insert(replay.id).inserted }) {
+                        group.addTask { [self] in
                             parts.metrics.replaysRunning.add(1)
-                            await self.run(replay)
+                            await run(replay)
                             parts.metrics.replaysRunning.add(-1)
-                            _ = running.ids.withLock { $0.remove(replay.id) }
+                            _ = running.withLock { $0.remove(replay.id) }
                         }
                     }
                 } catch {
@@ -66,7 +66,8 @@ struct ReplayService: Service {
         let client = PostgresClient(parts.database)
         var options = ReplayRunner.Settings(owner: "worker \(DispatchRunner.workerName)")
         options.lease = min(options.lease, parts.configuration.lease)
-        let runner = ReplayRunner(client, settings: options, logger: parts.logger, intake: parts.dispatch?.replays)
+        let intake = parts.dispatch?.service.replays
+        let runner = ReplayRunner(client, settings: options, logger: parts.logger, intake: intake)
         var fields: LogFields = [.replay: .string(replay.id.description)]
         do {
             let ending = try await runner.run(replay)
@@ -82,7 +83,6 @@ struct ReplayService: Service {
 }
 
 extension ReplayRunner.Ending {
-    /// The log's name for it.
     fileprivate var name: String {
         switch self {
         case .finished: "finished"
@@ -93,9 +93,4 @@ extension ReplayRunner.Ending {
         case .released: "released"
         }
     }
-}
-
-/// The replays that this worker runs.
-private final class RunningReplays: Sendable {
-    let ids = Mutex<Set<Digest128>>([])
 }

@@ -1,7 +1,6 @@
 import Logging
 import MessageStore
 import Postgres
-import ServiceLifecycle
 import Telemetry
 import UpstreamConfiguration
 package import Vocabulary
@@ -21,7 +20,6 @@ package struct RetentionSchedule: Sendable {
         self.spread = .seconds(1800) * spread
     }
 
-    /// The start of the next run after one that ended now.
     package func next(after now: Timestamp, isComplete: Bool) -> Timestamp {
         guard isComplete else { return now + Self.retryDelay + spread / 4 }
         let today = UTCDay(now).start + Self.offset + spread
@@ -33,7 +31,7 @@ package struct RetentionSchedule: Sendable {
 ///
 /// Every worker tries; an advisory lock lets one at a time delete, and later ones find the day's run done. The database
 /// decides by its own clock and policy, which a worker's configuration lengthens at startup and never shortens.
-struct RetentionService: Service {
+struct RetentionService {
     /// How long a policy must be unchanged before a worker deletes by it, so that all that start together raise it first.
     private static let settling = Duration.seconds(900)
 
@@ -50,23 +48,20 @@ struct RetentionService: Service {
 
     private var logger: Logger { parts.logger }
 
-    func run() async throws {
-        await cancelWhenGracefulShutdown {
-            guard (try? await parts.monitor.waitUntilReady()) == true else { return }
-            var isDeclared = false
-            while !Task.isCancelled {
-                if !isDeclared { isDeclared = await declare() }
-                let isComplete = isDeclared ? await runOnce() : false
-                let wait = schedule.next(after: .now, isComplete: isComplete) - Timestamp.now
-                guard (try? await Task.sleep(for: max(wait, .microseconds(1)))) != nil else { break }
-            }
+    /// Runs until cancelled.
+    func run() async {
+        let isReady = (try? await parts.monitor.waitUntilReady()) == true
+        var isDeclared = false
+        while isReady, !Task.isCancelled {
+            if !isDeclared { isDeclared = await declare() }
+            let isComplete = isDeclared ? await runOnce() : false
+            let wait = schedule.next(after: .now, isComplete: isComplete) - Timestamp.now
+            guard (try? await Task.sleep(for: max(wait, .microseconds(1)))) != nil else { break }
         }
         await client.close()
     }
 
-    /// Raises the policy to the configuration's, once per process, and warns where it keeps data longer.
-    ///
-    /// - Returns: Whether that succeeded.
+    /// Raises the policy to the configuration's and warns where it keeps data longer; returns whether that succeeded.
     private func declare() async -> Bool {
         do {
             let found = try await client.withConnection { connection in
@@ -95,9 +90,7 @@ struct RetentionService: Service {
         }
     }
 
-    /// Runs once, unless today's run is done.
-    ///
-    /// - Returns: Whether nothing was left for later.
+    /// Runs once, unless today's run is done; returns whether nothing was left for later.
     private func runOnce() async -> Bool {
         let start = ContinuousClock.now
         do {

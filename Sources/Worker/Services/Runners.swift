@@ -1,19 +1,9 @@
 import Ingest
 import MessageStore
 import ServiceLifecycle
-import Synchronization
+import Vocabulary
 
 // The parts of a worker as services, each with its own graceful shutdown.
-
-/// Tells the supervisor that work begins; set once, by whoever starts last.
-final class StartSignal: Sendable {
-    private let supervisor = Mutex<Supervisor?>(nil)
-
-    /// Sets the supervisor, before any service runs.
-    func connect(_ supervisor: Supervisor) { self.supervisor.withLock { $0 = supervisor } }
-
-    func set() { supervisor.withLock { $0 }?.started() }
-}
 
 /// Work that shutdown cancels, as it has nothing to finish.
 struct UntilShutdown: Service {
@@ -58,11 +48,65 @@ struct StoreRunner: Service {
 /// A service that stays until shutdown reaches it, even if its work is done earlier.
 ///
 /// Services are shut down one after the other, and a group takes one that ends during another's shutdown for a failure.
-struct LastingService<Base: Service>: Service {
-    let base: Base
+struct LastingService: Service {
+    let base: any Service
 
     func run() async throws {
         try await base.run()
         try? await gracefulShutdown()
+    }
+}
+
+/// Bounds the shutdown of a service that has nothing to finish but may wait for an unresponsive database.
+///
+/// Beyond the bound it is cancelled and abandoned; the process exits soon after.
+struct BoundedShutdown<Wrapped: Service>: Service {
+    let service: Wrapped
+    /// Fulfilled if the bound was reached.
+    let abandoned: Promise<Void>
+    /// How long the shutdown may take while the service is idle.
+    let bound: Duration
+    /// Whether the service has nothing to lose; the bound does not apply while it has.
+    let isIdle: @Sendable () -> Bool
+
+    /// How often ``isIdle`` is polled during shutdown.
+    private static var pollInterval: Duration { .milliseconds(50) }
+
+    func run() async throws {
+        // The first end counts.
+        let end = Promise<Result<Void, any Error>>()
+        // Not a child task, as a task group would wait for it however long it takes.
+        let work = Task {
+            do {
+                try await service.run()
+                end.fulfil(.success(()))
+            } catch {
+                end.fulfil(.failure(error))
+            }
+        }
+        try await withTaskCancellationHandler {
+            try await withGracefulShutdownHandler {
+                try await end.value.get()
+            } onGracefulShutdown: {
+                giveUp(work, end)
+            }
+        } onCancel: {
+            work.cancel()
+            giveUp(work, end)
+        }
+    }
+
+    private func giveUp(_ work: Task<Void, Never>, _ end: Promise<Result<Void, any Error>>) {
+        Task {
+            var idle = Duration.zero
+            while !end.isFulfilled, idle < bound {
+                try? await Task.sleep(for: Self.pollInterval)
+                idle = isIdle() ? idle + Self.pollInterval : .zero
+            }
+            guard !end.isFulfilled else { return }
+            work.cancel()
+            abandoned.fulfil()
+            end.fulfil(.success(()))
+        }
     }
 }

@@ -19,9 +19,7 @@ struct TracingService: Service {
     private let client: CollectorClient
     private let flush: Duration
 
-    /// Sets up the configured tracing without connecting.
-    ///
-    /// - Throws: ``WorkerError/unusable(_:)`` if its files can't be used.
+    /// Sets up the tracing without connecting; throws ``WorkerError/unusable(_:)`` if its files can't be used.
     init(
         _ tracing: TracingConfiguration,
         _ configuration: WorkerConfiguration,

@@ -19,7 +19,6 @@ package struct LoopWatch: Sendable {
     private let others: [LoopProgress]
     private let queue: IngestQueue?
 
-    /// Watches these loops.
     package init(
         eventLoops: [any EventLoop],
         queue: IngestQueue? = nil,

@@ -1,12 +1,11 @@
 import CGlibc
-import ServiceLifecycle
 import Telemetry
 
 /// Returns memory to the system that only the start, many handshakes, or an outage needed.
 ///
 /// glibc keeps it otherwise: 14 KB per connection if hundreds of handshakes begin at once (measured with 501), and 70 MB
 /// of large stanzas that waited for the database (twelve connections, 250 KB each).
-struct MemoryRunner: Service {
+struct MemoryRunner {
     /// The time after which the worker has started, unless it is still connecting.
     private static let startTime = Duration.seconds(1)
     private static let interval = Duration.seconds(2)
@@ -15,31 +14,30 @@ struct MemoryRunner: Service {
 
     let metrics: Metrics
 
+    /// Runs until cancelled.
     func run() async {
-        await cancelWhenGracefulShutdown {
-            var hasStarted = false
-            // The most concurrent handshakes since memory was last returned.
-            var most = 0
-            var boundBefore = 0
-            var delay = Self.startTime
-            var unused = UnusedMemory()
-            while (try? await Task.sleep(for: delay)) != nil {
-                delay = Self.interval
-                if unused.isWorthReturning(mallinfo2().fordblks) {
-                    _ = malloc_trim(0)
-                    unused.returned(mallinfo2().fordblks)
-                }
-                let bound = total(.bound)
-                let connecting = total(.connecting)
-                most = max(most, connecting, bound - boundBefore)
-                boundBefore = bound
-                guard connecting == 0 else { continue }
-                let wereMany = most >= Self.handshakeThreshold
-                if wereMany || !hasStarted { ProgramCode.release() }
-                if wereMany { _ = malloc_trim(0) }
-                hasStarted = true
-                most = 0
+        var hasStarted = false
+        // The most concurrent handshakes since memory was last returned.
+        var most = 0
+        var boundBefore = 0
+        var delay = Self.startTime
+        var unused = UnusedMemory()
+        while (try? await Task.sleep(for: delay)) != nil {
+            delay = Self.interval
+            if unused.isWorthReturning(mallinfo2().fordblks) {
+                _ = malloc_trim(0)
+                unused.returned(mallinfo2().fordblks)
             }
+            let bound = total(.bound)
+            let connecting = total(.connecting)
+            most = max(most, connecting, bound - boundBefore)
+            boundBefore = bound
+            guard connecting == 0 else { continue }
+            let wereMany = most >= Self.handshakeThreshold
+            if wereMany || !hasStarted { ProgramCode.release() }
+            if wereMany { _ = malloc_trim(0) }
+            hasStarted = true
+            most = 0
         }
     }
 
@@ -56,13 +54,11 @@ struct UnusedMemory {
     /// The lowest unused memory in bytes since the last return, after which some counts as unused still.
     private var least = Int.max
 
-    /// Whether enough memory has become unused.
     mutating func isWorthReturning(_ bytes: Int) -> Bool {
         least = min(least, bytes)
         return bytes - least >= Self.threshold
     }
 
-    /// Records a return, with the memory unused now.
     mutating func returned(_ bytes: Int) { least = bytes }
 }
 

@@ -4,8 +4,7 @@ import Synchronization
 package import Telemetry
 package import UpstreamConfiguration
 
-/// Reloads the configuration of the running process (SIGHUP): adopts what needs no restart, names what does, and
-/// changes nothing on an error.
+/// Reloads the running configuration (SIGHUP): adopts what needs no restart, names what does; none if it is wrong.
 package final class Reloader: Sendable {
     private let running: Mutex<ConfigurationLoader.Result>
     private let load: @Sendable () throws -> ConfigurationLoader.Result

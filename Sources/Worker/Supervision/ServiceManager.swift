@@ -73,8 +73,7 @@ package final class ServiceManager: Sendable {
     /// The current time in the form of `MONOTONIC_USEC`.
     package static var monotonicTime: UInt64 { MonotonicTime.now.nanoseconds / 1_000 }
 
-    /// A socket address from a path, or with `@` a name in the abstract namespace; nil for anything else or too long a
-    /// name (unix(7)).
+    /// A socket address from a path, or `@` and an abstract name (unix(7)); nil for anything else or too long.
     private static func address(_ name: String) -> [UInt8]? {
         var bytes = Array(name.utf8)
         guard bytes.count > 1, bytes.count < MemoryLayout.size(ofValue: sockaddr_un().sun_path) else { return nil }

@@ -9,7 +9,6 @@ import Vocabulary
 ///
 /// *starting* (the manager is asked for patience) → `started()` *ready* → `stopping(within:)` *stopping*.
 package final class Supervisor: Sendable {
-    /// What currently hinders the process.
     package struct Hindrance: Sendable {
         /// Why the database can't be used, or nothing can be committed; nil if nothing is wrong.
         package var reason: String?
@@ -52,7 +51,6 @@ package final class Supervisor: Sendable {
     private let limit: Duration
     private let state: Mutex<State>
 
-    /// Makes the supervisor of a process; nothing runs yet.
     package init(
         manager: ServiceManager?,
         watch: LoopWatch,
@@ -70,7 +68,6 @@ package final class Supervisor: Sendable {
         state = Mutex(State(sign: Reminder(every: watchdog / 4), outage: OutageLog(logger)))
     }
 
-    /// Records that the process's work begins.
     package func started() {
         let isFirst = state.withLock { state in
             guard state.phase == .starting else { return false }
@@ -104,10 +101,7 @@ package final class Supervisor: Sendable {
         }
     }
 
-    /// Supervises until cancelled.
-    ///
-    /// On its own thread: Swift handlers share the tasks' threads, and if they block all of them, streams and writers
-    /// still work.
+    /// Supervises until cancelled, on its own thread: Swift handlers may block all of the tasks' threads.
     package func run() async {
         let step = max(.milliseconds(20), min(.seconds(1), (manager?.watchdog ?? .seconds(60)) / 8))
         let end = DispatchSemaphore(value: 0)

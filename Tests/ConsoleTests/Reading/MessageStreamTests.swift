@@ -129,8 +129,9 @@ struct MessageStreamTests {
     func sharing() async throws {
         let database = try await QueryFixture()
         let services = ConsoleServices(
-            reader: ReadPool(database.settings, size: 1),
-            writer: ReadPool(database.settings, size: 1),
+            reading: database.settings,
+            sessions: 1,
+            writing: database.settings,
             settings: ConsoleSettings(version: "0"),
             logger: .init(label: "test")
         )

@@ -26,8 +26,9 @@ struct StreamParts {
         database = try await QueryFixture()
         try await database.script("SELECT upstream.ensure_partitions(current_date - 2, current_date + 2)")
         services = ConsoleServices(
-            reader: ReadPool(database.settings, size: 2),
-            writer: ReadPool(database.settings, size: 1),
+            reading: database.settings,
+            sessions: 2,
+            writing: database.settings,
             settings: ConsoleSettings(version: "0"),
             logger: Logger(label: "test")
         )

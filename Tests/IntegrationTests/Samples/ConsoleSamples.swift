@@ -10,7 +10,7 @@ extension IdempotencyStatements: StatementCatalog {
             StatementSample("lock", lock("x", "x")),
             StatementSample("find", find("x", "x")),
             StatementSample("used", used("x", limit: 1)),
-            StatementSample("keep", keep("x", "x", request: [], ActionAnswer { _ in })),
+            StatementSample("keep", keep("x", "x", request: [], ActionAnswer(""))),
             StatementSample("sweep", sweep(limit: 1)),
         ]
     }

@@ -95,7 +95,6 @@ extension DeliveryStatements: StatementCatalog {
             StatementSample("nextToken", nextToken),
             StatementSample("controls", controls),
             StatementSample("hold", hold("orders", HandlerHold(remaining: .seconds(1), reason: "a test"))),
-            StatementSample("pause", pause("orders", reason: "a test")),
             StatementSample("backlog", backlog),
             StatementSample("extend", extend),
             StatementSample("unpackExpired", unpackExpired),

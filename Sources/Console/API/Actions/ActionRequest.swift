@@ -41,7 +41,7 @@ struct ActionRequest: Sendable {
         let request = endpoint.http
         self.endpoint = endpoint
         (principal, key) = (try endpoint.principal, try endpoint[Self.key])
-        let buffer = try await request.body.collect(upTo: endpoint.services.settings.bodyLimit)
+        let buffer = try await request.body.collect(upTo: endpoint.context.maxUploadSize)
         let bytes = Array(buffer.readableBytesView)
         if !bytes.isEmpty, request.mediaType != "application/json" {
             throw Problem(.notJSON, "send the body with 'Content-Type: application/json'")

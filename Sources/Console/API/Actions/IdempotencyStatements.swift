@@ -44,7 +44,6 @@ enum IdempotencyStatements {
         """
     }
 
-    /// Deletes expired keys.
     static func sweep(limit: Int) -> SQL {
         """
         DELETE FROM upstream.idempotency_keys WHERE ctid = ANY (ARRAY(

@@ -2,6 +2,7 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 import Postgres
+import Resources
 import Vocabulary
 
 /// The answer to a request that changed something.
@@ -21,12 +22,8 @@ struct ActionAnswer: Sendable {
 }
 
 extension ActionAnswer {
-    /// An answer whose body is an object.
-    init(_ status: HTTPResponse.Status = .ok, location: String? = nil, _ write: (inout JSONWriter) -> Void) {
-        var json = JSONWriter()
-        json.object(write)
-        json.endLine()
-        self.init(status: status, location: location, body: json.finish())
+    init(_ body: some ShownValue, _ status: HTTPResponse.Status = .ok, location: String? = nil) {
+        self.init(status: status, location: location, body: body.json() + [UInt8(ascii: "\n")])
     }
 }
 
@@ -76,10 +73,7 @@ extension ActionRequest {
 
     private typealias Outcome = Result<(answer: ActionAnswer, isReplayed: Bool), Problem>
 
-    private func run(
-        _ connection: isolated PostgresConnection,
-        _ action: Action
-    ) throws(PostgresError) -> Outcome {
+    private func run(_ connection: isolated PostgresConnection, _ action: Action) throws(PostgresError) -> Outcome {
         let who = principal.name
         guard try connection.run(IdempotencyStatements.lock(who, key)).value(Bool.self) else {
             let fix = "another request with this Idempotency-Key has no answer yet: send it again in a moment"

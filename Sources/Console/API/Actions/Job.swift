@@ -1,3 +1,4 @@
+import Foundation
 import HTTPTypes
 import MessageStore
 import Postgres
@@ -34,25 +35,51 @@ struct Job: Sendable {
     var finishedAt: Timestamp?
     /// The error that made it fail, or that delays it while it runs.
     var lastError: String?
-    /// Counts by handler and error group, as JSON.
-    var groups: [UInt8]
+    var groups: JobGroups
 
     /// Whether nothing more will happen to it.
     var hasEnded: Bool { isExpired || !["planned", "running"].contains(state) }
 
-    /// The job as the answer to an action.
     func answer(_ status: HTTPResponse.Status, to sight: Sight) -> ActionAnswer {
         let location = status == .ok ? nil : "/api/v1/jobs/\(id)"
-        return ActionAnswer(status, location: location) { shown(to: sight).writeMembers(to: &$0) }
+        return ActionAnswer(shown(to: sight), status, location: location)
+    }
+}
+
+/// The counts of a frozen set by handler and error group; none if they can't be read.
+struct JobGroups: ShownValue, SQLDecodable {
+    private struct Group: Decodable {
+        var handler: String
+        var errorGroup: String
+        var count: Int
+
+        enum CodingKeys: String, CodingKey {
+            case handler
+            case errorGroup = "error_group"
+            case count
+        }
     }
 
-    init(_ row: inout PostgresRow) throws(PostgresError) {
-        (id, action, subject, state) = (try row.next(), try row.next(), try row.next(), try row.next())
-        (planned, done, skipped) = (try row.next(), try row.next(), try row.next())
-        (createdBy, createdAt, expiresAt) = (try row.next(), try row.next(), try row.next())
-        (isExpired, startedBy, startedAt) = (try row.next(), try row.next(), try row.next())
-        (reason, finishedAt, lastError) = (try row.next(), try row.next(), try row.next())
-        groups = Array(try row.next(String.self).utf8)
+    private var groups: [Group]
+
+    init(_ field: SQLField) throws(SQLFieldFault) {
+        let json = Data(try String(field).utf8)
+        groups = (try? JSONDecoder().decode([Group].self, from: json)) ?? []
+    }
+
+    static var schema: ValueSchema { ValueSchema("array", items: JSONObject.self) }
+
+    func write(to json: inout JSONWriter) {
+        let groups: [JSONObject] = groups.map {
+            ["count": $0.count, "error_group": $0.errorGroup, "handler": $0.handler]
+        }
+        groups.write(to: &json)
+    }
+
+    func shown(to sight: Sight) -> JobGroups {
+        var shown = self
+        for index in groups.indices { shown.groups[index].errorGroup = sight.group(groups[index].errorGroup) }
+        return shown
     }
 }
 
@@ -82,7 +109,7 @@ enum Jobs {
         let room = mostHeld - (try connection.run(JobStatements.held).value(Int.self))
         guard room > 0 else { return .failure(full) }
         let job = try connection.run(JobStatements.freeze(fate, filter, who: who, most: min(most, room) + 1))
-            .first(Job.init)
+            .firstRow(Job.init)
         guard let job, job.planned > min(most, room) else { return .success(job) }
         guard job.planned > most else { return .failure(full) }
         let fix = "narrow the filter (a group, a shorter time), or use `dead retry|discard`"
@@ -106,11 +133,11 @@ enum Jobs {
     ) throws(PostgresError) -> Result<Job, Problem> {
         let action = fate.action
         let statement = JobStatements.start(id, action.rawValue, who: author.name, reason: author.reason)
-        if let job = try connection.run(statement).first(Job.init) {
+        if let job = try connection.run(statement).firstRow(Job.init) {
             try AuditLog.record(connection, action, job.subject, count: job.planned, by: author)
             return .success(job)
         }
-        guard let job = try connection.run(JobStatements.find(id)).first(Job.init) else {
+        guard let job = try connection.run(JobStatements.find(id)).firstRow(Job.init) else {
             return .failure(.notFound("there is no set with this id, or it expired: ask for it again"))
         }
         guard job.action == action.rawValue else {
@@ -135,8 +162,8 @@ enum Jobs {
         _ id: Digest128,
         by author: AuditAuthor
     ) throws(PostgresError) -> Job? {
-        guard let job = try connection.run(JobStatements.cancel(id)).first(Job.init) else {
-            return try connection.run(JobStatements.find(id)).first(Job.init)
+        guard let job = try connection.run(JobStatements.cancel(id)).firstRow(Job.init) else {
+            return try connection.run(JobStatements.find(id)).firstRow(Job.init)
         }
         try connection.run(JobStatements.deleteItems(id))
         if job.startedBy != nil, let action = AuditAction(rawValue: job.action) {
@@ -155,7 +182,7 @@ enum Jobs {
         _ error: String
     ) throws(PostgresError) {
         try connection.transaction { connection throws(PostgresError) in
-            guard let job = try connection.run(JobStatements.fail(id, error)).first(Job.init) else { return }
+            guard let job = try connection.run(JobStatements.fail(id, error)).firstRow(Job.init) else { return }
             try connection.run(JobStatements.deleteItems(id))
             guard let action = AuditAction(rawValue: job.action) else { return }
             let author = AuditAuthor(job.startedBy ?? "console", via: .console, reason: job.reason)

@@ -21,7 +21,9 @@ struct JobRunner: Service {
         await cancelWhenGracefulShutdown {
             await withTaskGroup(of: Void.self) { group in
                 group.addTask {
-                    repeat { services.bell.ring() } while (try? await Task.sleep(for: Self.interval)) != nil
+                    repeat {
+                        services.bell.continuation.yield()
+                    } while (try? await Task.sleep(for: Self.interval)) != nil
                 }
                 group.addTask { await work() }
             }
@@ -32,7 +34,7 @@ struct JobRunner: Service {
         var isWarned = false
         var swept = ContinuousClock.now - Self.sweepInterval
         var resting: [Digest128: ContinuousClock.Instant] = [:]
-        for await _ in services.bell.rings {
+        for await _ in services.bell.stream {
             do throws(PostgresError) {
                 while try await step(&resting), !Task.isCancelled {}
                 if ContinuousClock.now - swept >= Self.sweepInterval {
@@ -42,12 +44,7 @@ struct JobRunner: Service {
                 isWarned = false
             } catch {
                 if !isWarned, !Task.isCancelled {
-                    services.logger.event(
-                        .warning,
-                        .databaseUnavailable,
-                        "cannot work on jobs; retrying",
-                        [.error: .string(error.description)]
-                    )
+                    warn("cannot work on jobs; retrying", error)
                 }
                 isWarned = true
             }
@@ -101,14 +98,13 @@ struct JobRunner: Service {
             try connection.run(JobStatements.note(job, error.description)).affectedRows > 0
         }
         if isNew {
-            services.logger.event(
-                .warning,
-                .databaseUnavailable,
-                "a job is held up; retrying",
-                [.error: .string(error.description)]
-            )
+            warn("a job is held up; retrying", error)
         }
         return false
+    }
+
+    private func warn(_ message: StaticString, _ error: PostgresError) {
+        services.logger.event(.warning, .databaseUnavailable, message, [.error: .string(error.description)])
     }
 
     private func sweep() async throws(PostgresError) {
@@ -128,16 +124,4 @@ extension PostgresError {
         default: endsSession
         }
     }
-}
-
-/// Wakes the runner when a job is started; a ring while it works wakes it once more.
-struct JobBell: Sendable {
-    /// An element for one ring or several.
-    let rings: AsyncStream<Void>
-    private let bell: AsyncStream<Void>.Continuation
-
-    init() { (rings, bell) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1)) }
-
-    /// Rings.
-    func ring() { bell.yield() }
 }

@@ -44,20 +44,16 @@ enum JobStatements {
 
     /// Counts the sets that can be started, up to a limit.
     static func planned(limit: Int) -> SQL {
-        """
-        SELECT count(*) FROM (
-            SELECT FROM upstream.jobs WHERE state = 'planned' AND expires_at > now() LIMIT \(limit)
-        ) AS counted
-        """
+        counted("jobs WHERE state = 'planned' AND expires_at > now()", limit)
     }
 
     /// Counts the replays to handlers that are planned and never started, up to a limit.
     static func plannedReplays(limit: Int) -> SQL {
-        """
-        SELECT count(*) FROM (
-            SELECT FROM upstream.replays WHERE state = 'planned' AND kind = 'handlers' LIMIT \(limit)
-        ) AS counted
-        """
+        counted("replays WHERE state = 'planned' AND kind = 'handlers'", limit)
+    }
+
+    private static func counted(_ rows: SQL, _ limit: Int) -> SQL {
+        "SELECT count(*) FROM (SELECT FROM upstream.\(rows) LIMIT \(limit)) AS counted"
     }
 
     /// Counts the rows of sets that can be started and of running jobs; other jobs have no items.

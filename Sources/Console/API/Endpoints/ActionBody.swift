@@ -5,7 +5,6 @@ import Resources
 /// What describes a member of a body, and reads it.
 protocol BodyMember: Sendable {
     var name: StaticString { get }
-    /// Its JSON Schema.
     var schema: String { get }
     /// Its value; nil where it is missing or null.
     func value(in body: KeyedDecodingContainer<AnyKey>, _ key: AnyKey) throws -> (any Sendable)?
@@ -27,7 +26,7 @@ struct Member<Value: Decodable & Sendable>: BodyMember {
 struct FilterMember<Filter: Filtered>: BodyMember {
     let name: StaticString = "filter"
 
-    var schema: String { ActionBody.schema(Filter.members) }
+    var schema: String { String(decoding: ActionBody.schema(Filter.members).json(), as: UTF8.self) }
 
     func value(in body: KeyedDecodingContainer<AnyKey>, _ key: AnyKey) throws -> (any Sendable)? {
         guard body.contains(key), try !body.decodeNil(forKey: key) else { return nil }
@@ -36,7 +35,6 @@ struct FilterMember<Filter: Filtered>: BodyMember {
 }
 
 extension Filtered {
-    /// Its fields as members.
     static var members: [any BodyMember] { filters }
 }
 
@@ -58,18 +56,13 @@ struct ActionBody: DecodableWithConfiguration, Sendable {
 
     private var values: [String: any Sendable] = [:]
 
-    /// A body without members.
     init() {}
 
     init(from decoder: any Decoder, configuration members: [any BodyMember]) throws {
         try self.init(decoder.container(keyedBy: AnyKey.self), members, "")
     }
 
-    fileprivate init(
-        _ body: KeyedDecodingContainer<AnyKey>,
-        _ members: [any BodyMember],
-        _ prefix: String
-    ) throws {
+    fileprivate init(_ body: KeyedDecodingContainer<AnyKey>, _ members: [any BodyMember], _ prefix: String) throws {
         let names = members.map(\.name.description)
         if let key = body.allKeys.first(where: { !names.contains($0.stringValue) }) {
             let known = names.map { prefix + $0 }.sorted().joined(separator: ", ")
@@ -95,9 +88,10 @@ struct ActionBody: DecodableWithConfiguration, Sendable {
     }
 
     /// The JSON Schema of an object with these members and no others.
-    static func schema(_ members: [any BodyMember]) -> String {
-        let properties = members.map { "\"\($0.name)\":\($0.schema)" }.joined(separator: ",")
-        return #"{"type":"object","properties":{\#(properties)},"additionalProperties":false}"#
+    static func schema(_ members: [any BodyMember]) -> JSONObject {
+        var properties: JSONObject = [:]
+        for member in members { properties.add(member.name.description, JSONText(member.schema)) }
+        return ["type": "object", "properties": properties, "additionalProperties": false]
     }
 }
 

@@ -1,5 +1,6 @@
 import HTTPTypes
 import Hummingbird
+import Postgres
 import Resources
 
 /// An operation of the API: the router serves it, and the API's description tells it, from this value alone.
@@ -7,22 +8,39 @@ struct Endpoint: Sendable {
     /// What succeeds.
     struct Answer: Sendable {
         var status = 200
-        /// What it means.
-        var about: StaticString
-        /// The body's JSON Schema.
-        var schema = #"{"type":"string"}"#
-        /// The body's media type.
+        var about: StaticString = "What was asked for"
+        var schema: JSONObject = ["type": "string"]
         var type: StaticString = "application/json"
+        /// The resource that it shows; nil for anything else.
+        var resource: (any ShownResource.Type)?
 
-        /// A resource, or what else has a schema of that name.
-        static func one(_ schema: String, _ status: Int = 200, _ about: StaticString = "What was asked for") -> Answer {
-            Answer(status: status, about: about, schema: ##"{"$ref":"#/components/schemas/\##(schema)"}"##)
+        static func one(
+            _ resource: any ShownResource.Type,
+            _ status: Int = 200,
+            _ about: StaticString = "What was asked for"
+        ) -> Answer {
+            Answer(status: status, about: about, schema: resource.schema.json(), resource: resource)
         }
 
-        /// A page of a resource.
-        static func page(of schema: String) -> Answer { Answer(about: "A page", schema: Resource.page(of: schema)) }
+        /// Something that is no resource, by its schema's name, and the resource that it holds.
+        static func one(
+            named name: String,
+            _ about: StaticString = "What was asked for",
+            of resource: (any ShownResource.Type)? = nil
+        ) -> Answer {
+            Answer(about: about, schema: ["$ref": "#/components/schemas/\(name)"], resource: resource)
+        }
 
-        /// Text that is sent while it is made.
+        static func page(of resource: any ShownResource.Type) -> Answer {
+            let items: JSONObject = ["type": "array", "items": resource.schema.json()]
+            let next: JSONObject = ["type": ["string", "null"]]
+            let schema: JSONObject = [
+                "type": "object", "required": ["items", "next"],
+                "properties": ["items": items, "next": next] as JSONObject, "additionalProperties": false,
+            ]
+            return Answer(about: "A page", schema: schema, resource: resource)
+        }
+
         static func stream(_ type: StaticString, _ about: StaticString) -> Answer { Answer(about: about, type: type) }
     }
 
@@ -32,13 +50,12 @@ struct Endpoint: Sendable {
     let operation: StaticString
     /// The path below `/api/v1/`, with `{…}` for its parameters.
     let path: String
-    let summary: StaticString
+    private(set) var summary: StaticString = ""
     /// What succeeds.
-    let answers: [Answer]
-    /// Every parameter that it takes.
-    let parameters: [any EndpointParameter]
+    private(set) var answers: [Answer] = []
+    private(set) var parameters: [any EndpointParameter] = []
     /// The members of its body, the first of which is ``ActionBody/reason``; nil where it takes none.
-    let body: [any BodyMember]?
+    private(set) var body: [any BodyMember]?
     /// What who asks must be allowed; nil where anybody may ask.
     let right: ConsoleRight?
     let handle: Handle
@@ -47,43 +64,63 @@ struct Endpoint: Sendable {
     static func get(
         _ operation: StaticString,
         _ path: String,
-        _ summary: StaticString,
-        _ answer: Answer,
-        _ parameters: [any EndpointParameter] = [],
         right: ConsoleRight? = .read,
         _ handle: @escaping Handle
+    ) -> Endpoint { Endpoint(operation: operation, path: path, right: right, handle: handle) }
+
+    /// One thing, read whole.
+    static func get<Row: ShownResource>(
+        _ operation: StaticString,
+        _ path: String,
+        _ summary: StaticString,
+        one read: @escaping @Sendable (PostgresConnection) async throws -> Row
     ) -> Endpoint {
-        Endpoint(operation, path, summary, [answer], parameters, nil, right, handle)
+        get(operation, path) { request in
+            .json(try await request.services.reader.withConnection { try await read($0) }.json())
+        }
+        .about(summary, .one(Row.self))
+    }
+
+    /// All rows of something.
+    static func get<Row: ShownResource>(
+        _ operation: StaticString,
+        _ path: String,
+        _ summary: StaticString,
+        rows read: @escaping @Sendable (PostgresConnection) async throws -> [Row]
+    ) -> Endpoint {
+        get(operation, path) { request in
+            .page(try await request.services.reader.withConnection { try await read($0) })
+        }
+        .about(summary, .page(of: Row.self))
     }
 
     /// What changes something; it takes a reason besides its body, and an `Idempotency-Key`.
     static func action(
         _ operation: StaticString,
         _ path: String,
-        _ summary: StaticString,
-        _ parameters: [any EndpointParameter] = [],
-        body: [any BodyMember] = [],
-        answers: [Answer] = [.one("Outcome", 200, "Done")],
         _ handle: @escaping @Sendable (ActionRequest) async throws -> Response
     ) -> Endpoint {
-        let (parameters, body) = (parameters + [ActionRequest.key], [ActionBody.reason] + body)
-        return Endpoint(operation, path, summary, answers, parameters, body, .act) { request in
+        var endpoint = Endpoint(operation: operation, path: path, right: .act) { request in
             try await handle(ActionRequest(request))
         }
+        (endpoint.parameters, endpoint.body) = ([ActionRequest.key], [ActionBody.reason])
+        return endpoint
     }
 
-    private init(
-        _ operation: StaticString,
-        _ path: String,
-        _ summary: StaticString,
-        _ answers: [Answer],
-        _ parameters: [any EndpointParameter],
-        _ body: [any BodyMember]?,
-        _ right: ConsoleRight?,
-        _ handle: @escaping Handle
-    ) {
-        (self.operation, self.path, self.summary, self.answers) = (operation, path, summary, answers)
-        (self.parameters, self.body, self.right, self.handle) = (parameters, body, right, handle)
+    /// The same with what it does, and how it answers; an action by default with its outcome.
+    func about(_ summary: StaticString, _ answers: Answer...) -> Endpoint {
+        var endpoint = self
+        endpoint.summary = summary
+        endpoint.answers = answers.isEmpty ? [.one(named: "Outcome", "Done")] : answers
+        return endpoint
+    }
+
+    /// The same with further parameters, and members of its body.
+    func takes(_ parameters: [any EndpointParameter], body members: [any BodyMember] = []) -> Endpoint {
+        var endpoint = self
+        endpoint.parameters = parameters + self.parameters
+        if let body { endpoint.body = body + members }
+        return endpoint
     }
 
     var method: HTTPRequest.Method { body == nil ? .get : .post }

@@ -6,9 +6,7 @@ protocol EndpointParameter: Sendable {
     var name: StaticString { get }
     var place: ParameterPlace { get }
     var about: StaticString { get }
-    /// Its JSON Schema.
     var schema: String { get }
-    /// Whether it may be given several times.
     var isRepeatable: Bool { get }
     var isRequired: Bool { get }
 }
@@ -18,7 +16,6 @@ extension EndpointParameter {
     var isRequired: Bool { false }
 }
 
-/// Where a parameter stands.
 enum ParameterPlace: String, Sendable {
     case query
     case path
@@ -50,7 +47,6 @@ struct Parameter<Value: Sendable>: EndpointParameter {
 }
 
 extension Parameter where Value == Int {
-    /// A whole number within bounds.
     static func integer(
         _ name: StaticString,
         _ range: ClosedRange<Int>,
@@ -68,7 +64,6 @@ extension Parameter where Value == Int {
         }
     }
 
-    /// The most rows of a page.
     static func limit(_ most: Int) -> Parameter {
         let about: StaticString = "The most rows. A page may end earlier, by its bytes; `next` then goes on behind it."
         return integer("limit", 1...most, or: 50, about)
@@ -117,21 +112,12 @@ extension Parameter {
             return value
         }
     }
-
-    /// A part of the path that is a UUID.
-    static func uuid(
-        _ name: StaticString,
-        _ about: StaticString,
-        _ parse: @escaping @Sendable (String) -> Value?
-    ) -> Parameter {
-        let wanted: StaticString = "a UUID, 8-4-4-4-12 hexadecimal digits, as lists give it"
-        return path(name, schema: #"{"type":"string","format":"uuid"}"#, about, wanted, parse)
-    }
 }
 
 extension Parameter where Value == Digest128 {
     static func uuid(_ name: StaticString, _ about: StaticString) -> Parameter {
-        uuid(name, about) { Digest128(uuid: $0.utf8) }
+        let wanted: StaticString = "a UUID, 8-4-4-4-12 hexadecimal digits, as lists give it"
+        return path(name, schema: #"{"type":"string","format":"uuid"}"#, about, wanted) { Digest128(uuid: $0.utf8) }
     }
 }
 
@@ -143,7 +129,6 @@ extension Parameter where Value == String {
 enum Revealed: String, CaseIterable, Sendable { case token }
 
 extension Parameter where Value == Revealed? {
-    /// Whether registration tokens are asked for.
     static var reveal: Parameter {
         let about: StaticString = "Shows registration tokens; needs the right to, and is recorded in the audit trail."
         var parameter: Parameter = .word("reveal", about)
@@ -153,7 +138,6 @@ extension Parameter where Value == Revealed? {
 }
 
 extension Filtered {
-    /// Its fields as parameters.
     static var parameters: [any EndpointParameter] { filters }
 }
 

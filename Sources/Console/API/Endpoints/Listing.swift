@@ -2,9 +2,33 @@ import MessageStore
 import Postgres
 import Querying
 import Resources
+import UpstreamKit
+import Vocabulary
 
 /// A list of a resource, which the API and a page go through as a filter narrows it.
 struct Listing<Filter: Filtered, Row: ShownResource, Cursor: Sendable>: Sendable {
+    struct Wanted: Sendable {
+        let services: ConsoleServices
+        let connection: PostgresConnection
+        let filter: Filter
+        /// Where it begins; nil for the first page.
+        let after: Cursor?
+        let limit: Int
+
+        init(
+            _ services: ConsoleServices,
+            _ connection: PostgresConnection,
+            _ filter: Filter,
+            _ after: Cursor?,
+            _ limit: Int
+        ) {
+            (self.services, self.connection, self.filter) = (services, connection, filter)
+            (self.after, self.limit) = (after, limit)
+        }
+
+        var sight: Sight { services.sight }
+    }
+
     /// Some of its rows, as a reader may see them.
     struct Page: Sendable {
         var rows: [Row] = []
@@ -12,27 +36,27 @@ struct Listing<Filter: Filtered, Row: ShownResource, Cursor: Sendable>: Sendable
         var next: String?
     }
 
-    typealias Read = @Sendable (ConsoleServices, PostgresConnection, Filter, Cursor?, Int) async throws -> Page
-
-    /// Its path in the API.
-    let path: String
-    /// The address of its page.
     let address: PageAddress
     /// The most rows of a page.
     let most: Int
-    let use: ReadShares.Use
+    var use = ReadShares.Use.search
     let cursor: @Sendable (String) -> Cursor?
-    let read: Read
+    let read: @Sendable (Wanted) async throws -> Page
+}
 
+extension Listing where Cursor == Int64 {
+    /// A list along the rows' ids.
     init(
         _ address: PageAddress,
         most: Int,
         use: ReadShares.Use = .search,
-        _ cursor: @escaping @Sendable (String) -> Cursor?,
-        _ read: @escaping Read
+        read: @escaping @Sendable (Wanted) async throws -> Page
     ) {
-        (path, self.address, self.most) = (String(address.text.dropFirst()), address, most)
-        (self.use, self.cursor, self.read) = (use, cursor, read)
+        self.init(address: address, most: most, use: use) { text in
+            text.utf8.count < 20 ? Int64(text).flatMap { $0 > 0 ? $0 : nil } : nil
+        } read: {
+            try await read($0)
+        }
     }
 }
 
@@ -44,7 +68,6 @@ extension Listing.Page {
 }
 
 extension Endpoint {
-    /// A list, page by page.
     static func list<Filter, Row, Cursor>(
         _ operation: StaticString,
         _ listing: Listing<Filter, Row, Cursor>,
@@ -52,89 +75,31 @@ extension Endpoint {
         right: ConsoleRight = .read
     ) -> Endpoint {
         let (limit, after) = (Parameter.limit(listing.most), Parameter.after(listing.cursor))
-        let parameters = Filter.parameters + [limit, after]
-        return .get(operation, listing.path, summary, .page(of: Row.schema), parameters, right: right) { request in
-            let asked = try request.filter(Filter.self)
+        let path = String(listing.address.text.dropFirst())
+        return .get(operation, path, right: right) { request in
+            let (asked, services) = (try request.filter(Filter.self), request.services)
             let (most, cursor) = (try request[limit], try request[after])
-            let page = try await request.services.reader.withConnection(listing.use) { connection in
-                try await listing.read(request.services, connection, asked.judged(connection), cursor, most)
+            let page = try await services.reader.withConnection(listing.use) { connection in
+                try await listing.read(.init(services, connection, asked.judged(connection), cursor, most))
             }
             return .page(page.rows, next: page.next)
         }
+        .about(summary, .page(of: Row.self)).takes(Filter.parameters + [limit, after])
     }
 }
 
-/// The lists.
-enum Lists {
-    static let dead = Listing<DeadLetterFilter, DeadLetter, DeadLetterCursor>("/dead", most: 200, DeadLetterCursor.init)
-    { services, connection, filter, after, limit in
-        let rows = try await DeadLetters(connection).list(filter, after: after, limit: limit)
-        return .init(try await rows.shown(to: services.sight, connection), limit) { $0.cursor }
-    }
+/// What a handler may have said about a message.
+protocol HandlersWords: ShownResource {
+    var messageKey: MessageKey { get }
+    var receivedAt: Timestamp { get }
+    var hasWords: Bool { get }
+}
 
-    static let deliveries = Listing<WaitingFilter, WaitingDelivery, WaitingCursor>(
-        "/deliveries",
-        most: 200,
-        WaitingCursor.init
-    ) { services, connection, filter, after, limit in
-        let rows = try await WaitingDeliveries(connection).list(filter, after: after, limit: limit)
-        return .init(try await rows.shown(to: services.sight, connection), limit) { $0.cursor }
-    }
-
-    static let quarantine = Listing<QuarantineQuery, QuarantineRow, Int64>("/quarantine", most: 1_000, rowID) {
-        services,
-        connection,
-        filter,
-        after,
-        limit in
-        var query = filter
-        (query.limit, query.cursor) = (limit, after)
-        return .init(try await query.rows(connection).map { $0.shown(to: services.sight) }, limit) { $0.id }
-    }
-
-    static let conflicts = Listing<MessageFilter, ConflictRow, ConflictCursor>(
-        "/conflicts",
-        most: 1_000,
-        ConflictCursor.init
-    ) { services, connection, filter, after, limit in
-        var after = after
-        if let name = after?.fingerprint { after?.fingerprint = services.aliases.fingerprint(of: name) }
-        var query = ConflictQuery(filter: filter, after: after, limit: limit)
-        query.byteLimit = AnswerBounds.page
-        let found = try await query.page(connection)
-        let rows = found.rows.map { services.aliases.named($0).shown(to: services.sight) }
-        return .init(rows: rows, next: found.isFull ? rows.last?.namedCursor.description : nil)
-    }
-
-    static let audit = Listing<AuditFilter, AuditEntry, Int64>("/audit", most: 500, use: .look, rowID) {
-        services,
-        connection,
-        filter,
-        after,
-        limit in
-        var filter = filter
-        filter.before = after
-        let entries = try await connection.run { [filter] connection throws(PostgresError) in
-            try AuditLog.page(connection, filter, limit: limit + 1)
-        }
-        let rows = entries.prefix(limit).map { $0.shown(to: services.sight) }
-        return .init(rows: rows, next: entries.count > limit ? rows.last.map { "\($0.id)" } : nil)
-    }
-
-    /// The latest messages first, for the page: the API's list is made without a row in memory.
-    static let messages = Listing<MessageFilter, StoredMessage, MessageCursor>(
-        "/messages",
-        most: 1_000,
-        MessageCursor.init
-    ) { services, connection, filter, after, limit in
-        var pager = MessagePager(filter, .newestFirst, limit: limit, after: after)
-        (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.page, true)
-        let page = try await pager.next(connection)
-        let rows = try page.messages.map { $0.shown(to: services.sight) }
-        return .init(rows: rows, next: page.isFull ? rows.last?.cursor.description : nil)
-    }
-
-    private static let rowID: @Sendable (String) -> Int64? = { text in
-        text.utf8.count < 20 ? Int64(text).flatMap { $0 > 0 ? $0 : nil } : nil
+extension Array where Element: HandlersWords {
+    /// The rows as a reader may see them: without their messages' tokens.
+    func shown(to sight: Sight, _ connection: PostgresConnection) async throws(PostgresError) -> [Element] {
+        let said = sight.payloads ? filter(\.hasWords) : []
+        let tokens = try await TokensOfMessages(of: said.map { ($0.messageKey, $0.receivedAt) }, connection)
+        return map { $0.shown(to: sight, knowing: tokens[$0.messageKey]) }
     }
 }

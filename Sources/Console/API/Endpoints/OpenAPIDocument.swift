@@ -1,4 +1,5 @@
 import HTTPTypes
+import Resources
 import Vocabulary
 
 /// The API's description (OpenAPI 3.1), made from the endpoints that are served: `GET openapi.json`, without a token.
@@ -6,7 +7,7 @@ enum OpenAPIDocument {
     /// The endpoint that answers with the description of all others and of itself.
     static func endpoint(beside others: [Endpoint], version: String) -> Endpoint {
         func endpoint(_ handle: @escaping Endpoint.Handle) -> Endpoint {
-            .get("getDescription", "openapi.json", "This document.", .one("Document"), right: nil, handle)
+            .get("getDescription", "openapi.json", right: nil, handle).about("This document.", .one(named: "Document"))
         }
         let document = json(others + [endpoint { _ in throw Problem.notFound("") }], version: version)
         return endpoint { _ in .json(document) }
@@ -14,45 +15,54 @@ enum OpenAPIDocument {
 
     /// The whole document as JSON.
     static func json(_ endpoints: [Endpoint], version: String) -> [UInt8] {
-        var json = JSONWriter(capacity: 64 << 10)
-        json.object { json in
-            json.member("openapi", "3.1.0")
-            json.name("info")
-            json.object { json in
-                json.member("title", "upstream-worker console")
-                json.member("version", version)
-                json.member(
-                    "description",
-                    "Queries and acts on what upstream-worker has stored. Times are RFC 3339 in UTC; errors are problems (RFC 9457)."
-                )
-            }
-            json.member("servers", json: Array(#"[{"url":"/api/v1"}]"#.utf8))
-            json.member("security", json: Array(#"[{"token":[]},{"session":[]}]"#.utf8))
-            json.name("paths")
-            json.object { json in
-                for (path, endpoints) in Dictionary(grouping: endpoints, by: \.path).sorted(by: { $0.key < $1.key }) {
-                    json.name(escaping: "/" + path)
-                    json.object { json in
-                        for endpoint in endpoints {
-                            json.name(escaping: endpoint.method.rawValue.lowercased())
-                            endpoint.describe(to: &json)
-                        }
-                    }
-                }
-            }
-            json.name("components")
-            json.object { json in
-                json.member("securitySchemes", json: Array(securitySchemes.utf8))
-                json.name("schemas")
-                json.object { json in
-                    for (name, schema) in ResourceCatalog.schemas.sorted(by: { $0.key < $1.key }) {
-                        json.name(escaping: name)
-                        json.json(Array(schema.utf8))
-                    }
-                }
-            }
+        let about = """
+            Queries and acts on what upstream-worker has stored. Times are RFC 3339 in UTC; errors are problems (RFC 9457).
+            """
+        var paths: JSONObject = [:]
+        for (path, endpoints) in Dictionary(grouping: endpoints, by: \.path).sorted(by: { $0.key < $1.key }) {
+            var operations: JSONObject = [:]
+            for endpoint in endpoints { operations.add(endpoint.method.rawValue.lowercased(), endpoint.description) }
+            paths.add("/" + path, operations)
         }
-        return json.finish()
+        var schemas: JSONObject = [:]
+        for (name, schema) in self.schemas(endpoints).sorted(by: { $0.key < $1.key }) { schemas.add(name, schema) }
+        let document: JSONObject = [
+            "openapi": "3.1.0",
+            "info": ["title": "upstream-worker console", "version": version, "description": about] as JSONObject,
+            "servers": JSONText(#"[{"url":"/api/v1"}]"#),
+            "security": JSONText(#"[{"token":[]},{"session":[]}]"#),
+            "paths": paths,
+            "components": ["securitySchemes": JSONText(securitySchemes), "schemas": schemas] as JSONObject,
+        ]
+        return document.json()
+    }
+
+    /// The resources that endpoints show, and those that these hold.
+    static func resources(_ endpoints: [Endpoint]) -> [any ShownResource.Type] {
+        var rest = endpoints.flatMap(\.answers).compactMap(\.resource) + [Problem.self]
+        var known: [ObjectIdentifier: any ShownResource.Type] = [:]
+        while let resource = rest.popLast() {
+            guard known.updateValue(resource, forKey: ObjectIdentifier(resource)) == nil else { continue }
+            rest += resource.parts
+        }
+        return Array(known.values)
+    }
+
+    private static func schemas(_ endpoints: [Endpoint]) -> [String: any ShownValue] {
+        var schemas: [String: any ShownValue] = [
+            "Outcome": ["type": "object", "description": "What was done; docs/api.md describes each action."]
+                as JSONObject,
+            "Document": ["type": "object"] as JSONObject,
+            "Messages": JSONText(
+                #"""
+                {"type":"object","required":["items","next"],"properties":{"items":{"type":"array",
+                "items":{"$ref":"#/components/schemas/Message"}},"next":{"type":["string","null"]},
+                "estimate":{"type":"integer"}},"additionalProperties":false}
+                """#
+            ),
+        ]
+        for resource in resources(endpoints) { schemas[resource.resource] = resource.object }
+        return schemas
     }
 
     private static let securitySchemes = """
@@ -62,61 +72,41 @@ enum OpenAPIDocument {
 }
 
 extension Endpoint {
-    /// Writes it as an operation of the description.
-    fileprivate func describe(to json: inout JSONWriter) {
-        json.object { json in
-            json.member("operationId", operation.description)
-            json.member("tags", of: [String(tag)])
-            json.member("summary", summary.description)
-            if right == nil { json.member("security", json: Array("[]".utf8)) }
-            if !parameters.isEmpty {
-                json.name("parameters")
-                json.beginArray()
-                for parameter in parameters { parameter.describe(to: &json) }
-                json.endArray()
-            }
-            if let body {
-                json.name("requestBody")
-                json.object { Self.content("application/json", ActionBody.schema(body), to: &$0) }
-            }
-            json.name("responses")
-            json.object { json in
-                for answer in answers {
-                    json.name(escaping: String(answer.status))
-                    json.object { json in
-                        json.member("description", answer.about.description)
-                        Self.content(answer.type, answer.schema, to: &json)
-                    }
-                }
-                for status in problems {
-                    json.name(escaping: String(status))
-                    json.object { json in
-                        json.member("description", HTTPResponse.Status(code: status).reasonPhrase)
-                        Self.content("application/problem+json", Answer.one("Problem").schema, to: &json)
-                    }
-                }
-            }
+    fileprivate var description: JSONObject {
+        var object: JSONObject = [
+            "operationId": operation.description, "tags": [String(tag)], "summary": summary.description,
+        ]
+        if right == nil { object.add("security", [String]()) }
+        if !parameters.isEmpty { object.add("parameters", parameters.map(\.description)) }
+        if let body {
+            let content = Self.content("application/json", ActionBody.schema(body))
+            object.add("requestBody", ["content": content] as JSONObject)
         }
+        var responses: JSONObject = [:]
+        func add(_ status: Int, _ about: String, _ content: JSONObject) {
+            responses.add(String(status), ["description": about, "content": content] as JSONObject)
+        }
+        for answer in answers {
+            add(answer.status, answer.about.description, Self.content(answer.type, answer.schema))
+        }
+        for status in problems {
+            let about = HTTPResponse.Status(code: status).reasonPhrase
+            add(status, about, Self.content("application/problem+json", Problem.schema.json()))
+        }
+        object.add("responses", responses)
+        return object
     }
 
-    private static func content(_ type: StaticString, _ schema: String, to json: inout JSONWriter) {
-        json.name("content")
-        json.object { json in
-            json.name(type)
-            json.object { $0.member("schema", json: Array(schema.utf8)) }
-        }
+    private static func content(_ type: StaticString, _ schema: any ShownValue) -> JSONObject {
+        [type.description: ["schema": schema] as JSONObject]
     }
 }
 
 extension EndpointParameter {
-    /// Writes it as a parameter of the description.
-    fileprivate func describe(to json: inout JSONWriter) {
-        json.object { json in
-            json.member("name", name.description)
-            json.member("in", place.rawValue)
-            json.member("description", about.description)
-            if isRequired { json.member("required", of: true) }
-            json.member("schema", json: Array(schema.utf8))
-        }
+    fileprivate var description: JSONObject {
+        var object: JSONObject = ["name": name.description, "in": place.rawValue, "description": about.description]
+        if isRequired { object.add("required", true) }
+        object.add("schema", JSONText(schema))
+        return object
     }
 }

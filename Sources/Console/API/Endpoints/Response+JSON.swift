@@ -25,37 +25,12 @@ extension Response {
         return Response(body, type: "application/json", headers: headers)
     }
 
-    /// One object.
-    static func object(_ members: (inout JSONWriter) -> Void) -> Response {
-        var json = JSONWriter()
-        json.object(members)
-        return .json(json.finish())
-    }
-
     /// Server-Sent Events (WHATWG HTML, section 9.2), sent while they are made.
     static func events(_ body: ResponseBody) -> Response {
         Response(status: .ok, headers: [.contentType: "text/event-stream", .cacheControl: "no-store"], body: body)
     }
 
-    /// A page of a resource.
     static func page<Row: ShownResource>(_ rows: [Row], next: String? = nil) -> Response {
-        .object { json in
-            json.member("items", of: Rows(rows))
-            json.member("next", next)
-        }
-    }
-}
-
-extension JSONWriter {
-    mutating func object(_ members: (inout JSONWriter) -> Void) {
-        beginObject()
-        members(&self)
-        endObject()
-    }
-
-    /// Writes a member with any value.
-    mutating func member(_ name: StaticString, of value: some ShownValue) {
-        self.name(name)
-        value.write(to: &self)
+        .json((["items": rows, "next": next] as JSONObject).json())
     }
 }

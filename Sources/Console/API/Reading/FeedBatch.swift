@@ -1,5 +1,6 @@
 import NIOCore
 import Querying
+import Resources
 import UpstreamKit
 import Vocabulary
 
@@ -18,7 +19,6 @@ struct FeedBatch: Sendable {
     var position: TailPosition?
     var gap: MessageTail.Gap?
 
-    /// Whether there is nothing to send.
     var isEmpty: Bool { events.isEmpty && position == nil && gap == nil }
 
     mutating func append(_ page: MessagePage, _ row: Int, _ lines: inout MessageLines) {
@@ -71,13 +71,8 @@ struct FeedBatch: Sendable {
             case .dropped(let span): ("retention dropped them before they were read", span)
             case .unproven(let span): ("too many arrived to look for late commits among them", span)
             }
-        var json = JSONWriter()
-        json.beginObject()
-        json.member("from", span.lowerBound)
-        json.member("to", span.upperBound)
-        json.member("reason", why)
-        json.endObject()
-        return "event: gap\ndata: \(String(decoding: json.finish(), as: UTF8.self))\n\n"
+        let data: JSONObject = ["from": span.lowerBound, "to": span.upperBound, "reason": why]
+        return "event: gap\ndata: \(String(decoding: data.json(), as: UTF8.self))\n\n"
     }
 }
 
@@ -97,7 +92,6 @@ struct FeedFilter: Sendable {
         (since, until) = (filter.since, filter.until)
     }
 
-    /// Whether the filter selects a message.
     func wants(_ event: FeedBatch.Event) -> Bool {
         if !categories.isEmpty, !categories.contains(event.category) { return false }
         if let sender, sender != event.sender { return false }

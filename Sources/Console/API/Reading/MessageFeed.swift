@@ -20,7 +20,6 @@ final class MessageFeed: Sendable {
 
     private let reader: ReadPool
     private let showsPayloads: Bool
-    /// The time between two polls.
     private let interval: Duration
     private let follower = Follower()
     private let state = Mutex(State())
@@ -40,7 +39,6 @@ final class MessageFeed: Sendable {
         var lastListener = 0
         var isPolling = false
         var hasStarted = false
-        /// Failed polls in a row.
         var failures = 0
         var due = ContinuousClock.now
         /// Where a stream that begins now could be resumed.
@@ -89,17 +87,14 @@ final class MessageFeed: Sendable {
         }
     }
 
-    /// The result of looking for a batch.
     enum Found: Sendable {
         /// The batch and the next number.
         case batch(FeedBatch, next: Int)
-        /// Not there yet.
         case nothing
         /// Gone: the stream was too slow.
         case behind
     }
 
-    /// Whether it has no listeners.
     var isIdle: Bool { state.withLock { $0.listeners.isEmpty } }
 
     /// Where a stream that begins now could be resumed, and the number of its next batch; read together, so that no
@@ -108,7 +103,6 @@ final class MessageFeed: Sendable {
         state.withLock { ($0.position, $0.first + $0.ring.count) }
     }
 
-    /// The number of the next batch.
     var end: Int { state.withLock { $0.first + $0.ring.count } }
 
     /// Subscribes, beginning with the next batch.

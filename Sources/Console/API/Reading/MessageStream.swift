@@ -70,7 +70,7 @@ struct MessageStream: Sendable {
         if limit > 0 {
             var pager = MessagePager(filter, .newestFirst, limit: limit)
             (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.beginning, true)
-            let page = try await read(pager).page
+            let page = try await services.reader.next(pager).page
             try await write(page, (0..<page.count).reversed(), &sent, out)
         }
         if let start { try await out.write(FeedBatch.event(start)) }
@@ -98,9 +98,9 @@ struct MessageStream: Sendable {
             (pager.byteLimit, pager.countsVerbatim, pager.since) = (AnswerBounds.part, true, since)
             var (pages, isFull) = (0, true)
             while isFull, !place.hasEnded {
-                let (read, page) = try await read(pager)
+                let (following, page) = try await services.reader.next(pager)
                 try await write(page, 0..<page.count, &sent, out)
-                (pager, isFull) = (read, page.isFull)
+                (pager, isFull) = (following, page.isFull)
                 pages += 1
             }
             // Not after a round that was cut short: its unsent rows would lie before the position.
@@ -110,15 +110,6 @@ struct MessageStream: Sendable {
             if pages <= 1 || .now >= end { break }
         }
         return next
-    }
-
-    /// Reads a page and returns the session before anything is sent.
-    private func read(_ pager: MessagePager) async throws -> (pager: MessagePager, page: MessagePage) {
-        try await services.reader.withConnection(.search) { connection in
-            var pager = pager
-            let page = try await pager.next(connection)
-            return (pager, page)
-        }
     }
 
     private func write(

@@ -31,7 +31,6 @@ final class StreamOutput: @unchecked Sendable {
     /// How long the current write has waited.
     var stall: Duration { times.withLock { $0.waitingSince.map { .now - $0 } } ?? .zero }
 
-    /// The time since the last write.
     var silence: Duration { .now - times.withLock(\.lastWrite) }
 }
 

@@ -20,26 +20,18 @@ enum Figures {
     /// An estimate, `~1,234`, or a dash.
     static func estimate(_ number: Int64?) -> String { number.map { "~" + count($0) } ?? "–" }
 
-    /// A size in bytes: `512 B`, `1.5 MiB`.
-    static func bytes(_ number: Int64) -> String { Amount.bytes(number) }
-
     /// A number, below 100 with one decimal.
     static func decimal(_ number: Double) -> String { Amount.decimal(number, minus: minus) }
 
     /// A duration in its largest unit: `12 ms`, `4 s`, `3 min`, `5.2 h`, `12 d`.
-    static func length(_ duration: Duration) -> String { length(seconds: duration.inSeconds) }
-
-    static func length(seconds: Double) -> String { Amount.time(seconds) }
+    static func length(_ duration: Duration) -> String { Amount.time(duration.inSeconds) }
 
     /// A moment relative to now: `4 s ago`, `in 3 min`.
     static func age(of time: Timestamp, now: Timestamp) -> String {
         let distance = (now - time).inSeconds
         if abs(distance) < 1 { return "now" }
-        return distance > 0 ? length(seconds: distance) + " ago" : "in " + length(seconds: -distance)
+        return distance > 0 ? Amount.time(distance) + " ago" : "in " + Amount.time(-distance)
     }
-
-    /// A moment to the second in UTC: `2026-01-31 23:59:59Z`.
-    static func moment(_ time: Timestamp) -> String { time.shown }
 
     /// A percentage: `0.3%`, `42%`; `100%` only for the whole.
     static func share(_ part: Int64, of whole: Int64) -> String {

@@ -25,12 +25,12 @@ enum Part {
 
     /// A moment, to the second in UTC; a script adds local time and keeps the age up to date.
     static func time(_ time: Timestamp) -> HTML {
-        #"<time datetime="\#(time.rfc3339)">\#(Figures.moment(time))</time>"#
+        #"<time datetime="\#(time.rfc3339)">\#(time.shown)</time>"#
     }
 
     /// A moment's distance from now, with the moment as title.
     static func age(_ time: Timestamp, now: Timestamp) -> HTML {
-        #"<time class="age" datetime="\#(time.rfc3339)" title="\#(Figures.moment(time))">\#(Figures.age(of: time, now: now))</time>"#
+        #"<time class="age" datetime="\#(time.rfc3339)" title="\#(time.shown)">\#(Figures.age(of: time, now: now))</time>"#
     }
 
     /// A link with a key's first part.

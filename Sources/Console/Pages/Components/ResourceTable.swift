@@ -71,6 +71,20 @@ extension Part {
             """
     }
 
+    /// A card with a table and the number of its rows, unless `count` says another; `empty` stands for no rows.
+    static func rows<Row>(
+        _ title: String,
+        _ rows: [Row],
+        now: Timestamp,
+        caption: String? = nil,
+        count: String? = nil,
+        empty: HTML = "",
+        _ columns: [PageColumn<Row>]
+    ) -> HTML {
+        guard !rows.isEmpty else { return card(title, count: count, empty) }
+        return card(title, count: count ?? "\(rows.count)", table(caption ?? title, rows, now: now, columns))
+    }
+
     /// A row's facts.
     static func facts<Row>(_ row: Row, now: Timestamp, _ columns: [PageColumn<Row>]) -> [(String, HTML)] {
         columns.map { ($0.title, $0.cell(row, now)) }

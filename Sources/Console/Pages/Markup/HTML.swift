@@ -95,7 +95,6 @@ extension HTML {
 }
 
 enum PageText {
-    /// Appends text, escaped.
     static func append(_ text: String, to bytes: inout [UInt8]) {
         var text = text
         text.withUTF8 { utf8 in

@@ -1,3 +1,5 @@
+import Foundation
+
 /// An address within the console, built from constants and encoded parts, so that no text from outside can make it lead
 /// elsewhere (`javascript:`, `//host`).
 package struct PageAddress: Sendable, Hashable {
@@ -26,25 +28,16 @@ package struct PageAddress: Sendable, Hashable {
         return address
     }
 
-    /// Adds a parameter for each value.
     package func query(_ name: StaticString, _ values: [String]) -> PageAddress {
         values.reduce(self) { $0.query(name, $1) }
     }
 
     /// Encodes all but unreserved characters as `%XX` (RFC 3986, 2.1 and 2.3).
     static func encode(_ text: String) -> String {
-        var encoded = ""
-        for byte in text.utf8 {
-            switch byte {
-            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
-                UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), UInt8(ascii: "."), UInt8(ascii: "_"),
-                UInt8(ascii: "~"):
-                encoded.unicodeScalars.append(Unicode.Scalar(byte))
-            default:
-                let digits = String(byte, radix: 16, uppercase: true)
-                encoded += "%" + (digits.count < 2 ? "0" : "") + digits
-            }
-        }
-        return encoded
+        text.addingPercentEncoding(withAllowedCharacters: unreserved) ?? ""
     }
+
+    private static let unreserved = CharacterSet(
+        charactersIn: "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
+    )
 }

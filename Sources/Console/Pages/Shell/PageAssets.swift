@@ -8,9 +8,7 @@ import Vocabulary
 ///
 /// The address holds a digest of all files, so that a browser may cache each for ever, and modules can import each
 /// other by relative addresses.
-package struct PageAssets: ConsoleRoutes {
-    package init() {}
-
+package enum PageAssets {
     /// A file of `Assets/`.
     package struct File: Sendable {
         /// Its name; the extension gives its type.
@@ -46,11 +44,11 @@ package struct PageAssets: ConsoleRoutes {
         PageAddress("/assets").adding(digest).adding(name.description)
     }
 
-    package func add(to router: RouterGroup<ConsoleContext>) {
+    package static func add(to router: RouterGroup<ConsoleContext>) {
         router.get("assets/:digest/:name") { _, context in
             let name = context.parameters.get("name")
-            guard context.parameters.get("digest") == Self.digest,
-                let file = Self.files.first(where: { $0.name.description == name })
+            guard context.parameters.get("digest") == digest,
+                let file = files.first(where: { $0.name.description == name })
             else { throw HTTPError(.notFound) }
             let body = file.content.withUTF8Buffer { ByteBuffer(bytes: $0) }
             let forEver: HTTPFields = [.cacheControl: "public, max-age=31536000, immutable"]

@@ -28,7 +28,7 @@ struct PageList<Filter: Filtered, Row: ShownResource, Cursor: Sendable>: Sendabl
         _ more: @Sendable (PostgresConnection, Filter) async throws -> More
     ) async throws -> (list: PageList, more: More) {
         let services = request.services
-        let sight = Sight(tokens: request.principal.may(.reveal), payloads: services.sight.payloads)
+        let sight = Sight(tokens: request.principal.may(.reveal), payloads: request.sight.payloads)
         let (asked, base) = (Asked<Filter>(lenient: request.query.values, sight: sight), listing.address)
         for mistake in asked.mistakes { if case .groupHidden = mistake { throw Problem(mistake) } }
         let after = request.query["after"]
@@ -41,7 +41,7 @@ struct PageList<Filter: Filtered, Row: ShownResource, Cursor: Sendable>: Sendabl
             let found = try await more(connection, asked.filter)
             let page =
                 asked.mistakes.isEmpty
-                ? try await listing.read(services, connection, asked.judged(now: now), cursor, size) : .init()
+                ? try await listing.read(.init(services, connection, asked.judged(now: now), cursor, size)) : .init()
             let list = PageList(
                 asked: asked,
                 base: base,
@@ -54,7 +54,6 @@ struct PageList<Filter: Filtered, Row: ShownResource, Cursor: Sendable>: Sendabl
         }
     }
 
-    /// Whether nothing narrows.
     var isEmpty: Bool { asked.isEmpty }
 
     /// The address of another page with the same filter.
@@ -91,6 +90,27 @@ struct PageList<Filter: Filtered, Row: ShownResource, Cursor: Sendable>: Sendabl
         <div class="actions"><button class="primary">Search</button>\
         \(HTML.when(!isEmpty, "<a class=\"button ghost\" href=\"\(base)\">Clear</a>"))</div></form></section>
         """
+    }
+
+    /// The whole page: head, form, and `rows` with the links to others.
+    func document(
+        _ request: PageRequest,
+        _ title: String,
+        head: String? = nil,
+        _ lead: HTML,
+        actions: HTML = "",
+        refresh: Int? = nil,
+        _ rows: HTML
+    ) -> HTML {
+        request.document(
+            title,
+            refresh: refresh,
+            """
+            \(Part.head(head ?? title, lead, actions: actions))
+            \(form)
+            <section class="card">\(rows)\(pager)</section>
+            """
+        )
     }
 
     /// The filter as the members of a body.

@@ -3,7 +3,6 @@ import Resources
 
 /// The parameters of a page's address, as a browser's form sends them: empty ones are left out.
 struct PageQuery: Sendable {
-    /// The values by name.
     let values: [String: [String]]
 
     /// Parses the part of an address after `?`.

@@ -11,17 +11,6 @@ struct PageShell: Sendable {
     /// The seconds after which a script fetches the page's live parts again; nil for never.
     var refresh: Int?
 
-    init(
-        _ title: String,
-        _ section: Section? = nil,
-        principal: Principal? = nil,
-        hasSession: Bool = false,
-        refresh: Int? = nil
-    ) {
-        (self.title, self.section, self.principal) = (title, section, principal)
-        (self.hasSession, self.refresh) = (hasSession, refresh)
-    }
-
     /// A whole document with navigation.
     func document(_ body: HTML) -> HTML {
         let live: HTML = refresh.map { #" data-refresh="\#($0)""# } ?? ""
@@ -31,7 +20,7 @@ struct PageShell: Sendable {
             <div class="frame">
             <header class="bar"><a class="brand" href="/">\(mark)<span>upstream</span></a>
             <button type="button" class="button ghost menu" aria-expanded="false" aria-controls="nav">Menu</button></header>
-            <nav id="nav" class="nav" aria-label="Main"><ul>\(HTML(Section.allCases) { $0.item(isCurrent: $0 == section) })</ul>
+            <nav id="nav" class="nav" aria-label="Main"><ul>\(items)</ul>
             <div class="nav-end">\(who)<button type="button" class="button ghost theme" hidden>Theme</button></div></nav>
             <main id="main" tabindex="-1"\(live)>\(body)</main>
             </div>
@@ -62,6 +51,10 @@ struct PageShell: Sendable {
         <script src="\(PageAssets.address("theme.js"))"></script>
         <script type="module" src="\(PageAssets.address("console.js"))"></script>\(extra)</head>
         """
+    }
+
+    private var items: HTML {
+        HTML(ConsolePart.all.compactMap(\.section)) { $0.item(isCurrent: $0.address == section?.address) }
     }
 
     private var mark: HTML {

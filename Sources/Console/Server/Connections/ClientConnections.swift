@@ -123,12 +123,10 @@ final class ClientConnection: Sendable {
     /// Whether nobody has authenticated on it yet.
     var isStranger: Bool { connections.state.withLock { $0.table.isStranger(id) } }
 
-    /// Sets the number of unanswered requests.
     func count(requests: Int) {
         connections.state.withLock { $0.table.count(id, requests: requests, at: .now) }
     }
 
-    /// Counts bytes that the client has taken.
     func took(_ bytes: Int) { connections.state.withLock { $0.table.took(id, bytes, at: .now) } }
 }
 

@@ -6,7 +6,6 @@
 struct ConnectionTable: Sendable {
     typealias ID = ObjectIdentifier
 
-    /// How much there may be.
     struct Limits: Sendable {
         /// Connections in all.
         var connections = 512
@@ -108,7 +107,6 @@ struct ConnectionTable: Sendable {
         return gone
     }
 
-    /// Counts bytes that a client has taken.
     mutating func took(_ id: ID, _ bytes: Int, at now: ContinuousClock.Instant) {
         guard entries[id] != nil else { return }
         entries[id]?.unread -= bytes

@@ -11,11 +11,7 @@ struct ConsoleChannel: ServerChildChannel {
     private let limits: ConsoleLimits
     private let connections: ClientConnections
 
-    init(
-        _ limits: ConsoleLimits,
-        _ connections: ClientConnections,
-        responder: @escaping HTTPChannelHandler.Responder
-    ) {
+    init(_ limits: ConsoleLimits, _ connections: ClientConnections, responder: @escaping HTTPChannelHandler.Responder) {
         (self.limits, self.connections) = (limits, connections)
         base = HTTP1Channel(
             responder: responder,

@@ -208,7 +208,6 @@ package struct ConsoleLimits: Sendable {
     package var strangerIdle = TimeAmount.seconds(5)
     /// The kernel's send buffer per connection; it counts twice as the console's memory.
     package var kernelBuffer = 128 << 10
-    /// Limits on connections, and on unread bytes of answers.
     var table = ConnectionTable.Limits()
 
     package init() {}

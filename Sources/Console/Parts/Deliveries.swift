@@ -1,0 +1,135 @@
+import Hummingbird
+import MessageStore
+import Postgres
+import Resources
+import Vocabulary
+
+/// `GET deliveries`, `POST deliveries/retry-now`, and their page: waiting deliveries, with errors and next attempts.
+enum DeliveryPart {
+    static let part = ConsolePart(
+        section: Section("Waiting", "/deliveries", "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM12 8v4l3 2"),
+        endpoints: [
+            .list("listDeliveries", list, "Deliveries that wait, with why and when next."),
+            .action("retryDeliveriesNow", "deliveries/retry-now", retryNow)
+                .about("Makes waiting deliveries due at once.")
+                .takes([], body: WaitingFilter.members + [ActionBody.all, limit]),
+        ],
+        pages: [Page(path: "deliveries", make: page)]
+    )
+
+    private static let list = Listing<WaitingFilter, WaitingDelivery, WaitingCursor>(
+        address: "/deliveries",
+        most: 200,
+        cursor: WaitingCursor.init
+    ) { wanted in
+        let rows = try await WaitingDeliveries(wanted.connection)
+            .list(wanted.filter, after: wanted.after, limit: wanted.limit)
+        return .init(try await rows.shown(to: wanted.sight, wanted.connection), wanted.limit) { $0.cursor }
+    }
+
+    /// The most deliveries per request, which is one transaction.
+    private static let most = BulkAction.Act.waiting(.retryNow, WaitingFilter()).batch
+    private static let limit = Member<Int>("limit", #"{"type":"integer","minimum":1,"maximum":\#(most)}"#)
+
+    private static func retryNow(_ request: ActionRequest) async throws -> Response {
+        let limit = request.body[limit] ?? most
+        guard (1...most).contains(limit) else { throw Problem.badRequest("'limit' is 1 to 10,000") }
+        let asked = try request.body.asked(WaitingFilter.self, request.services.sight)
+        guard request.body[ActionBody.all] == true || !asked.isEmpty else {
+            throw Problem.badRequest("give a handler, a message_key, another filter, or \"all\": true")
+        }
+        let (filter, author) = (asked.filter, request.author)
+        return try await request.perform { connection throws(PostgresError) in
+            let count = try BulkAction(.waiting(.retryNow, filter), total: limit, by: author).begin(connection)
+            // The limit was reached: there may be more.
+            return .success(ActionAnswer(["done": count, "more": count == limit] as JSONObject))
+        }
+    }
+
+    private static func page(_ request: PageRequest) async throws -> HTML {
+        let (list, handlers) = try await PageList.read(request, list) { connection, _ in
+            try await HandlerStates(connection).list(counted: Overview.countLimit)
+        }
+        let columns: [PageColumn<WaitingDelivery>] = [
+            "due_at", "handler", "message_key", PageColumn("category", absent: "gone"), "attempts",
+            PageColumn("reason") { why($0, list.now) }, .actions { request.mayAct ? retry($0) : "" },
+        ]
+        let hint: HTML = "Every delivery is done, or was given up: see <a href=\"/dead\">dead letters</a>."
+        let filter = list.asked.filter
+        return list.document(
+            request,
+            "Waiting",
+            head: "Waiting deliveries",
+            "Deliveries that are not done yet; what is due first comes first.",
+            actions: request.mayAct ? retryAll(filter, handlers) : "",
+            refresh: list.isFirstPage ? 10 : nil,
+            """
+            \(tabs(handlers, filter.handler))\
+            <div id="waiting" data-live>\(list.table("Waiting deliveries", columns, "Nothing waits", hint))</div>
+            """
+        )
+    }
+
+    private static func retryAll(_ filter: WaitingFilter, _ handlers: [HandlerState]) -> HTML {
+        guard let handler = filter.handler, handlers.contains(where: { $0.name == handler && $0.depth > 0 }) else {
+            return ""
+        }
+        return Act.dialog(
+            "retry-now",
+            "Retry all now",
+            "/api/v1/deliveries/retry-now",
+            done: "Due now",
+            isSmall: false,
+            fields: [("handler", handler)],
+            """
+            <p>Every delivery that waits for <strong>\(handler)</strong> becomes due at once, whatever its back-off. The order and the \
+            limits of the handler stay.</p>\(Act.reason("retry-now"))
+            """
+        )
+    }
+
+    private static func tabs(_ handlers: [HandlerState], _ chosen: String?) -> HTML {
+        func tab(_ name: String, _ address: PageAddress, _ count: Int, _ isCurrent: Bool) -> HTML {
+            """
+            <a href="\(address)"\(HTML.when(isCurrent, " aria-current=\"page\""))>\(name) \
+            <span class="count">\(Figures.count(count, limit: Overview.countLimit))</span></a>
+            """
+        }
+        let all = tab("All", "/deliveries", handlers.reduce(0) { $0 + $1.depth }, chosen == nil)
+        let each = HTML(handlers) { handler in
+            let address = PageAddress("/deliveries").query("handler", handler.name)
+            return tab(handler.name, address, handler.depth, chosen == handler.name)
+        }
+        return "<div class=\"card-head\"><nav class=\"tabs\" aria-label=\"Handlers\">\(all)\(each)</nav></div>"
+    }
+
+    private static func retry(_ row: WaitingDelivery) -> HTML {
+        guard [.retry, .postponed, .held].contains(row.reason) else { return "" }
+        return Act.button(
+            "Retry now",
+            "/api/v1/deliveries/retry-now",
+            done: "Due now",
+            fields: [("handler", row.handler), ("message_key", "\(row.messageKey)")]
+        )
+    }
+
+    private static func why(_ row: WaitingDelivery, _ now: Timestamp) -> HTML {
+        func sub(_ text: String?) -> HTML { text.map { "<span class=\"sub\">\(stranger: $0)</span>" } ?? "" }
+        let error: HTML = row.error.map { "<span class=\"sub mono\">\(stranger: $0.shortened(200))</span>" } ?? ""
+        switch row.reason {
+        case .leased: return "\(Part.badge(.active, "in hand"))<span class=\"sub mono\">\(row.leaseOwner)</span>"
+        case .paused: return "\(Part.badge(.warning, "handler paused"))\(sub(row.pausedReason))"
+        case .held:
+            let end: HTML = row.heldUntil.map { "until \(Part.age($0, now: now))" } ?? ""
+            return "\(Part.badge(.warning, "held")) \(end)\(sub(row.heldReason))"
+        case .retry: return "\(Part.badge(.warning, "will be retried"))\(error)"
+        case .postponed: return "\(Part.badge(.idle, "postponed"))\(error)"
+        case .unclaimed: return Part.badge(.bad, "no worker runs the handler")
+        case .due: return Part.badge(.good, "due")
+        }
+    }
+}
+
+extension WaitingDelivery: HandlersWords {
+    var hasWords: Bool { error != nil }
+}

@@ -1,0 +1,99 @@
+import Hummingbird
+import Postgres
+import Resources
+import ServiceLifecycle
+import Vocabulary
+
+/// `GET jobs/{id}`, its progress as Server-Sent Events, and `POST jobs/{id}/cancel`.
+enum JobPart {
+    /// How often a stream looks.
+    private static let interval = Duration.milliseconds(500)
+
+    private static let job = Parameter.uuid("id", "The job.")
+    private static let unknown = Problem.notFound("there is no job with this id: ended ones are kept for 7 days")
+
+    static let part = ConsolePart(endpoints: [
+        .get("getJob", "jobs/{id}") { .json(try await find(try $0[job], $0.services).json()) }
+            .about("A job, or a frozen set.", .one(Job.self)).takes([job]),
+        .get("streamJob", "jobs/{id}/stream", stream)
+            .about(
+                "A job's progress: events `progress`, and `end` at its end, with the job as data.",
+                .stream("text/event-stream", "Events")
+            )
+            .takes([job]),
+        .action("cancelJob", "jobs/{id}/cancel", cancel)
+            .about("Ends a job, or a frozen set; what was done stays done.", .one(Job.self, 200, "The job"))
+            .takes([job]),
+    ])
+
+    private static func cancel(_ request: ActionRequest) async throws -> Response {
+        let (id, sight, author) = (try request[job], request.services.sight, request.author)
+        return try await request.perform { connection throws(PostgresError) in
+            guard let job = try Jobs.cancel(connection, id, by: author) else { return .failure(unknown) }
+            guard job.state == "cancelled" else { return .failure(Problem(.hasEnded, "it is \(job.state)")) }
+            return .success(job.answer(.ok, to: sight))
+        }
+    }
+
+    private static func find(_ id: Digest128, _ services: ConsoleServices) async throws -> Job {
+        let job = try await services.reader.run { connection throws(PostgresError) in
+            try connection.run(JobStatements.find(id)).firstRow(Job.init)
+        }
+        guard let job else { throw unknown }
+        return job.shown(to: services.sight)
+    }
+
+    /// An event `progress` with the job whenever it has changed, and `end` with it at the end.
+    private static func stream(_ request: EndpointRequest) async throws -> Response {
+        let (id, services) = (try request[job], request.services)
+        let place = try services.jobStreams.take()
+        let first = try await find(id, services)
+        let body = ResponseBody { [place] writer in
+            defer { withExtendedLifetime(place) {} }
+            let out = StreamOutput(writer)
+            var sent: [UInt8] = []
+            var job = first
+            while true {
+                let json = job.json()
+                if json != sent {
+                    let text = String(decoding: json, as: UTF8.self)
+                    try await out.write("event: \(job.hasEnded ? "end" : "progress")\ndata: \(text)\n\n")
+                    sent = json
+                } else if out.silence > .seconds(15) {
+                    // A comment keeps proxies from closing an idle connection.
+                    try await out.write(":\n\n")
+                }
+                if job.hasEnded || Task.isCancelled || Task.isShuttingDownGracefully { break }
+                try await Task.sleep(for: interval)
+                // No session is held while a slow client reads; a failed query is repeated.
+                if let next = try? await find(id, services) { job = next }
+            }
+            try await out.finish()
+        }
+        return .events(body)
+    }
+}
+
+extension Job: ShownResource {
+    static let resource = "Job"
+    static let fields: [Field<Job>] = [
+        Field("id") { $0.id },
+        Field("action") { $0.action },
+        .changed("subject", \.subject) { subject, sight, _ in AuditSubject.shown(subject, to: sight) },
+        Field("state", about: "planned, running, finished, cancelled, failed or expired") {
+            $0.isExpired ? "expired" : $0.state
+        },
+        Field("planned") { $0.planned },
+        Field("done") { $0.done },
+        Field("skipped", about: "those that were gone by then") { $0.skipped },
+        .changed("groups", \.groups) { groups, sight, _ in groups.shown(to: sight) },
+        Field("created_by") { $0.createdBy },
+        Field("created_at") { $0.createdAt },
+        Field("expires_at") { $0.expiresAt },
+        Field("started_by") { $0.startedBy },
+        Field("started_at") { $0.startedAt },
+        Field("reason") { $0.reason },
+        Field("finished_at") { $0.finishedAt },
+        Field("error") { $0.lastError },
+    ]
+}

@@ -1,0 +1,258 @@
+import Postgres
+import Querying
+import Resources
+import UpstreamKit
+import Vocabulary
+
+/// One message with all that is known about it.
+enum MessageDetailPage {
+    static func page(_ request: PageRequest) async throws -> HTML {
+        let reference = request.part("reference")
+        let (found, now) = try await request.read { connection in
+            (try await MessageLookup(connection).find(reference), try await connection.databaseTime())
+        }
+        guard let detail = found.details.first else {
+            throw Problem.notFound("no message has this key or id; retention may have deleted it: search at /messages")
+        }
+        guard found.details.count == 1 else {
+            let columns: [PageColumn<MessageDetail>] = ["message_key", "sender_id", "category", "received_at"]
+            let more = Part.notice(.warning, "There are more: search at /messages for the id and a device or sender.")
+            return request.document(
+                "Message",
+                """
+                \(Part.head("Messages with this id", "Ids are unique for each sender."))
+                \(HTML.when(found.isCut, more))
+                \(Part.rows("Found", found.details, now: now, caption: "Messages", columns))
+                """
+            )
+        }
+        let view = View(
+            detail: detail.shown(to: request.sight, by: request.services.aliases),
+            now: now,
+            mayReveal: request.principal.may(.reveal)
+        )
+        return request.document(
+            "Message",
+            """
+            <p class="crumb"><a href="/messages">Messages</a> / <span class="mono">\("\(detail.messageKey)")</span></p>
+            \(view.head)\(view.notices)\(view.facts)\(view.data)\(view.attempts)\(view.deliveries)\(view.deadLetters)\(view.conflicts)
+            """
+        )
+    }
+
+    struct View {
+        var detail: MessageDetail
+        var now: Timestamp
+        /// Whether the reader may reveal the registration token.
+        var mayReveal: Bool
+
+        private var key: String { detail.messageKey.description }
+        var message: UpstreamMessage? { detail.stored?.message }
+
+        var head: HTML {
+            """
+            <header class="head"><div><h1>Message \(stranger: (message?.messageID ?? key).shortened(80))</h1>
+            <p class="lead">\(standing)</p></div>
+            <div class="actions"><a class="button" href="\(PageAddress("/replays/new").query("message_key", key))">Replay this</a>
+            <a class="button" href="\(PageAddress("/api/v1/messages").adding(key))">JSON</a></div></header>
+            """
+        }
+
+        private var standing: HTML {
+            let waiting = Figures.count(detail.deliveries.count, "delivery", "deliveries") + " waiting"
+            let badges = [
+                (detail.deadLetters.count, Tone.bad, Figures.count(detail.deadLetters.count, "dead letter")),
+                (detail.deliveries.count, .active, waiting),
+                (detail.conflicts.count, .warning, Figures.count(detail.conflicts.count, "conflict")),
+            ].filter { $0.0 > 0 }.map { Part.badge($0.1, $0.2) }
+            return "<span class=\"tags\">\(badges.isEmpty ? [Part.badge(.good, "nothing pending")] : badges)</span>"
+        }
+
+        var notices: HTML {
+            var notices = HTML()
+            if let other = detail.conflictsWith {
+                notices += Part.notice(
+                    .warning,
+                    """
+                    This is the content of a released conflict; the message that was acked as stored is \
+                    \(Part.key("\(other)", PageAddress("/messages").adding("\(other)"))).
+                    """
+                )
+            }
+            if message == nil {
+                notices += Part.notice(
+                    .warning,
+                    "Retention has deleted the body; the ledger keeps the key so that copies are recognised."
+                )
+            }
+            return notices
+        }
+
+        /// A placeholder for the registration token, which no page holds: the API reveals and records it.
+        private var token: HTML {
+            guard mayReveal else { return "<span class=\"muted\">masked</span>" }
+            return """
+                <span class="muted">masked</span> \
+                <button type="button" class="small needs-script" data-reveal="/api/v1/messages/\(key)?reveal=token">Reveal</button>
+                """
+        }
+
+        var facts: HTML {
+            var facts: [(String, HTML)] = []
+            if let stored = detail.stored {
+                let shown = MessageColumn.allCases.filter { column in
+                    column.traits.secrecy != .payload && (column.traits.isRequired || stored.text(column) != nil)
+                }
+                facts = Part.facts(stored, now: now, (shown + [.registrationToken]).map(column))
+            }
+            if let ledger = detail.ledger {
+                if let print = ledger.fingerprint {
+                    facts.append(("Fingerprint", "<span class=\"mono\">\(print.description)</span>"))
+                }
+                if message == nil { facts.append(("First received", Part.time(ledger.receivedAt))) }
+            }
+            return Part.card("Facts", Part.facts(facts))
+        }
+
+        private func column(_ column: MessageColumn) -> PageColumn<StoredMessage> {
+            func filter(_ name: StaticString) -> PageColumn<StoredMessage> {
+                PageColumn(column.name) { row in
+                    let text = row.cell(column)
+                    return link(PageAddress("/messages").query(name, text), text)
+                }
+            }
+            return switch column {
+            case .messageKey: PageColumn(column.name) { _ in "<span class=\"mono\">\(key)</span>" }
+            case .receivedAt:
+                PageColumn(column.name) { row in
+                    """
+                    <time class="both" datetime="\(row.cursor.receivedAt.rfc3339)">\(row.cell(column))</time> \
+                    <span class="muted">(\(Part.age(row.cursor.receivedAt, now: now)))</span>
+                    """
+                }
+            case .senderID: filter("sender")
+            case .category: filter("category")
+            case .deviceKey: filter("device")
+            case .registrationToken: PageColumn(column.name) { _ in token }
+            default: PageColumn(column.name)
+            }
+        }
+
+        private func link(_ address: PageAddress, _ text: String) -> HTML {
+            "<a class=\"mono\" href=\"\(address)\">\(stranger: text)</a>"
+        }
+
+        var data: HTML {
+            guard let stored = detail.stored else { return "" }
+            guard stored.sight.payloads else { return Part.hidden("Data") }
+            var parts = HTML()
+            let note: HTML = stored.isDataRaw ? Part.badge(.warning, "text that jsonb refuses") : ""
+            if let data = stored.shownData {
+                parts += Part.card("Data", actions: note + size(data), Self.code("Data", data))
+            } else {
+                parts += Part.card("Data", Part.empty("The message has no data"))
+            }
+            if let extra = stored.bytes(.extra) {
+                parts += Part.card("Other members", actions: size(extra), Self.code("Other members", extra))
+            }
+            return parts
+        }
+
+        private func size(_ data: [UInt8]) -> HTML {
+            "<span class=\"muted\">\(Amount.bytes(Int64(data.count)))</span>"
+        }
+
+        private static func code(_ name: String, _ data: [UInt8]) -> HTML {
+            let shown = JSONMarkup.html(data)
+            let rest: HTML? = shown.rest.map { rest in
+                """
+                <details class="fold"><summary>The rest, as it came</summary>
+                \(Part.code("\(name), the rest", rest))</details>
+                """
+            }
+            let note: HTML = "<p class=\"muted body\">This is the beginning; the JSON has all of it.</p>"
+            return "\(Part.code(name, shown.html))\(rest)\(HTML.when(!shown.isWhole, note))"
+        }
+
+        /// The handlers' attempts, including successes.
+        var attempts: HTML {
+            let hint: HTML = "None was made yet, or they are older than <code>retention.attempts</code>."
+            return Part.rows(
+                "Attempts",
+                detail.attempts.reversed(),
+                now: now,
+                count: "\(detail.attempts.count)",
+                empty: Part.empty("No attempts are kept", hint),
+                [
+                    "started_at", "handler", "attempt", PageColumn("outcome") { Self.outcome($0.outcome) },
+                    PageColumn("duration_seconds") { $0.duration.map { "\(Figures.length($0))" } ?? "–" },
+                    PageColumn("error_group", title: "Error") { row in
+                        let status: HTML = row.status.map { "<span class=\"tag\">HTTP \($0)</span> " } ?? ""
+                        return "\(status)\(Part.value(row.errorGroup, .code, now: now) ?? "–")"
+                    },
+                    "worker",
+                ]
+            )
+        }
+
+        private static func outcome(_ outcome: String) -> HTML {
+            switch outcome {
+            case "done": Part.badge(.good, "done")
+            case "retry": Part.badge(.warning, "will be retried")
+            case "rejected": Part.badge(.bad, "rejected")
+            case "exhausted": Part.badge(.bad, "given up")
+            case "released": Part.badge(.idle, "handed back")
+            default: Part.badge(.idle, outcome)
+            }
+        }
+
+        var deliveries: HTML {
+            let hint: HTML = "Every subscribed handler has taken this message, or given it up."
+            return Part.rows(
+                "Waiting deliveries",
+                detail.deliveries,
+                now: now,
+                caption: "Deliveries",
+                count: "\(detail.deliveries.count)",
+                empty: Part.empty("Nothing waits", hint),
+                [
+                    PageColumn("handler") { "<a href=\"/handlers\">\($0.handler)</a>" }, "attempts",
+                    "next_attempt_at", "worker", "error",
+                ]
+            )
+        }
+
+        var deadLetters: HTML {
+            guard !detail.deadLetters.isEmpty else { return "" }
+            return Part.rows(
+                "Dead letters",
+                detail.deadLetters,
+                now: now,
+                [
+                    "handler", "attempts", "died_at",
+                    PageColumn("error_group") { row in
+                        let group = row.errorGroup == Sight.hidden ? nil : row.errorGroup
+                        let address = PageAddress("/dead").query("handler", row.handler).query("group", group)
+                        return link(address, row.errorGroup ?? "–")
+                    },
+                    "error",
+                ]
+            )
+        }
+
+        var conflicts: HTML {
+            guard !detail.conflicts.isEmpty else { return "" }
+            return Part.rows(
+                "Conflicts",
+                detail.conflicts,
+                now: now,
+                count: "\(detail.conflicts.count)\(detail.hasMoreConflicts ? "+" : "")",
+                [
+                    PageColumn("received_at", title: "First copy") { Part.time($0.copy.cursor.receivedAt) },
+                    "times_seen", "fingerprint", PageColumn("released_at", absent: "no"),
+                    .actions("Compare") { "<a href=\"\($0.address)\">Compare</a>" },
+                ]
+            )
+        }
+    }
+}

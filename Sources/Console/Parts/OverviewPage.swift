@@ -1,0 +1,220 @@
+import MessageStore
+import Resources
+import Vocabulary
+
+/// `GET overview`, and its page, with what needs attention first.
+enum OverviewPart {
+    static let part = ConsolePart(
+        section: Section("Overview", "/", "M4 13h6V4H4zM14 20h6v-9h-6zM4 20h6v-3H4zM14 7h6V4h-6z"),
+        endpoints: [
+            .get(
+                "getOverview",
+                "overview",
+                "How things stand: rates, latency, streams, handlers, sizes.",
+                one: Overview.take
+            )
+        ],
+        pages: [Page(path: "/", make: page)]
+    )
+
+    private static func page(_ request: PageRequest) async throws -> HTML {
+        let (overview, groups) = try await request.read { connection in
+            (
+                try await Overview.take(connection),
+                try await DeadLetters(connection).summary(groups: 5, counted: Overview.countLimit)
+            )
+        }
+        let view = View(
+            overview: overview,
+            groups: groups.map { $0.shown(to: request.sight) },
+            history: request.services.history.add(overview.workers)
+        )
+        return request.document(
+            "Overview",
+            refresh: 5,
+            """
+            \(Part.head("Overview"))
+            <div id="attention" class="stack" data-live>\(view.attention)</div>
+            <div id="figures" class="figures" data-live>\(view.figures)</div>
+            <div id="trends" class="trends" data-live>\(view.trends)</div>
+            <div class="columns"><div id="over-handlers" data-live>\(view.handlers)</div>
+            <div class="stack"><div id="streams" data-live>\(view.streams)</div><div id="workers" data-live>\(view.workers)</div></div></div>
+            """
+        )
+    }
+
+    private struct View {
+        let overview: Overview
+        let groups: [DeadLetterGroup]
+        let history: [RateHistory.Sample]
+
+        private var store: StoreStatistics { overview.store }
+        private var now: Timestamp { store.takenAt }
+
+        private func count(_ count: Int) -> String { Figures.count(count, limit: Overview.countLimit) }
+
+        // MARK: Attention
+
+        var attention: HTML {
+            var items: [(tone: Tone, html: HTML)] = []
+            func item(_ tone: Tone, _ word: String, _ what: HTML, _ address: PageAddress, _ link: String) {
+                let entry: HTML = """
+                    <li>\(Part.badge(tone, word))<span class="what">\(what)</span><a href="\(address)">\(link)</a></li>
+                    """
+                items.append((tone, entry))
+            }
+            if overview.alive.isEmpty {
+                let what: HTML = "No worker has been heard of for 20 s: nothing is received."
+                item(.bad, "no worker", what, "/handlers", "Handlers")
+            }
+            for sender in overview.streams where sender.bound == 0 {
+                let name: HTML = "<span class=\"mono\">\(stranger: sender.sender)</span>"
+                let what: HTML = "Sender \(name) has no stream that receives."
+                item(.bad, "no stream", what, "/handlers", "Handlers")
+            }
+            if store.daysAhead == 0 {
+                item(.bad, "no partition", "Tomorrow has no partition yet.", "/retention", "Retention")
+            }
+            for view in overview.handlers {
+                let handler = view.state
+                let name: HTML = "<strong>\(handler.name)</strong>"
+                if view.failing > 0 {
+                    let what: HTML = "Handler \(name) fails; it is probed from time to time."
+                    item(.bad, "circuit open", what, "/handlers", "Handlers")
+                }
+                if handler.isPaused {
+                    let reason: HTML = handler.pausedReason.map { ": \(stranger: $0.shortened(120))" } ?? ""
+                    item(.warning, "paused", "Handler \(name) is paused\(reason)", "/handlers", "Handlers")
+                } else if !handler.isClaimed, handler.depth > 0 {
+                    let address = PageAddress("/deliveries").query("handler", handler.name)
+                    item(
+                        .warning,
+                        "not run",
+                        "No worker runs \(name); \(count(handler.depth)) wait.",
+                        address,
+                        "Waiting"
+                    )
+                }
+            }
+            for group in groups {
+                let what: HTML = """
+                    \(count(group.count)) of <strong>\(group.handler)</strong> failed with \
+                    <span class="mono">\(stranger: group.group.shortened(100))</span>, the last \(Part.age(group.last, now: now)).
+                    """
+                item(.warning, "dead letters", what, group.address, "Look")
+            }
+            guard !items.isEmpty else {
+                let well: HTML = "<strong>All is well.</strong> Workers receive, handlers take, nothing was given up."
+                return Part.notice(.good, well)
+            }
+            let ordered = items.filter { $0.tone == .bad } + items.filter { $0.tone != .bad }
+            let list: HTML = "<ul class=\"attention\">\(ordered.map(\.html))</ul>"
+            return Part.card("Needs attention", count: "\(items.count)", list)
+        }
+
+        // MARK: Figures
+
+        var figures: HTML {
+            let dead = store.handlers.reduce(0) { $0 + $1.deadLetters }
+            let oldest = store.handlers.compactMap(\.oldestAge).max()
+            let days = Figures.count(store.days.count, "day")
+            return [
+                Part.figure(
+                    "Messages kept",
+                    Figures.estimate(store.table("messages")?.rows),
+                    store.newest.map { "newest \(Part.age($0, now: now))" } ?? "none received yet"
+                ),
+                Part.figure("In flight", Figures.count(overview.inFlight), "received, not yet acked"),
+                Part.figure(
+                    "Waiting",
+                    count(store.handlers.reduce(0) { $0 + $1.depth }),
+                    oldest.map { "oldest \(Figures.length($0))" } ?? "nothing waits"
+                ),
+                Part.figure("Dead letters", count(dead), "given up", tone: dead > 0 ? .warning : nil),
+                Part.figure("Streams", Figures.count(overview.streams.reduce(0) { $0 + $1.bound }), "bound"),
+                Part.figure("Database", Amount.bytes(store.databaseBytes), "\(days) of messages"),
+            ].reduce(HTML(), +)
+        }
+
+        /// The charts of the last minutes.
+        var trends: HTML {
+            func trend(_ name: String, _ value: String, _ note: HTML, _ values: [Double]) -> HTML {
+                Part.figure(name, value, note, chart: Sparkline.html("\(name): \(value)", values))
+            }
+            func rate(_ value: KeyPath<RateHistory.Sample, Double>) -> String {
+                Figures.decimal(history.last?[keyPath: value] ?? 0) + " /s"
+            }
+            let latency = history.last.flatMap { $0.latency > 0 ? "≤ " + Amount.time($0.latency) : nil }
+            let half: HTML =
+                overview.ackLatency.half.map { "p50 ≤ \(Amount.time($0))" } ?? "no ack lately"
+            return [
+                trend("Received", rate(\.received), "copies read from streams", history.map(\.received)),
+                trend("Stored", rate(\.stored), "new messages", history.map(\.stored)),
+                trend("Handled", rate(\.handled), "deliveries done", history.map(\.handled)),
+                trend("Ack latency, p99", latency ?? "–", half, history.map(\.latency)),
+            ].reduce(HTML(), +)
+        }
+
+        // MARK: Tables
+
+        var handlers: HTML {
+            Part.rows(
+                "Handlers",
+                overview.handlers,
+                now: now,
+                empty: Part.empty(
+                    "No handler is registered",
+                    "Add one under <code>handlers:</code> in the configuration."
+                ),
+                [
+                    PageColumn("handler") { "<a href=\"/handlers\">\($0.state.name)</a>" },
+                    PageColumn("state", cell: HandlerPart.badge),
+                    PageColumn("attempts_per_second", title: "Attempts/s"),
+                    PageColumn("waiting") { "\(count($0.state.depth))" },
+                    PageColumn("dead_letters") { "\(count($0.state.deadLetters))" },
+                ]
+            )
+        }
+
+        var streams: HTML {
+            Part.rows(
+                "Streams by sender",
+                overview.streams,
+                now: now,
+                empty: Part.empty("No streams", "Streams of each sender appear here while a worker runs."),
+                [
+                    PageColumn("sender") { row in
+                        let address = PageAddress("/messages").query("sender", row.sender)
+                        return "<a class=\"mono\" href=\"\(address)\">\(stranger: row.sender)</a>"
+                    },
+                    PageColumn(title: "State") {
+                        $0.bound > 0 ? Part.badge(.good, "receiving") : Part.badge(.bad, "none bound")
+                    },
+                    "bound", "connecting", "draining",
+                ]
+            )
+        }
+
+        var workers: HTML {
+            Part.rows(
+                "Workers",
+                overview.workers,
+                now: now,
+                empty: Part.empty(
+                    "No worker runs",
+                    "Start one: <code>upstream-worker run --config worker.yaml</code>."
+                ),
+                [
+                    PageColumn("worker") {
+                        "<span class=\"mono\">\($0.worker)</span><span class=\"sub\">\($0.version)</span>"
+                    },
+                    PageColumn("alive", title: "State") { worker in
+                        if worker.isStopping { return Part.badge(.warning, "stopping") }
+                        return worker.isAlive ? Part.badge(.good, "alive") : Part.badge(.bad, "silent")
+                    },
+                    PageColumn("started_at", title: "Started"), PageColumn("heartbeat_at", title: "Heard of"),
+                ]
+            )
+        }
+    }
+}
