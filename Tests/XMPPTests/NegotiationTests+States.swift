@@ -108,6 +108,7 @@ extension NegotiationTests {
                 case .fail(let error):
                     #expect(!encrypted && error.code == .notEncrypted && (point == .idle || point == .startingTLS))
                 case .none: #expect(point != .idle && point != .startingTLS)
+                default: Issue.record("no answer to a transport: \(point)")
                 }
             }
             var negotiation = try NegotiationTests.reach(point)
@@ -116,6 +117,7 @@ extension NegotiationTests {
             case .none: #expect(headers.contains(point) || point == .finished, "\(point)")
             case .send: Issue.record("only a component answers a header: \(point)")
             case .fail(let error): #expect(!headers.contains(point) && error.code == .badStream, "\(point)")
+            default: Issue.record("no answer to a header: \(point)")
             }
             for event in [Negotiation.End.streamClosed, .transportClosed, .timedOut] {
                 var negotiation = try NegotiationTests.reach(point)

@@ -98,8 +98,8 @@ func rawEnvelope(_ payload: [UInt8]) -> Stanza {
     let text = store(payload)
     made.raw = Array("<message/>".utf8)
     made.elements = [
-        .init(depth: 0, parent: -1, name: name, namespace: namespace, attributes: 0..<0, text: 0..<0, end: 2),
-        .init(depth: 1, parent: 0, name: inner, namespace: innerNamespace, attributes: 0..<0, text: text, end: 2),
+        .init(depth: 0, name: name, namespace: namespace, attributes: 0..<0, text: 0..<0, end: 2),
+        .init(depth: 1, name: inner, namespace: innerNamespace, attributes: 0..<0, text: text, end: 2),
     ]
     return made
 }

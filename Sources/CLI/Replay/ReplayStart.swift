@@ -10,6 +10,7 @@ import Resources
 import UpstreamConfiguration
 import Vocabulary
 import Worker
+import XMPP
 import XMPPEndpoint
 
 struct ReplayStart: ProgramCommand {
