@@ -25,8 +25,7 @@ struct AuditCommand: ProgramCommand {
     @OptionGroup var options: CommonOptions
     @Option(help: ArgumentHelp("Only messages received at or after: 2d, 2026-01-31.", valueName: "time"))
     var since: String?
-    @Option(help: ArgumentHelp("Only messages received before.", valueName: "time"))
-    var until: String?
+    @Option(help: ArgumentHelp("Only messages received before.", valueName: "time")) var until: String?
     @Option(
         help: ArgumentHelp("Check that each message of this file is known.", valueName: "file"),
         completion: .file()

@@ -21,13 +21,10 @@ struct ForgetCommand: ProgramCommand {
     var tokenFile: String?
     @Option(help: ArgumentHelp("What `messages list` calls it.", visibility: .hidden), completion: .file())
     var fromTokenFile: String?
-    @Flag(help: "Only count what would be erased.")
-    var dryRun = false
-    @Flag(help: "Do not ask for confirmation.")
-    var yes = false
+    @Flag(help: "Only count what would be erased.") var dryRun = false
+    @Flag(help: "Do not ask for confirmation.") var yes = false
     @OptionGroup var reason: ReasonOption
-    @Flag(help: "One JSON object instead of a table.")
-    var json = false
+    @Flag(help: "One JSON object instead of a table.") var json = false
 
     func run(in context: CommandContext) async throws {
         let console = context.console

@@ -140,8 +140,7 @@ extension CommonOptions {
 
 /// The reason of a command that is recorded in the audit trail.
 struct ReasonOption: ParsableArguments {
-    @Option(help: "The reason, for the audit trail.")
-    var reason: String?
+    @Option(help: "The reason, for the audit trail.") var reason: String?
 
     var author: AuditAuthor { .command(reason) }
 }

@@ -50,8 +50,7 @@ struct ListCommand<Row: ListedRow>: ProgramCommand {
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: Row.Options
-    @Option(help: ArgumentHelp("The most rows to show\(Row.most < .max ? ", up to \(Row.most)" : "")."))
-    var limit = 50
+    @Option(help: ArgumentHelp("The most rows to show\(Row.most < .max ? ", up to \(Row.most)" : "").")) var limit = 50
     @Option(help: ArgumentHelp("Continue after this place, which the previous page has printed.", valueName: "cursor"))
     var after: String?
     @OptionGroup var output: ListOptions
@@ -87,14 +86,12 @@ struct ListCommand<Row: ListedRow>: ProgramCommand {
 
 /// The option of commands that show figures in a table or as one object.
 struct ObjectFormatOptions: ParsableArguments {
-    @Flag(help: "One JSON object instead of a table.")
-    var json = false
+    @Flag(help: "One JSON object instead of a table.") var json = false
 }
 
 /// The option of commands that show single rows as text or as an array.
 struct TextFormatOptions: ParsableArguments {
-    @Flag(help: "One JSON array instead of text.")
-    var json = false
+    @Flag(help: "One JSON array instead of text.") var json = false
 }
 
 /// The options that decide what is shown of rows.
@@ -122,8 +119,7 @@ struct RevealOptions: SightOptions {
 
 /// The options of commands that list rows.
 struct ListOptions: ParsableArguments {
-    @Flag(exclusivity: .exclusive)
-    var format: OutputFormat?
+    @Flag(exclusivity: .exclusive) var format: OutputFormat?
     @Option(
         help: ArgumentHelp(
             "Only these columns of the table or CSV, in this order, separated by commas.",
@@ -131,8 +127,7 @@ struct ListOptions: ParsableArguments {
         )
     )
     var columns: String?
-    @Flag(help: "Print the rows in reverse order: the latest last.")
-    var reverse = false
+    @Flag(help: "Print the rows in reverse order: the latest last.") var reverse = false
 
     /// Throws for options that do not fit a list, before anything is read.
     func check<Row>(_ list: RowList<Row>, _ console: Terminal) throws(CommandFailure) {
