@@ -35,17 +35,12 @@ struct BenchCommand: ProgramCommand {
     }
 
     @OptionGroup var plan: BenchPlan
-    @Option(
-        help: ArgumentHelp(
-            "Parts to run, separated by commas: throughput, single, idle, stalled, handlers.",
-            valueName: "parts"
-        )
-    )
+    @Option(help: .value("parts", "Parts to run, separated by commas: throughput, single, idle, stalled, handlers."))
     var only: String?
     @Option(
-        help: ArgumentHelp(
-            "The handler that --only handlers measures: its keys in the configuration, name and categories aside.",
-            valueName: "yaml"
+        help: .value(
+            "yaml",
+            "The handler that --only handlers measures: its keys in the configuration, name and categories aside."
         )
     )
     var handler = "concurrency: 8, log: {}"

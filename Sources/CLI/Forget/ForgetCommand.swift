@@ -19,8 +19,7 @@ struct ForgetCommand: ProgramCommand {
     @OptionGroup var options: CommonOptions
     @Option(help: "File with the device's registration token and nothing else.", completion: .file())
     var tokenFile: String?
-    @Option(help: ArgumentHelp("What `messages list` calls it.", visibility: .hidden), completion: .file())
-    var fromTokenFile: String?
+    @Option(help: .unlisted("What `messages list` calls it."), completion: .file()) var fromTokenFile: String?
     @Flag(help: "Only count what would be erased.") var dryRun = false
     @Flag(help: "Do not ask for confirmation.") var yes = false
     @OptionGroup var reason: ReasonOption

@@ -127,14 +127,14 @@ struct FilterOptions: FilterGroup {
 /// A device by a file with its token, so that this stands in no argument.
 struct TokenFileOptions: ParsableArguments {
     @Option(
-        help: ArgumentHelp(
-            "Only the device whose registration token this file holds; - reads stdin. Tokens are never given as arguments.",
-            valueName: "file"
+        help: .value(
+            "file",
+            "Only the device whose registration token this file holds; - reads stdin. Tokens are never given as arguments."
         ),
         completion: .file()
     )
     var fromTokenFile: String?
-    @Option(help: ArgumentHelp("What `forget` calls it.", visibility: .hidden)) var tokenFile: String?
+    @Option(help: .unlisted("What `forget` calls it.")) var tokenFile: String?
 
     var file: String? { fromTokenFile ?? tokenFile }
 }
@@ -158,11 +158,9 @@ struct HandlingOptions<Filter: Filtered>: FilterGroup {
     @Option(help: .filter("message_key", of: Filter.self)) var messageKey: String?
     @Option(help: .filter("since", of: Filter.self)) var since: String?
     @Option(help: .filter("until", of: Filter.self)) var until: String?
-    @Option(name: .customLong("message"), help: ArgumentHelp("--message-key", visibility: .hidden))
-    var formerMessageKey: String?
-    @Option(name: .customLong("before"), help: ArgumentHelp("--until", visibility: .hidden)) var formerUntil: String?
-    @Option(name: .customLong("error-group"), help: ArgumentHelp("--group", visibility: .hidden))
-    var formerGroup: String?
+    @Option(name: .customLong("message"), help: .unlisted("--message-key")) var formerMessageKey: String?
+    @Option(name: .customLong("before"), help: .unlisted("--until")) var formerUntil: String?
+    @Option(name: .customLong("error-group"), help: .unlisted("--group")) var formerGroup: String?
 }
 
 typealias DeadFilter = HandlingOptions<DeadLetterFilter>

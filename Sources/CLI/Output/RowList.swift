@@ -51,7 +51,7 @@ struct ListCommand<Row: ListedRow>: ProgramCommand {
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: Row.Options
     @Option(help: ArgumentHelp("The most rows to show\(Row.most < .max ? ", up to \(Row.most)" : "").")) var limit = 50
-    @Option(help: ArgumentHelp("Continue after this place, which the previous page has printed.", valueName: "cursor"))
+    @Option(help: .value("cursor", "Continue after this place, which the previous page has printed."))
     var after: String?
     @OptionGroup var output: ListOptions
     @OptionGroup var reveal: Row.Reveal
@@ -108,8 +108,7 @@ struct NoReveal: SightOptions {
 struct RevealOptions: SightOptions {
     @Flag(name: .customLong("reveal"), help: "Show registration tokens. They are credentials.")
     private var isRevealed = false
-    @Flag(name: .customLong("with-tokens"), help: ArgumentHelp("What `export` calls it.", visibility: .hidden))
-    private var isWithTokens = false
+    @Flag(name: .customLong("with-tokens"), help: .unlisted("What `export` calls it.")) private var isWithTokens = false
 
     var reveal: Bool { isRevealed || isWithTokens }
 
@@ -120,12 +119,7 @@ struct RevealOptions: SightOptions {
 /// The options of commands that list rows.
 struct ListOptions: ParsableArguments {
     @Flag(exclusivity: .exclusive) var format: OutputFormat?
-    @Option(
-        help: ArgumentHelp(
-            "Only these columns of the table or CSV, in this order, separated by commas.",
-            valueName: "names"
-        )
-    )
+    @Option(help: .value("names", "Only these columns of the table or CSV, in this order, separated by commas."))
     var columns: String?
     @Flag(help: "Print the rows in reverse order: the latest last.") var reverse = false
 

@@ -93,7 +93,7 @@ struct QuarantineExport: ProgramCommand {
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: QuarantineFilter
     @Flag(help: "Write the stanzas unchanged, with registration tokens.") var withTokens = false
-    @Option(help: ArgumentHelp("Continue after this id.", valueName: "id")) var after: Int64?
+    @Option(help: .value("id", "Continue after this id.")) var after: Int64?
 
     func run(in context: CommandContext) async throws {
         let asked = try filter.asked()

@@ -80,9 +80,9 @@ struct ReplayTargetOptions: ParsableArguments {
     @Flag(help: "Only dead letters.") var onlyFailed = false
     @Flag(help: "Also messages that the handlers have already handled.") var includeSucceeded = false
     @Flag(help: "Also what an earlier replay has sent to the same handler or server.") var includeReplayed = false
-    @Option(help: ArgumentHelp("To an XMPP server with a worker behind it.", valueName: "host:port")) var to: String?
-    @Option(help: ArgumentHelp("The account there: the worker's own.", valueName: "name@domain")) var account: String?
-    @Option(help: ArgumentHelp("To a file; - for stdout.", valueName: "file"), completion: .file()) var output: String?
+    @Option(help: .value("host:port", "To an XMPP server with a worker behind it.")) var to: String?
+    @Option(help: .value("name@domain", "The account there: the worker's own.")) var account: String?
+    @Option(help: .value("file", "To a file; - for stdout."), completion: .file()) var output: String?
     @Option(help: "Format of the output: ndjson or stanzas.") var format = ReplayFormat.ndjson
 
     func make() throws -> ReplayRequest.Target {
@@ -131,15 +131,12 @@ extension ReplayFormat: ExpressibleByArgument {}
 
 struct ReplayPaceOptions: ParsableArguments {
     @Option(
-        help: ArgumentHelp("At most this many messages per second, for example 100/s.", valueName: "n/s"),
+        help: .value("n/s", "At most this many messages per second, for example 100/s."),
         transform: { try ReplayPace.rate($0, "/s") }
     )
     var rate: Double?
     @Option(
-        help: ArgumentHelp(
-            "Original pacing, that many times as fast as received, for example 1x or 10x.",
-            valueName: "nx"
-        ),
+        help: .value("nx", "Original pacing, that many times as fast as received, for example 1x or 10x."),
         transform: { try ReplayPace.rate($0, "x") }
     )
     var speed: Double?

@@ -35,7 +35,7 @@ struct ReplayStart: ProgramCommand {
     @Option(help: "The reason, for its history.") var reason: String?
     @Flag(help: "Only print what would be done.") var dryRun = false
     @Flag(help: "One JSON object, at the end, instead of text.") var json = false
-    @Option(help: ArgumentHelp("How long the replay stays reserved after this process has died.", visibility: .hidden))
+    @Option(help: .unlisted("How long the replay stays reserved after this process has died."))
     var lease: DurationArgument?
 
     func run(in context: CommandContext) async throws {
