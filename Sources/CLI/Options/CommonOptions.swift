@@ -154,7 +154,7 @@ extension ArgumentHelp {
     static func value(_ name: String, _ text: String) -> ArgumentHelp { ArgumentHelp(text, valueName: name) }
 
     /// The help of an option that is not shown.
-    static func hidden(_ text: String) -> ArgumentHelp { ArgumentHelp(text, visibility: .hidden) }
+    static func unlisted(_ text: String) -> ArgumentHelp { ArgumentHelp(text, visibility: .hidden) }
 }
 
 /// A duration as the configuration writes it: `250ms`, `30s`, `15m`, `12h`, `30d`.
