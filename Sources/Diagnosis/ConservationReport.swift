@@ -28,12 +28,6 @@ package struct ConservationReport: Sendable, Equatable {
         package var wrong: Int64 = 0
         /// The first wrong ones: keys, `handler key`, days, or `sender id`.
         package var examples: [String] = []
-
-        mutating func add(_ looked: Int64, wrong: Int64, _ examples: [String]) {
-            self.looked += looked
-            self.wrong += wrong
-            self.examples = Array((self.examples + examples).prefix(Conservation.examples))
-        }
     }
 
     /// The ledger's rows: `rows` = `bodies` + `kept` + `dropped` + `erased` + `missing`.
@@ -68,9 +62,10 @@ package struct ConservationReport: Sendable, Equatable {
     package func result(_ check: ConservationCheck) -> Result? { results.first { $0.check == check } }
 
     mutating func update(_ check: ConservationCheck, _ looked: Int64, wrong: Int64, _ examples: [String]) {
-        if !results.contains(where: { $0.check == check }) { results.append(Result(check: check)) }
-        for index in results.indices where results[index].check == check {
-            results[index].add(looked, wrong: wrong, examples)
-        }
+        let place = results.firstIndex { $0.check == check } ?? results.count
+        if place == results.count { results.append(Result(check: check)) }
+        results[place].looked += looked
+        results[place].wrong += wrong
+        results[place].examples = Array((results[place].examples + examples).prefix(Conservation.examples))
     }
 }

@@ -23,16 +23,11 @@ struct AuditCommand: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Option(help: ArgumentHelp("Only messages received at or after: 2d, 2026-01-31.", valueName: "time"))
-    var since: String?
-    @Option(help: ArgumentHelp("Only messages received before.", valueName: "time"))
-    var until: String?
-    @Option(
-        help: ArgumentHelp("Check that each message of this file is known.", valueName: "file"),
-        completion: .file()
-    )
+    @Option(help: .value("time", "Only messages received at or after: 2d, 2026-01-31.")) var since: String?
+    @Option(help: .value("time", "Only messages received before.")) var until: String?
+    @Option(help: .value("file", "Check that each message of this file is known."), completion: .file())
     var against: String?
-    @Option(help: ArgumentHelp("How long one statement may take, for example 2h.", valueName: "duration"))
+    @Option(help: .value("duration", "How long one statement may take, for example 2h."))
     var timeout = DurationArgument(seconds: 600)
     @OptionGroup var format: ObjectFormatOptions
 

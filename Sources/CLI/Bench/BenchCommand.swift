@@ -35,17 +35,12 @@ struct BenchCommand: ProgramCommand {
     }
 
     @OptionGroup var plan: BenchPlan
-    @Option(
-        help: ArgumentHelp(
-            "Parts to run, separated by commas: throughput, single, idle, stalled, handlers.",
-            valueName: "parts"
-        )
-    )
+    @Option(help: .value("parts", "Parts to run, separated by commas: throughput, single, idle, stalled, handlers."))
     var only: String?
     @Option(
-        help: ArgumentHelp(
-            "The handler that --only handlers measures: its keys in the configuration, name and categories aside.",
-            valueName: "yaml"
+        help: .value(
+            "yaml",
+            "The handler that --only handlers measures: its keys in the configuration, name and categories aside."
         )
     )
     var handler = "concurrency: 8, log: {}"
@@ -72,20 +67,14 @@ struct BenchCommand: ProgramCommand {
 
 /// The load of a run: the options that `bench` shares with `Benchmarks/Compare`.
 package struct BenchPlan: ParsableArguments, Sendable {
-    @Option(help: "Numbers of connections to measure throughput with, separated by commas.")
-    var connections = "1,10"
+    @Option(help: "Numbers of connections to measure throughput with, separated by commas.") var connections = "1,10"
     @Option(name: .customLong("messages"), help: "Messages with 10 connections or more; fewer connections get fewer.")
     var wanted: Int?
-    @Option(help: "Bytes of a message's JSON.")
-    package var size = 400
-    @Option(help: "Unacked messages on a connection.")
-    package var window = 100
-    @Option(help: "Writers of the worker and of what it is compared with.")
-    package var writers = 2
-    @Flag(name: .customLong("quick"), help: "A short run with less exact figures.")
-    package var isQuick = false
-    @Flag(help: "One JSON object instead of a table.")
-    package var json = false
+    @Option(help: "Bytes of a message's JSON.") package var size = 400
+    @Option(help: "Unacked messages on a connection.") package var window = 100
+    @Option(help: "Writers of the worker and of what it is compared with.") package var writers = 2
+    @Flag(name: .customLong("quick"), help: "A short run with less exact figures.") package var isQuick = false
+    @Flag(help: "One JSON object instead of a table.") package var json = false
 
     package init() {}
 

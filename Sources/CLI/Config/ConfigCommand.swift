@@ -30,10 +30,8 @@ struct ConfigShow: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Argument(help: "Only this key, or the keys of this section.")
-    var key: String?
-    @Flag(help: "Only what is not the default.")
-    var changed = false
+    @Argument(help: "Only this key, or the keys of this section.") var key: String?
+    @Flag(help: "Only what is not the default.") var changed = false
     @OptionGroup var format: ListOptions
 
     func run(in context: CommandContext) async throws {
@@ -115,8 +113,7 @@ struct ConfigEnv: ProgramCommand {
         from 0: UPSTREAM_SENDERS__0__HOST.
         """
 
-    @Argument(help: "Only variables whose name or key contains this.")
-    var part: String?
+    @Argument(help: "Only variables whose name or key contains this.") var part: String?
     @OptionGroup var format: ListOptions
 
     fileprivate struct Row {

@@ -22,22 +22,14 @@ struct ConfigInit: ProgramCommand {
 
     @Argument(help: "The file; - for stdout. Default: $UPSTREAM_CONFIG, else \(ConfigurationLoader.defaultPath).")
     var file: String?
-    @Option(help: "The database, a libpq URI without a password.")
-    var databaseURL: String?
-    @Option(help: "The account's id: the local part of its address.")
-    var senderID: String?
-    @Option(help: "What the peer speaks: ccs, xmpp or component.")
-    var dialect: String?
-    @Option(help: "The server to connect to; with xmpp it may be left to the domain's DNS.")
-    var host: String?
-    @Option(help: "Its port.")
-    var port: String?
-    @Option(help: "The XMPP domain, where it is not the host.")
-    var domain: String?
-    @Option(help: "The file with the server key, or the name of a systemd credential.")
-    var secretFile: String?
-    @Flag(help: "Replace an existing file.")
-    var force = false
+    @Option(help: "The database, a libpq URI without a password.") var databaseURL: String?
+    @Option(help: "The account's id: the local part of its address.") var senderID: String?
+    @Option(help: "What the peer speaks: ccs, xmpp or component.") var dialect: String?
+    @Option(help: "The server to connect to; with xmpp it may be left to the domain's DNS.") var host: String?
+    @Option(help: "Its port.") var port: String?
+    @Option(help: "The XMPP domain, where it is not the host.") var domain: String?
+    @Option(help: "The file with the server key, or the name of a systemd credential.") var secretFile: String?
+    @Flag(help: "Replace an existing file.") var force = false
 
     /// A URL by which the worker's own user, whose name is the role's, connects without a password.
     private static let usualURL = "postgresql:///upstream?host=/run/postgresql"

@@ -45,8 +45,7 @@ struct ConflictsShow: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Argument(help: "The message_key that they share.")
-    var message: String
+    @Argument(help: "The message_key that they share.") var message: String
     @OptionGroup var format: TextFormatOptions
     @OptionGroup var tokens: RevealOptions
     @OptionGroup var reading: ReadOptions
@@ -103,13 +102,10 @@ struct ConflictsRelease: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Argument(help: "The message_key that the conflict shares with the stored message.")
-    var message: String
-    @Option(help: "Which content, where there are several; `conflicts show` prints it.")
-    var fingerprint: String?
+    @Argument(help: "The message_key that the conflict shares with the stored message.") var message: String
+    @Option(help: "Which content, where there are several; `conflicts show` prints it.") var fingerprint: String?
     @OptionGroup var reason: ReasonOption
-    @Flag(help: "One JSON array with the outcome.")
-    var json = false
+    @Flag(help: "One JSON array with the outcome.") var json = false
 
     func run(in context: CommandContext) async throws {
         let key = try MessageKey(message, for: "conflicts release")

@@ -47,8 +47,7 @@ struct DeadShow: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Argument(help: "The message's key.")
-    var message: String
+    @Argument(help: "The message's key.") var message: String
     @OptionGroup var format: TextFormatOptions
 
     func run(in context: CommandContext) async throws {
@@ -101,12 +100,9 @@ struct DeadRetry: ProgramCommand {
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: DeadFilter
-    @Flag(help: "All dead letters; needed where no filter is given.")
-    var all = false
-    @Flag(help: "Only show how many of which error group; change nothing.")
-    var dryRun = false
-    @Flag(help: "Do not ask for confirmation, which more than 100 need.")
-    var yes = false
+    @Flag(help: "All dead letters; needed where no filter is given.") var all = false
+    @Flag(help: "Only show how many of which error group; change nothing.") var dryRun = false
+    @Flag(help: "Do not ask for confirmation, which more than 100 need.") var yes = false
     @OptionGroup var reason: ReasonOption
 
     func run(in context: CommandContext) async throws {
@@ -143,11 +139,9 @@ struct DeadDiscard: ProgramCommand {
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: DeadFilter
-    @Flag(help: "All dead letters; needed where no filter is given.")
-    var all = false
+    @Flag(help: "All dead letters; needed where no filter is given.") var all = false
     @OptionGroup var reason: ReasonOption
-    @Flag(help: "Do not ask for confirmation.")
-    var yes = false
+    @Flag(help: "Do not ask for confirmation.") var yes = false
 
     func run(in context: CommandContext) async throws {
         try context.console.confirm("Delete these dead letters?", yes: yes, because: "dead discard deletes")

@@ -87,15 +87,11 @@ struct DeliveriesCancel: ProgramCommand {
 
 struct DeliveriesAction: ParsableArguments {
     @OptionGroup var filter: DeliveriesFilter
-    @Flag(help: "All of them; needed where no filter is given.")
-    var all = false
-    @Flag(help: "Only count them; change nothing.")
-    var dryRun = false
-    @Flag(help: "Do not ask for confirmation, which more than 100 need.")
-    var yes = false
+    @Flag(help: "All of them; needed where no filter is given.") var all = false
+    @Flag(help: "Only count them; change nothing.") var dryRun = false
+    @Flag(help: "Do not ask for confirmation, which more than 100 need.") var yes = false
     @OptionGroup var reason: ReasonOption
-    @Flag(help: "One JSON object with the counts instead of text.")
-    var json = false
+    @Flag(help: "One JSON object with the counts instead of text.") var json = false
 
     /// Runs the command; `words` are the verb for the question, and its past tense.
     func run(

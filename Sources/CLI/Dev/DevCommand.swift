@@ -33,16 +33,11 @@ struct DevCommand: ProgramCommand {
         after 1600: ping
         """
 
-    @Option(help: "Distinct messages to receive; unlimited by default.")
-    var count: Int?
-    @Option(help: "Messages per second. Default: 100, or as many as possible with --count.")
-    var rate: Double?
-    @Option(help: "Connections to keep open.")
-    var connections = 3
-    @Flag(help: "Inject faults: duplicates, torn writes, draining, cut connections.")
-    var faults = false
-    @Option(help: ArgumentHelp("Folder for the database and other files.", valueName: "folder"))
-    var folder: String?
+    @Option(help: "Distinct messages to receive; unlimited by default.") var count: Int?
+    @Option(help: "Messages per second. Default: 100, or as many as possible with --count.") var rate: Double?
+    @Option(help: "Connections to keep open.") var connections = 3
+    @Flag(help: "Inject faults: duplicates, torn writes, draining, cut connections.") var faults = false
+    @Option(help: .value("folder", "Folder for the database and other files.")) var folder: String?
 
     func validate() throws {
         if let count, count < 1 { throw ValidationError("--count must be 1 or more") }

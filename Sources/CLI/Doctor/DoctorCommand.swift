@@ -24,7 +24,7 @@ struct DoctorCommand: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Option(help: ArgumentHelp("How long one statement may take, for example 30s.", valueName: "duration"))
+    @Option(help: .value("duration", "How long one statement may take, for example 30s."))
     var timeout = DurationArgument(seconds: 10)
     @OptionGroup var format: ObjectFormatOptions
 

@@ -26,49 +26,26 @@ struct EmulateCommand: ProgramCommand {
         \(FaultScript.reference.map { "  \($0.usage): \($0.meaning)" }.joined(separator: "\n"))
         """
 
-    @Option(help: "Address and port to listen on; port 0 takes a free one.")
-    var listen = "127.0.0.1:5235"
-    @Option(help: "How connections are secured.")
-    var tls = EmulatorConfiguration.Security.direct
-    @Option(help: ArgumentHelp("PEM file with the certificate and its chain.", valueName: "file"))
-    var certificate: String?
-    @Option(help: ArgumentHelp("PEM file with the certificate's private key.", valueName: "file"))
-    var key: String?
-    @Option(help: ArgumentHelp("Write the CA of the generated certificate to this file.", valueName: "file"))
-    var writeCA: String?
-    @Option(help: "Only this sender id may sign in; any by default.")
-    var senderID: String?
-    @Option(help: ArgumentHelp("File with that sender's secret.", valueName: "file"))
-    var secretFile: String?
-    @Option(help: "Unacked messages allowed on a connection.")
-    var window = 100
-    @Option(help: "Messages per second; as many as the window allows by default.")
-    var rate: Double?
-    @Option(help: "Distinct messages for each sender; unlimited by default.")
-    var count: Int?
-    @Option(help: "Devices that messages come from.")
-    var devices = 1000
-    @Option(help: "Categories, separated by commas, each with an optional :weight.")
-    var categories = "com.example.app"
-    @Option(help: "Bytes of a message's JSON, or a range such as 200-4000.")
-    var size = "400"
-    @Option(help: "Share of delivery receipts, 0 to 1.")
-    var receipts = 0.0
-    @Option(help: ArgumentHelp("Fault script: a file, or the script itself.", valueName: "script"))
-    var faults: String?
-    @Option(help: ArgumentHelp("Log both directions to this file, one JSON object per line.", valueName: "file"))
-    var transcript: String?
-    @Option(
-        help: ArgumentHelp(
-            "Write accepted acks to this file, for `upstream-worker audit --against`.",
-            valueName: "file"
-        )
-    )
+    @Option(help: "Address and port to listen on; port 0 takes a free one.") var listen = "127.0.0.1:5235"
+    @Option(help: "How connections are secured.") var tls = EmulatorConfiguration.Security.direct
+    @Option(help: .value("file", "PEM file with the certificate and its chain.")) var certificate: String?
+    @Option(help: .value("file", "PEM file with the certificate's private key.")) var key: String?
+    @Option(help: .value("file", "Write the CA of the generated certificate to this file.")) var writeCA: String?
+    @Option(help: "Only this sender id may sign in; any by default.") var senderID: String?
+    @Option(help: .value("file", "File with that sender's secret.")) var secretFile: String?
+    @Option(help: "Unacked messages allowed on a connection.") var window = 100
+    @Option(help: "Messages per second; as many as the window allows by default.") var rate: Double?
+    @Option(help: "Distinct messages for each sender; unlimited by default.") var count: Int?
+    @Option(help: "Devices that messages come from.") var devices = 1000
+    @Option(help: "Categories, separated by commas, each with an optional :weight.") var categories = "com.example.app"
+    @Option(help: "Bytes of a message's JSON, or a range such as 200-4000.") var size = "400"
+    @Option(help: "Share of delivery receipts, 0 to 1.") var receipts = 0.0
+    @Option(help: .value("script", "Fault script: a file, or the script itself.")) var faults: String?
+    @Option(help: .value("file", "Log both directions to this file, one JSON object per line.")) var transcript: String?
+    @Option(help: .value("file", "Write accepted acks to this file, for `upstream-worker audit --against`."))
     var acks: String?
-    @Option(help: "Seed that makes the load repeatable; random by default.")
-    var seed: UInt64?
-    @Flag(help: "Print the final summary as JSON.")
-    var json = false
+    @Option(help: "Seed that makes the load repeatable; random by default.") var seed: UInt64?
+    @Flag(help: "Print the final summary as JSON.") var json = false
 
     func run(in context: CommandContext) async throws {
         let console = context.console

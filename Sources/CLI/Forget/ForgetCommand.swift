@@ -19,15 +19,11 @@ struct ForgetCommand: ProgramCommand {
     @OptionGroup var options: CommonOptions
     @Option(help: "File with the device's registration token and nothing else.", completion: .file())
     var tokenFile: String?
-    @Option(help: ArgumentHelp("What `messages list` calls it.", visibility: .hidden), completion: .file())
-    var fromTokenFile: String?
-    @Flag(help: "Only count what would be erased.")
-    var dryRun = false
-    @Flag(help: "Do not ask for confirmation.")
-    var yes = false
+    @Option(help: .unlisted("What `messages list` calls it."), completion: .file()) var fromTokenFile: String?
+    @Flag(help: "Only count what would be erased.") var dryRun = false
+    @Flag(help: "Do not ask for confirmation.") var yes = false
     @OptionGroup var reason: ReasonOption
-    @Flag(help: "One JSON object instead of a table.")
-    var json = false
+    @Flag(help: "One JSON object instead of a table.") var json = false
 
     func run(in context: CommandContext) async throws {
         let console = context.console

@@ -67,12 +67,10 @@ struct HandlersPause: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Argument(help: "The handler's name.")
-    var handler: String
+    @Argument(help: "The handler's name.") var handler: String
     @Option(name: .customLong("for"), help: "How long, for example 30m; without it, until it is resumed.")
     var length: DurationArgument?
-    @Option(help: "The reason, which `handlers list` and the audit trail show.")
-    var reason: String?
+    @Option(help: "The reason, which `handlers list` and the audit trail show.") var reason: String?
 
     func run(in context: CommandContext) async throws {
         let (handler, length, author) = (handler, length?.duration, AuditAuthor.command(reason))
@@ -94,8 +92,7 @@ struct HandlersResume: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Argument(help: "The handler's name.")
-    var handler: String
+    @Argument(help: "The handler's name.") var handler: String
     @OptionGroup var reason: ReasonOption
 
     func run(in context: CommandContext) async throws {
@@ -122,13 +119,10 @@ struct HandlersRemove: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Argument(help: "The handler's name.")
-    var handler: String
-    @Flag(help: "Do not ask for confirmation.")
-    var yes = false
+    @Argument(help: "The handler's name.") var handler: String
+    @Flag(help: "Do not ask for confirmation.") var yes = false
     @OptionGroup var reason: ReasonOption
-    @Flag(help: "One JSON array with the handler and how many rows were deleted.")
-    var json = false
+    @Flag(help: "One JSON array with the handler and how many rows were deleted.") var json = false
 
     func run(in context: CommandContext) async throws {
         let deleted = try await options.withConnection(context) { connection in

@@ -22,21 +22,13 @@ struct MessagesExport: ProgramCommand {
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: FilterOptions
-    @Flag(help: "CSV (RFC 4180) with a header row instead of NDJSON.")
-    var csv = false
-    @Option(
-        name: .shortAndLong,
-        help: ArgumentHelp("Where to write; stdout by default.", valueName: "file"),
-        completion: .file()
-    )
+    @Flag(help: "CSV (RFC 4180) with a header row instead of NDJSON.") var csv = false
+    @Option(name: .shortAndLong, help: .value("file", "Where to write; stdout by default."), completion: .file())
     var output: String?
-    @Flag(help: "Continue the file of an export that was interrupted.")
-    var resume = false
-    @Flag(help: "Write registration tokens too. They are credentials: guard the file.")
-    var withTokens = false
-    @Flag(help: ArgumentHelp("What `list` calls it.", visibility: .hidden))
-    var reveal = false
-    @Option(help: ArgumentHelp("How long reading one page may take; a day by default.", valueName: "duration"))
+    @Flag(help: "Continue the file of an export that was interrupted.") var resume = false
+    @Flag(help: "Write registration tokens too. They are credentials: guard the file.") var withTokens = false
+    @Flag(help: .unlisted("What `list` calls it.")) var reveal = false
+    @Option(help: .value("duration", "How long reading one page may take; a day by default."))
     var timeout: DurationArgument?
 
     func run(in context: CommandContext) async throws {

@@ -36,9 +36,8 @@ struct MessagesList: ProgramCommand {
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: FilterOptions
-    @Option(help: "The most messages to show, up to 100000; `messages export` gives any number.")
-    var limit = 50
-    @Option(help: ArgumentHelp("Continue after this place, which the previous page has printed.", valueName: "cursor"))
+    @Option(help: "The most messages to show, up to 100000; `messages export` gives any number.") var limit = 50
+    @Option(help: .value("cursor", "Continue after this place, which the previous page has printed."))
     var after: String?
     @OptionGroup var output: ListOptions
     @OptionGroup var tokens: RevealOptions

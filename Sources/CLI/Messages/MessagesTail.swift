@@ -23,14 +23,11 @@ struct MessagesTail: ProgramCommand {
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: FilterOptions
-    @Flag(name: .shortAndLong, help: "Keep showing new messages.")
-    var follow = false
-    @Option(help: "How many stored messages to begin with, up to 1000.")
-    var limit = 10
+    @Flag(name: .shortAndLong, help: "Keep showing new messages.") var follow = false
+    @Option(help: "How many stored messages to begin with, up to 1000.") var limit = 10
     @Option(help: "How long after it was received a message may commit and still be shown.")
     var overlap = DurationArgument(seconds: 60)
-    @Flag(exclusivity: .exclusive)
-    var format: OutputFormat?
+    @Flag(exclusivity: .exclusive) var format: OutputFormat?
     @OptionGroup var tokens: RevealOptions
     @OptionGroup var reading: ReadOptions
 

@@ -40,10 +40,8 @@ struct MigrateDown: ProgramCommand {
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var reason: ReasonOption
-    @Flag(help: "Roll back every migration.")
-    var all = false
-    @Flag(help: "Do not ask for confirmation.")
-    var yes = false
+    @Flag(help: "Roll back every migration.") var all = false
+    @Flag(help: "Do not ask for confirmation.") var yes = false
 
     func run(in context: CommandContext) async throws {
         let what = all ? "every migration, with all messages" : "the latest migration, with the data in its tables"
@@ -64,8 +62,7 @@ struct MigrateStatus: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Flag(help: "One JSON array instead of a table.")
-    var json = false
+    @Flag(help: "One JSON array instead of a table.") var json = false
 
     func run(in context: CommandContext) async throws {
         let (migrations, state) = try await options.withConnection(context) { connection in

@@ -16,10 +16,7 @@ struct CommonOptions: ParsableArguments {
 
     @Option(
         name: .customLong("set"),
-        help: ArgumentHelp(
-            "Override a key of the configuration, for example --set log.level=debug.",
-            valueName: "key=value"
-        )
+        help: .value("key=value", "Override a key of the configuration, for example --set log.level=debug.")
     )
     var overrides: [String] = []
 
@@ -92,7 +89,7 @@ extension CommonOptions {
 }
 
 struct ReadOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("How long one statement may take, for example 2m.", valueName: "duration"))
+    @Option(help: .value("duration", "How long one statement may take, for example 2m."))
     var timeout = DurationArgument(seconds: 30)
 }
 
@@ -140,8 +137,7 @@ extension CommonOptions {
 
 /// The reason of a command that is recorded in the audit trail.
 struct ReasonOption: ParsableArguments {
-    @Option(help: "The reason, for the audit trail.")
-    var reason: String?
+    @Option(help: "The reason, for the audit trail.") var reason: String?
 
     var author: AuditAuthor { .command(reason) }
 }
@@ -151,6 +147,14 @@ extension AuditAuthor {
     static func command(_ reason: String?) -> AuditAuthor {
         AuditAuthor(ReplayCommand.who, via: .command, reason: reason)
     }
+}
+
+extension ArgumentHelp {
+    /// What an option is for, and what its value is called.
+    static func value(_ name: String, _ text: String) -> ArgumentHelp { ArgumentHelp(text, valueName: name) }
+
+    /// The help of an option that is not shown.
+    static func unlisted(_ text: String) -> ArgumentHelp { ArgumentHelp(text, visibility: .hidden) }
 }
 
 /// A duration as the configuration writes it: `250ms`, `30s`, `15m`, `12h`, `30d`.

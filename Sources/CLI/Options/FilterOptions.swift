@@ -98,23 +98,15 @@ extension FilterField {
 struct FilterOptions: FilterGroup {
     typealias Filter = MessageFilter
 
-    @Option(help: .filter("category", of: Filter.self))
-    var category: [String] = []
-    @Option(help: .filter("sender", of: Filter.self))
-    var sender: String?
-    @Option(help: .filter("device", of: Filter.self))
-    var device: String?
+    @Option(help: .filter("category", of: Filter.self)) var category: [String] = []
+    @Option(help: .filter("sender", of: Filter.self)) var sender: String?
+    @Option(help: .filter("device", of: Filter.self)) var device: String?
     @OptionGroup private var token: TokenFileOptions
-    @Option(help: .filter("message_id", of: Filter.self))
-    var messageId: String?
-    @Option(help: .filter("message_key", of: Filter.self))
-    var messageKey: String?
-    @Option(help: .filter("since", of: Filter.self))
-    var since: String?
-    @Option(help: .filter("until", of: Filter.self))
-    var until: String?
-    @Option(help: .filter("where", of: Filter.self))
-    var `where`: [String] = []
+    @Option(help: .filter("message_id", of: Filter.self)) var messageId: String?
+    @Option(help: .filter("message_key", of: Filter.self)) var messageKey: String?
+    @Option(help: .filter("since", of: Filter.self)) var since: String?
+    @Option(help: .filter("until", of: Filter.self)) var until: String?
+    @Option(help: .filter("where", of: Filter.self)) var `where`: [String] = []
 
     func asked(_ console: Terminal) throws(CommandFailure) -> Asked<Filter> { try asked(console, handlers: []) }
 
@@ -135,15 +127,14 @@ struct FilterOptions: FilterGroup {
 /// A device by a file with its token, so that this stands in no argument.
 struct TokenFileOptions: ParsableArguments {
     @Option(
-        help: ArgumentHelp(
-            "Only the device whose registration token this file holds; - reads stdin. Tokens are never given as arguments.",
-            valueName: "file"
+        help: .value(
+            "file",
+            "Only the device whose registration token this file holds; - reads stdin. Tokens are never given as arguments."
         ),
         completion: .file()
     )
     var fromTokenFile: String?
-    @Option(help: ArgumentHelp("What `forget` calls it.", visibility: .hidden))
-    var tokenFile: String?
+    @Option(help: .unlisted("What `forget` calls it.")) var tokenFile: String?
 
     var file: String? { fromTokenFile ?? tokenFile }
 }
@@ -152,38 +143,24 @@ struct TokenFileOptions: ParsableArguments {
 struct QuarantineFilter: FilterGroup {
     typealias Filter = QuarantineQuery
 
-    @Option(help: .filter("sender", of: Filter.self))
-    var sender: String?
-    @Option(help: .filter("reason", of: Filter.self))
-    var reason: String?
-    @Option(help: .filter("message_id", of: Filter.self))
-    var messageId: String?
-    @Option(help: .filter("since", of: Filter.self))
-    var since: String?
-    @Option(help: .filter("until", of: Filter.self))
-    var until: String?
+    @Option(help: .filter("sender", of: Filter.self)) var sender: String?
+    @Option(help: .filter("reason", of: Filter.self)) var reason: String?
+    @Option(help: .filter("message_id", of: Filter.self)) var messageId: String?
+    @Option(help: .filter("since", of: Filter.self)) var since: String?
+    @Option(help: .filter("until", of: Filter.self)) var until: String?
 }
 
 /// Which dead letters or waiting deliveries: the options that the commands share.
 struct HandlingOptions<Filter: Filtered>: FilterGroup {
-    @Option(help: .filter("handler", of: Filter.self))
-    var handler: String?
-    @Option(help: .filter("group", of: Filter.self))
-    var group: String?
-    @Option(help: .filter("category", of: Filter.self))
-    var category: String?
-    @Option(help: .filter("message_key", of: Filter.self))
-    var messageKey: String?
-    @Option(help: .filter("since", of: Filter.self))
-    var since: String?
-    @Option(help: .filter("until", of: Filter.self))
-    var until: String?
-    @Option(name: .customLong("message"), help: ArgumentHelp("--message-key", visibility: .hidden))
-    var formerMessageKey: String?
-    @Option(name: .customLong("before"), help: ArgumentHelp("--until", visibility: .hidden))
-    var formerUntil: String?
-    @Option(name: .customLong("error-group"), help: ArgumentHelp("--group", visibility: .hidden))
-    var formerGroup: String?
+    @Option(help: .filter("handler", of: Filter.self)) var handler: String?
+    @Option(help: .filter("group", of: Filter.self)) var group: String?
+    @Option(help: .filter("category", of: Filter.self)) var category: String?
+    @Option(help: .filter("message_key", of: Filter.self)) var messageKey: String?
+    @Option(help: .filter("since", of: Filter.self)) var since: String?
+    @Option(help: .filter("until", of: Filter.self)) var until: String?
+    @Option(name: .customLong("message"), help: .unlisted("--message-key")) var formerMessageKey: String?
+    @Option(name: .customLong("before"), help: .unlisted("--until")) var formerUntil: String?
+    @Option(name: .customLong("error-group"), help: .unlisted("--group")) var formerGroup: String?
 }
 
 typealias DeadFilter = HandlingOptions<DeadLetterFilter>

@@ -50,9 +50,8 @@ struct ListCommand<Row: ListedRow>: ProgramCommand {
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: Row.Options
-    @Option(help: ArgumentHelp("The most rows to show\(Row.most < .max ? ", up to \(Row.most)" : "")."))
-    var limit = 50
-    @Option(help: ArgumentHelp("Continue after this place, which the previous page has printed.", valueName: "cursor"))
+    @Option(help: ArgumentHelp("The most rows to show\(Row.most < .max ? ", up to \(Row.most)" : "").")) var limit = 50
+    @Option(help: .value("cursor", "Continue after this place, which the previous page has printed."))
     var after: String?
     @OptionGroup var output: ListOptions
     @OptionGroup var reveal: Row.Reveal
@@ -87,14 +86,12 @@ struct ListCommand<Row: ListedRow>: ProgramCommand {
 
 /// The option of commands that show figures in a table or as one object.
 struct ObjectFormatOptions: ParsableArguments {
-    @Flag(help: "One JSON object instead of a table.")
-    var json = false
+    @Flag(help: "One JSON object instead of a table.") var json = false
 }
 
 /// The option of commands that show single rows as text or as an array.
 struct TextFormatOptions: ParsableArguments {
-    @Flag(help: "One JSON array instead of text.")
-    var json = false
+    @Flag(help: "One JSON array instead of text.") var json = false
 }
 
 /// The options that decide what is shown of rows.
@@ -111,8 +108,7 @@ struct NoReveal: SightOptions {
 struct RevealOptions: SightOptions {
     @Flag(name: .customLong("reveal"), help: "Show registration tokens. They are credentials.")
     private var isRevealed = false
-    @Flag(name: .customLong("with-tokens"), help: ArgumentHelp("What `export` calls it.", visibility: .hidden))
-    private var isWithTokens = false
+    @Flag(name: .customLong("with-tokens"), help: .unlisted("What `export` calls it.")) private var isWithTokens = false
 
     var reveal: Bool { isRevealed || isWithTokens }
 
@@ -122,17 +118,10 @@ struct RevealOptions: SightOptions {
 
 /// The options of commands that list rows.
 struct ListOptions: ParsableArguments {
-    @Flag(exclusivity: .exclusive)
-    var format: OutputFormat?
-    @Option(
-        help: ArgumentHelp(
-            "Only these columns of the table or CSV, in this order, separated by commas.",
-            valueName: "names"
-        )
-    )
+    @Flag(exclusivity: .exclusive) var format: OutputFormat?
+    @Option(help: .value("names", "Only these columns of the table or CSV, in this order, separated by commas."))
     var columns: String?
-    @Flag(help: "Print the rows in reverse order: the latest last.")
-    var reverse = false
+    @Flag(help: "Print the rows in reverse order: the latest last.") var reverse = false
 
     /// Throws for options that do not fit a list, before anything is read.
     func check<Row>(_ list: RowList<Row>, _ console: Terminal) throws(CommandFailure) {

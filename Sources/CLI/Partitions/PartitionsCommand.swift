@@ -134,12 +134,10 @@ struct PartitionsRun: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Flag(help: "Show what would be done, as `plan` does.")
-    var dryRun = false
+    @Flag(help: "Show what would be done, as `plan` does.") var dryRun = false
     @Flag(help: "Drop expired days even where deliveries still need them; those deliveries are deleted.")
     var force = false
-    @Flag(help: "Do not ask before --force deletes deliveries.")
-    var yes = false
+    @Flag(help: "Do not ask before --force deletes deliveries.") var yes = false
     @OptionGroup var reason: ReasonOption
     @OptionGroup var format: ObjectFormatOptions
 
@@ -266,10 +264,8 @@ struct PartitionsPolicy: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Flag(help: "Set the policy to what the configuration says, also to shorter times.")
-    var apply = false
-    @Flag(help: "Do not ask before --apply makes a time shorter.")
-    var yes = false
+    @Flag(help: "Set the policy to what the configuration says, also to shorter times.") var apply = false
+    @Flag(help: "Do not ask before --apply makes a time shorter.") var yes = false
     @OptionGroup var reason: ReasonOption
     @OptionGroup var format: ObjectFormatOptions
 

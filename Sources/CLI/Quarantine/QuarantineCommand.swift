@@ -47,14 +47,10 @@ struct QuarantineShow: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Argument(help: "Its id, as `quarantine list` shows it.")
-    var id: Int64
-    @Flag(help: "Print only the stanza's bytes, unchanged.")
-    var raw = false
-    @Flag(help: "One JSON array instead of text; with --reveal the stanza is in base64.")
-    var json = false
-    @Flag(help: "Do not mask registration tokens.")
-    var reveal = false
+    @Argument(help: "Its id, as `quarantine list` shows it.") var id: Int64
+    @Flag(help: "Print only the stanza's bytes, unchanged.") var raw = false
+    @Flag(help: "One JSON array instead of text; with --reveal the stanza is in base64.") var json = false
+    @Flag(help: "Do not mask registration tokens.") var reveal = false
     @OptionGroup var reading: ReadOptions
 
     func run(in context: CommandContext) async throws {
@@ -96,10 +92,8 @@ struct QuarantineExport: ProgramCommand {
 
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: QuarantineFilter
-    @Flag(help: "Write the stanzas unchanged, with registration tokens.")
-    var withTokens = false
-    @Option(help: ArgumentHelp("Continue after this id.", valueName: "id"))
-    var after: Int64?
+    @Flag(help: "Write the stanzas unchanged, with registration tokens.") var withTokens = false
+    @Option(help: .value("id", "Continue after this id.")) var after: Int64?
 
     func run(in context: CommandContext) async throws {
         let asked = try filter.asked()

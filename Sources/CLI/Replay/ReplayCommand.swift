@@ -80,10 +80,8 @@ struct ReplayStatus: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Argument(help: "The replay's name or id; all replays by default.")
-    var name: String?
-    @Option(help: "The most replays to list.")
-    var limit = 20
+    @Argument(help: "The replay's name or id; all replays by default.") var name: String?
+    @Option(help: "The most replays to list.") var limit = 20
     @OptionGroup var output: ListOptions
 
     func run(in context: CommandContext) async throws {
@@ -199,12 +197,9 @@ struct ReplayCancel: ProgramCommand {
 /// The options of the commands that change a replay's state.
 struct ReplayControlOptions: ParsableArguments {
     @OptionGroup var options: CommonOptions
-    @Argument(help: "The replay's name or id.")
-    var name: String
-    @Option(help: "The reason, for its history.")
-    var reason: String?
-    @Flag(help: "Only print what would be done.")
-    var dryRun = false
+    @Argument(help: "The replay's name or id.") var name: String
+    @Option(help: "The reason, for its history.") var reason: String?
+    @Flag(help: "Only print what would be done.") var dryRun = false
 
     func apply(_ event: ReplayEvent, in context: CommandContext, _ pace: ReplayPaceOptions? = nil) async throws {
         let console = context.console

@@ -22,17 +22,12 @@ struct ReplayImport: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Argument(help: "The file; - for stdin.", completion: .file())
-    var file: String
-    @Flag(help: "Deliver new messages to the subscribed handlers.")
-    var deliver = false
-    @Flag(help: "Stop at the first bad line.")
-    var strict = false
-    @Flag(help: "Check every line, compare it with what is stored, and store nothing.")
-    var dryRun = false
+    @Argument(help: "The file; - for stdin.", completion: .file()) var file: String
+    @Flag(help: "Deliver new messages to the subscribed handlers.") var deliver = false
+    @Flag(help: "Stop at the first bad line.") var strict = false
+    @Flag(help: "Check every line, compare it with what is stored, and store nothing.") var dryRun = false
     @OptionGroup var reason: ReasonOption
-    @Flag(help: "One JSON object instead of text.")
-    var json = false
+    @Flag(help: "One JSON object instead of text.") var json = false
 
     func run(in context: CommandContext) async throws {
         let console = context.console

@@ -28,21 +28,15 @@ struct ReplayStart: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Argument(help: "The replay's name, or its id.")
-    var name: String
+    @Argument(help: "The replay's name, or its id.") var name: String
     @OptionGroup(title: "How fast") var pace: ReplayPaceOptions
     @OptionGroup(title: "The XMPP endpoint") var endpoint: ReplayEndpointOptions
-    @Flag(help: "Run it in this process, even if it goes to handlers.")
-    var foreground = false
-    @Flag(help: "Send everything again, from its first message.")
-    var again = false
-    @Option(help: "The reason, for its history.")
-    var reason: String?
-    @Flag(help: "Only print what would be done.")
-    var dryRun = false
-    @Flag(help: "One JSON object, at the end, instead of text.")
-    var json = false
-    @Option(help: ArgumentHelp("How long the replay stays reserved after this process has died.", visibility: .hidden))
+    @Flag(help: "Run it in this process, even if it goes to handlers.") var foreground = false
+    @Flag(help: "Send everything again, from its first message.") var again = false
+    @Option(help: "The reason, for its history.") var reason: String?
+    @Flag(help: "Only print what would be done.") var dryRun = false
+    @Flag(help: "One JSON object, at the end, instead of text.") var json = false
+    @Option(help: .unlisted("How long the replay stays reserved after this process has died."))
     var lease: DurationArgument?
 
     func run(in context: CommandContext) async throws {
@@ -112,16 +106,11 @@ struct ReplayStart: ProgramCommand {
 struct ReplayEndpointOptions: ParsableArguments {
     @Option(help: "File with the account's secret; by default that of the configured sender with this account.")
     var secretFile: String?
-    @Option(help: "Certificates to trust, PEM; by default the system's.")
-    var caFile: String?
-    @Option(help: "How TLS starts: direct or starttls.")
-    var tls: String?
-    @Option(help: "The name that the certificate must have; by default the host.")
-    var serverName: String?
-    @Option(help: "The user name for SASL: jid or localpart.")
-    var username: String?
-    @Option(help: "How many connections in a row may fail before the replay fails.")
-    var attempts: Int?
+    @Option(help: "Certificates to trust, PEM; by default the system's.") var caFile: String?
+    @Option(help: "How TLS starts: direct or starttls.") var tls: String?
+    @Option(help: "The name that the certificate must have; by default the host.") var serverName: String?
+    @Option(help: "The user name for SASL: jid or localpart.") var username: String?
+    @Option(help: "How many connections in a row may fail before the replay fails.") var attempts: Int?
 
     /// The settings for an account: the configured sender's, overridden by the flags.
     func make(

@@ -16,8 +16,7 @@ struct RunCommand: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Option(help: "What this process does: receive, dispatch, or both.")
-    var roles = "receive,dispatch"
+    @Option(help: "What this process does: receive, dispatch, or both.") var roles = "receive,dispatch"
 
     func run(in context: CommandContext) async throws {
         let roles = try Self.roles(roles)

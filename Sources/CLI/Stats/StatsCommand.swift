@@ -15,14 +15,11 @@ struct StatsCommand: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Flag(help: "Repeat until Ctrl-C.")
-    var watch = false
+    @Flag(help: "Repeat until Ctrl-C.") var watch = false
     @Argument(help: "The time over which rates are measured, and between two updates. Default: 2s.")
     var interval: DurationArgument?
-    @Option(help: "How many categories to show.")
-    var categories = 10
-    @Flag(help: "One JSON object per line instead of text.")
-    var json = false
+    @Option(help: "How many categories to show.") var categories = 10
+    @Flag(help: "One JSON object per line instead of text.") var json = false
 
     func run(in context: CommandContext) async throws {
         guard categories >= 0 else { throw CommandFailure(.usage, "--categories must be zero or more") }

@@ -36,27 +36,18 @@ package struct ReplayImporter: Sendable {
     /// A stanza has 8 MiB at most; a line that holds it as a string can be a few times as long.
     private static let lineLimit = 24 << 20
 
-    /// Sets up an import into a database.
+    /// Sets up an import, which delivers new messages to subscribed handlers and stops at the first rejected line, or not.
     ///
-    /// - Parameters:
-    ///   - settings: The database.
-    ///   - isDelivered: Whether subscribed handlers get new messages.
-    ///   - isStrict: Whether to stop at the first rejected line.
-    ///   - isDryRun: Whether only to check the lines and compare them with what is stored. A message that is twice in
-    ///     the file counts as a duplicate only if both lines are near each other.
+    /// A dry run only checks the lines and compares them with what is stored. A message that is twice in the file counts
+    /// as a duplicate there only if both lines are near each other.
     package init(_ settings: PostgresSettings, isDelivered: Bool, isStrict: Bool, isDryRun: Bool = false) {
         (self.settings, self.isDelivered, self.isStrict, self.isDryRun) = (settings, isDelivered, isStrict, isDryRun)
     }
 
-    /// Reads and stores to the end.
+    /// Reads and stores to the end; tells each rejected line, and from time to time the result so far.
     ///
-    /// - Parameters:
-    ///   - descriptor: The source of the lines; it stays open.
-    ///   - onProblem: Called for each rejected line.
-    ///   - onProgress: Called from time to time with the result so far.
     /// - Throws: ``ImportProblem`` for the first rejected line if that stops the import; `StoreError` if the database is
     ///   unavailable; ``ReplayError`` if the file can't be read.
-    /// - Returns: The result for the whole file.
     package func run(
         from descriptor: Int32,
         onProblem: (ImportProblem) -> Void = { _ in },

@@ -26,13 +26,6 @@ extension ReplaySink {
 
 /// A target beyond this process: how to reach it, before a run's start is known.
 package protocol ReplayEndpoint: Sendable {
-    /// Begins to send to it.
-    ///
-    /// - Parameters:
-    ///   - start: How far the replay is.
-    ///   - window: The most messages that may wait to be done.
-    ///   - progress: Receives why it waits.
-    ///   - logger: For what goes wrong on the way.
-    /// - Returns: The target.
+    /// Begins to send to it; at most `window` messages wait to be done, and `progress` is told why it waits.
     func open(from start: ReplayLease.Position, window: Int, progress: ReplayProgress, logger: Logger) -> any ReplaySink
 }

@@ -17,13 +17,7 @@ package enum ReplayStanza {
         return envelope.finish(with: message.extra ?? [])
     }
 
-    /// The stanza that carries it.
-    ///
-    /// - Parameters:
-    ///   - message: The message.
-    ///   - to: The recipient's address; nil for none.
-    ///   - id: The stanza's id, which a server quotes when it refuses it; nil for none.
-    /// - Returns: XML.
+    /// The stanza that carries it to an address; a server quotes the stanza's id when it refuses it.
     package static func stanza(_ message: UpstreamMessage, to: String?, id: String? = nil) -> [UInt8] {
         stanza(around: envelope(message), to: to, id: id)
     }
