@@ -206,5 +206,3 @@ extension EmulateCommand {
         }
     }
 }
-
-extension EmulatorConfiguration.Security: ExpressibleByArgument {}
