@@ -279,6 +279,18 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // Workers on virtual time, by seed.
+        .executableTarget(
+            name: "Simulation",
+            dependencies: [
+                "Vocabulary", "Telemetry", "TLSWire", "XMLWire", "XMPP", "XMPPSession", "Ingest", "Dispatcher",
+                "CCSEmulator", nio, logging,
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Simulation",
+            swiftSettings: strict
+        ),
+
         // What the suites with real processes share.
         .target(
             name: "IntegrationSupport",

@@ -1,0 +1,52 @@
+import NIOCore
+
+/// The stanzas of a server, by a message's number: what is the same in all of them is written once.
+struct MessageText {
+    /// The digits of a message's number in its id.
+    static let digits = 10
+
+    private static let start = Array(#"<message id=""><gcm xmlns="google:mobile:data">{"message_id":"m-"#.utf8)
+    private static let device = Array(#"","from":"device-"#.utf8)
+    private static let category = Array(#"","category":"category-"#.utf8)
+    private static let data = Array(#"","data":{"number":""#.utf8)
+    private static let end = Array(#""}}</gcm></message>"#.utf8)
+
+    /// How many devices send in turn.
+    let devices: Int
+    let categories: Int
+
+    func append(_ number: Int, to buffer: inout ByteBuffer) {
+        buffer.writeBytes(Self.start)
+        Self.append(number, digits: Self.digits, to: &buffer)
+        buffer.writeBytes(Self.device)
+        Self.append(number % devices, digits: 4, to: &buffer)
+        buffer.writeBytes(Self.category)
+        Self.append(number % categories, digits: 1, to: &buffer)
+        buffer.writeBytes(Self.data)
+        Self.append(number, digits: Self.digits, to: &buffer)
+        buffer.writeBytes(Self.end)
+    }
+
+    private static func append(_ number: Int, digits: Int, to buffer: inout ByteBuffer) {
+        buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: digits) { target in
+            var rest = number
+            for index in (0..<digits).reversed() {
+                target[index] = UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: rest % 10)
+                rest /= 10
+            }
+            return digits
+        }
+    }
+
+    /// The number in a message's id; nil for one that no server here has sent.
+    static func number(_ id: UnsafeBufferPointer<UInt8>) -> Int? {
+        guard id.count == digits + 2, id[0] == UInt8(ascii: "m"), id[1] == UInt8(ascii: "-") else { return nil }
+        var number = 0
+        for byte in id[2...] {
+            let digit = byte &- UInt8(ascii: "0")
+            guard digit <= 9 else { return nil }
+            number = number * 10 + Int(digit)
+        }
+        return number
+    }
+}
