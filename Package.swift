@@ -279,6 +279,14 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // PostgreSQL behind the ports, on virtual time.
+        .target(
+            name: "SimulatedDatabase",
+            dependencies: ["Vocabulary", "UpstreamKit", "Ingest", "Dispatcher", "Postgres", "MessageStore"],
+            path: "Simulation/Database",
+            swiftSettings: strict
+        ),
+
         // What the suites with real processes share.
         .target(
             name: "IntegrationSupport",
