@@ -283,11 +283,19 @@ let package = Package(
         .executableTarget(
             name: "Simulation",
             dependencies: [
-                "Vocabulary", "Telemetry", "TLSWire", "XMLWire", "XMPP", "XMPPSession", "Ingest", "Dispatcher",
-                "CCSEmulator", nio, logging,
+                "Vocabulary", "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP", "XMPPSession",
+                "Ingest", "Dispatcher", "SimulatedDatabase", "CCSEmulator", nio, logging,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Simulation",
+            exclude: ["Database"],
+            swiftSettings: strict
+        ),
+        // PostgreSQL behind the ports, on virtual time.
+        .target(
+            name: "SimulatedDatabase",
+            dependencies: ["Vocabulary", "UpstreamKit", "Ingest", "Dispatcher", "Postgres", "MessageStore"],
+            path: "Simulation/Database",
             swiftSettings: strict
         ),
 

@@ -1,3 +1,4 @@
+import SimulatedDatabase
 import Telemetry
 import Vocabulary
 
@@ -36,8 +37,12 @@ final class Simulation {
     private let judge: Judge
     private let account: Account
     private let network: Network
-    private let store: StandInStore
+    private let database: SimulatedDatabase
+    private let statements: DatabaseFaults
+    private let handlers: Handlers
     private var workers: [SimulatedWorker?]
+    /// How far each machine's wall clock is off, in microseconds.
+    private var clockOffsets: [Int64]
     private var random: SplitMix
     private var phase = Phase.traffic
     private var struck = 0
@@ -49,10 +54,21 @@ final class Simulation {
         judge = Judge(scheduler, trace: Trace(isOn: plan.isTraced))
         account = Account(scheduler, seed: plan.seed, judge: judge, total: plan.messages, text: plan.text)
         network = Network(scheduler, seed: plan.seed, account: account)
-        store = StandInStore(scheduler, seed: plan.seed)
+        database = SimulatedDatabase(
+            clock: scheduler.timeSource(RandomSource(seed: plan.seed, for: "database")),
+            plan.database
+        )
+        statements = DatabaseFaults(scheduler, seed: plan.seed, database)
+        handlers = Handlers(scheduler, seed: plan.seed, judge: judge) { [account] in account.number(of: $0) }
         workers = Array(repeating: nil, count: plan.workers)
         random = SplitMix(seed: plan.seed, for: "simulation")
-        judge.isStored = { [store] in store.holds($0) }
+        // A machine's clock is a little off.
+        clockOffsets = []
+        for _ in workers { clockOffsets.append(Int64(random.below(2_000_000)) - 1_000_000) }
+        judge.isStored = { [account, database] number in
+            let key = account.keys[number]
+            return database.read { $0.messages[key] != nil }
+        }
     }
 
     func run() -> Report {
@@ -98,29 +114,25 @@ final class Simulation {
 
     private func start(_ slot: Int) {
         let process = scheduler.addProcess()
-        // Its machine's clock is a little off.
-        let off = Int64(random.below(2_000_000)) - 1_000_000
-        let wall = Timestamp(microseconds: Self.epoch + Int64(scheduler.now / 1_000) + off)
-        let clock = DatabaseClock(
-            ClockReading.Moment(wall: wall, monotonic: scheduler.monotonic),
-            monotonic: { [scheduler] in scheduler.monotonic }
-        )
+        let simulation = Unchecked(self)
         let worker = SimulatedWorker(
             scheduler,
             process: process,
             seed: plan.seed,
             shape: plan.shape,
-            clock: clock,
-            writers: (0..<plan.shape.writers).map { _ in StandInWriter(store, process: process) },
-            network: network
+            wall: { simulation.value.wallTime(slot) },
+            database: database,
+            network: network,
+            handlers: handlers
         )
         workers[slot] = worker
         judge.note("worker \(process) starts")
         worker.start()
     }
 
-    /// 2026-01-01 00:00 UTC, in microseconds.
-    private static let epoch: Int64 = 1_767_225_600_000_000
+    private func wallTime(_ slot: Int) -> Timestamp {
+        Timestamp(microseconds: plan.database.epoch + Int64(scheduler.now / 1_000) + clockOffsets[slot])
+    }
 
     // MARK: Faults
 
@@ -144,9 +156,27 @@ final class Simulation {
         case .flood(let time):
             account.window = 2_000
             scheduler.after(time, as: Scheduler.world) { [account] in account.window = 100 }
-        case .databaseDown(let time): store.fail(for: time)
-        case .databaseStalls(let time): store.stall(for: time)
-        case .loseReplies(let count): store.loseReplies(count)
+        case .databaseDown(let time):
+            database.crash()
+            scheduler.after(time, as: Scheduler.world) { [database] in database.restart() }
+        case .databaseStalls(let time): statements.stall(for: time)
+        case .loseReplies(let count): statements.loseReplies(count)
+        case .raiseErrors(let count): statements.raise(count)
+        case .readOnly(let time):
+            database.setReadOnly(true)
+            scheduler.after(time, as: Scheduler.world) { [database] in database.setReadOnly(false) }
+        case .diskFull(let time):
+            database.setDiskFull(true)
+            scheduler.after(time, as: Scheduler.world) { [database] in database.setDiskFull(false) }
+        case .standbyAway(let time):
+            database.setStandby(isConnected: false)
+            scheduler.after(time, as: Scheduler.world) { [database] in database.setStandby(isConnected: true) }
+        case .failOver(let more): database.failOver(keeping: Int64(more))
+        case .databaseClock(let offset): database.setClock(offset: offset)
+        case .workerClock(let draw, let offset):
+            clockOffsets[Int(draw % UInt64(workers.count))] += offset.microseconds
+        case .handlerFails(let draw, let time): handlers.fail(draw, for: time)
+        case .handlerHangs(let draw, let time): handlers.hang(draw, for: time)
         case .kill(let draw, let pause): kill(Int(draw % UInt64(workers.count)), restart: pause)
         case .freeze(let draw, let time): freeze(Int(draw % UInt64(workers.count)), for: time)
         case .restart(let draw): restart(Int(draw % UInt64(workers.count)))
@@ -157,6 +187,7 @@ final class Simulation {
         guard let worker = workers[slot] else { return }
         scheduler.kill(worker.process)
         network.died(worker.process)
+        database.disconnect(worker.name)
         workers[slot] = nil
         scheduler.after(pause, as: Scheduler.world) { [self] in start(slot) }
     }
@@ -190,7 +221,12 @@ final class Simulation {
         judge.note("the last fault has ended")
         account.window = 100
         network.heal()
-        store.heal()
+        statements.heal()
+        handlers.heal()
+        database.restart()
+        database.setReadOnly(false)
+        database.setDiskFull(false)
+        database.setStandby(isConnected: true)
         for process in frozen.sorted() { thaw(process) }
         phase = .recovering(until: scheduler.now &+ Self.recovery.nanoseconds)
     }
@@ -202,10 +238,13 @@ final class Simulation {
         switch phase {
         case .traffic, .over: break
         case .recovering(let end):
-            if account.isDone, !workers.contains(where: { $0 == nil }) { return stop() }
+            if account.isDone, !workers.contains(where: { $0 == nil }), areAllHandled { return stop() }
             guard scheduler.now > end else { return }
-            let first = account.firstUnacked.map { ", of these message \($0) first" } ?? ""
-            judge.fail(.resumes, "\(account.total - account.ackedCount) messages are not acked in time\(first)")
+            if let first = account.firstUnacked {
+                let count = account.total - account.ackedCount
+                return judge.fail(.resumes, "\(count) messages are not acked in time, of these \(first) first")
+            }
+            judge.fail(.handled, unhandled)
         case .stopping(let end):
             if workers.allSatisfy({ $0?.hasEnded ?? true }) {
                 finish()
@@ -213,6 +252,30 @@ final class Simulation {
                 judge.fail(.orderly, "a worker has not ended within \(Self.grace)")
             }
         }
+    }
+
+    // MARK: Handlers
+
+    private var areAllHandled: Bool {
+        for (index, kind) in Handlers.kinds.enumerated() where handlers.doneCount(index) < wanted(kind) { return false }
+        // What is done and not settled yet would be done again.
+        return database.read { $0.blocks.isEmpty && $0.queues.values.allSatisfy(\.rows.isEmpty) }
+    }
+
+    private func wanted(_ kind: Handlers.Kind) -> Int {
+        guard let category = kind.category else { return plan.messages }
+        return (plan.messages - category + plan.text.categories - 1) / plan.text.categories
+    }
+
+    /// What is missing, for a report.
+    private var unhandled: String {
+        for (index, kind) in Handlers.kinds.enumerated() {
+            let missing = (0..<plan.messages).filter { kind.wants($0, of: plan.text) && !handlers.isDone($0, by: index) }
+            if let first = missing.first {
+                return "handler \(kind.name) has not done \(missing.count) messages in time, of these \(first) first"
+            }
+        }
+        return "deliveries are left although every handler has done every message"
     }
 
     private func stop() {
@@ -229,7 +292,11 @@ final class Simulation {
             let left = worker.metrics.messages.snapshot().inFlight
             if left != 0 { judge.fail(.conserved, "worker \(worker.process) ends with \(left) copies in flight") }
         }
-        if store.stored != plan.messages { judge.fail(.storedOnce, "\(store.stored) of \(plan.messages) are stored") }
+        let stored = database.read { $0.messages.count }
+        if stored != plan.messages {
+            let first = account.keys.indices.first { !judge.isStored($0) }
+            judge.fail(.ackAfterCommit, "\(stored) of \(plan.messages) are stored, all are acked: \(first ?? -1) is missing")
+        }
     }
 
     private func conserve(_ worker: SimulatedWorker) {

@@ -43,8 +43,21 @@ enum GlobalExecutor {
         return variable.assumingMemoryBound(to: type)
     }
 
-    /// Runs a job as the global executor would, on no serial executor.
-    static func run(_ job: UnownedJob) {
+    /// Runs a job on its process's executor, or, as the global executor would, on none.
+    static func run(_ job: UnownedJob, on executor: ProcessExecutor?) {
+        if let executor { return job.runSynchronously(on: executor.asUnownedTaskExecutor()) }
         job.runSynchronously(on: unsafeBitCast((0, 0), to: UnownedSerialExecutor.self))
     }
+}
+
+/// Runs the tasks of one process, and their child tasks: whoever wakes one of them, it stays that process's.
+///
+/// A task that is no child has no part in it, and belongs to whoever makes it ready.
+final class ProcessExecutor: TaskExecutor {
+    let process: Int
+    private let scheduler: Scheduler
+
+    init(_ scheduler: Scheduler, process: Int) { (self.scheduler, self.process) = (scheduler, process) }
+
+    func enqueue(_ job: UnownedJob) { scheduler.enqueue(job, on: self) }
 }

@@ -10,7 +10,8 @@ final class Scheduler: @unchecked Sendable {
     static let world = 0
 
     private enum Ready {
-        case job(UnownedJob, process: Int)
+        /// A job, on its process's executor; on none if its task has left that.
+        case job(UnownedJob, process: Int, ProcessExecutor?)
         case loop(SimulatedEventLoop)
         case timer(Timer)
     }
@@ -67,8 +68,13 @@ final class Scheduler: @unchecked Sendable {
 
     // MARK: What becomes ready
 
-    /// Takes a job of a task, for the process that made it ready.
-    func enqueue(_ job: UnownedJob) { makeReady(.job(job, process: process), of: process) }
+    /// Takes a job of a task without an executor, for the process that made it ready.
+    func enqueue(_ job: UnownedJob) { makeReady(.job(job, process: process, nil), of: process) }
+
+    /// Takes a job for its process, whoever made it ready.
+    func enqueue(_ job: UnownedJob, on executor: ProcessExecutor) {
+        makeReady(.job(job, process: executor.process, executor), of: executor.process)
+    }
 
     func makeReady(_ loop: SimulatedEventLoop) { makeReady(.loop(loop), of: loop.process) }
 
@@ -144,7 +150,7 @@ final class Scheduler: @unchecked Sendable {
     private func perform(_ next: Ready) {
         let owner: Int =
             switch next {
-            case .job(_, let process): process
+            case .job(_, let process, _): process
             case .loop(let loop): loop.process
             case .timer(let timer): timer.process
             }
@@ -156,7 +162,7 @@ final class Scheduler: @unchecked Sendable {
         process = owner
         note(now &* 8 &+ UInt64(owner))
         switch next {
-        case .job(let job, _): GlobalExecutor.run(job)
+        case .job(let job, _, let executor): GlobalExecutor.run(job, on: executor)
         case .loop(let loop):
             self.loop = loop
             if loop.runNext() { makeReady(loop) }

@@ -1,23 +1,23 @@
 import Vocabulary
 
 extension Scheduler {
-    /// The clock of a process, which sleeps on virtual time.
-    func timeSource(of process: Int, random: RandomSource) -> TimeSource {
+    /// A clock on virtual time: a sleep belongs to the process that sleeps.
+    func timeSource(_ random: RandomSource) -> TimeSource {
         let start = ContinuousClock.now
         return TimeSource(
             now: { start + .nanoseconds(Int64(self.now)) },
-            sleep: { try await self.sleep($0, as: process) },
+            sleep: { try await self.sleep($0) },
             random: { random.fraction() }
         )
     }
 
-    private func sleep(_ duration: Duration, as process: Int) async throws {
+    private func sleep(_ duration: Duration) async throws {
         let sleeper = Sleeper()
         try await withTaskCancellationHandler {
             try await withUnsafeThrowingContinuation { (continuation: UnsafeContinuation<Void, any Error>) in
                 guard !Task.isCancelled else { return continuation.resume(throwing: CancellationError()) }
                 sleeper.continuation = continuation
-                sleeper.timer = after(duration, as: process) { sleeper.continuation.take()?.resume() }
+                sleeper.timer = after(duration) { sleeper.continuation.take()?.resume() }
             }
         } onCancel: {
             sleeper.timer?.cancel()

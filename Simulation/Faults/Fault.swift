@@ -19,8 +19,20 @@ enum Fault: Equatable {
     case flood(time: Duration)
     case databaseDown(time: Duration)
     case databaseStalls(time: Duration)
-    /// The replies to commits are lost: they were applied, or not.
+    /// The replies to statements are lost: they were applied, or not.
     case loseReplies(count: Int)
+    /// The server raises errors, a class each.
+    case raiseErrors(count: Int)
+    case readOnly(time: Duration)
+    case diskFull(time: Duration)
+    /// The standby is away, or takes over with some commits that it had not confirmed.
+    case standbyAway(time: Duration)
+    case failOver(more: Int)
+    case databaseClock(offset: Duration)
+    /// A worker's wall clock jumps.
+    case workerClock(draw: UInt64, offset: Duration)
+    case handlerFails(draw: UInt64, time: Duration)
+    case handlerHangs(draw: UInt64, time: Duration)
     case kill(draw: UInt64, restart: Duration)
     case freeze(draw: UInt64, time: Duration)
     /// A worker stops in an orderly way, and starts again.
@@ -29,7 +41,8 @@ enum Fault: Equatable {
     /// The kinds, as the command line names them.
     enum Kind: String, CaseIterable {
         case cut, halfOpen, trickle, refuseConnections, ignoreConnections, close, drain, repeatMessages, flood
-        case databaseDown, databaseStalls, loseReplies, kill, freeze, restart
+        case databaseDown, databaseStalls, loseReplies, raiseErrors, readOnly, diskFull, standbyAway, failOver
+        case databaseClock, workerClock, handlerFails, handlerHangs, kill, freeze, restart
 
         static var names: String { allCases.map(\.rawValue).joined(separator: ", ") }
     }
@@ -50,11 +63,23 @@ enum Fault: Equatable {
         case .databaseDown: .databaseDown(time: random.time(.milliseconds(1), .seconds(20)))
         case .databaseStalls: .databaseStalls(time: random.time(.milliseconds(1), .seconds(60)))
         case .loseReplies: .loseReplies(count: 1 + random.below(4))
+        case .raiseErrors: .raiseErrors(count: 1 + random.below(6))
+        case .readOnly: .readOnly(time: random.time(.milliseconds(1), .seconds(20)))
+        case .diskFull: .diskFull(time: random.time(.milliseconds(1), .seconds(20)))
+        case .standbyAway: .standbyAway(time: random.time(.milliseconds(1), .seconds(20)))
+        case .failOver: .failOver(more: random.below(4))
+        case .databaseClock: .databaseClock(offset: random.time(.milliseconds(1), .seconds(100_000)) * sign(&random))
+        case .workerClock:
+            .workerClock(draw: draw, offset: random.time(.milliseconds(1), .seconds(100_000)) * sign(&random))
+        case .handlerFails: .handlerFails(draw: draw, time: random.time(.milliseconds(10), .seconds(30)))
+        case .handlerHangs: .handlerHangs(draw: draw, time: random.time(.milliseconds(10), .seconds(60)))
         case .kill: .kill(draw: draw, restart: random.time(.milliseconds(10), .seconds(20)))
         case .freeze: .freeze(draw: draw, time: random.time(.milliseconds(1), .seconds(90)))
         case .restart: .restart(draw: draw)
         }
     }
+
+    private static func sign(_ random: inout SplitMix) -> Int { random.chance(0.5) ? 1 : -1 }
 }
 
 /// A fault, and when it strikes.

@@ -1,3 +1,4 @@
+import SimulatedDatabase
 import Vocabulary
 
 /// All that a run is made of: the same plan gives the same run, to the step.
@@ -7,6 +8,7 @@ struct Plan {
     var workers: Int
     var shape: WorkerShape
     var text: MessageText
+    var database: SimulatedDatabase.Options
     /// New messages of all devices per second.
     var rate: Double
     /// In order of time.
@@ -23,8 +25,15 @@ struct Plan {
             connections: 1 + random.below(3),
             writers: 1 + random.below(3),
             batchLimit: [1, 10, 100, 500][random.below(4)],
-            loops: 1 + random.below(2)
+            loops: 1 + random.below(2),
+            lease: [.seconds(10), .seconds(30), .seconds(60)][random.below(3)]
         )
+        database = SimulatedDatabase.Options()
+        database.keepsBodies = false
+        let latency = random.time(.microseconds(100), .milliseconds(20))
+        database.latency = latency / 10 ... latency
+        let lag = random.time(.microseconds(200), .milliseconds(50))
+        database.replication = random.chance(0.5) ? .synchronous(lag: lag) : .none
         text = MessageText(devices: [1, 10, 1_000][random.below(3)], categories: 3)
         let time = random.time(.seconds(2), .seconds(300))
         rate = max(Double(messages) / (Double(time.nanoseconds) * 1e-9), 1)

@@ -1,3 +1,4 @@
+import Digests
 import NIOCore
 import Vocabulary
 
@@ -15,6 +16,8 @@ final class Account {
     private(set) var created = 0
     private(set) var ackedCount = 0
     private var isAcked: [Bool] = []
+    private(set) var keys: [Digest128] = []
+    private var numbers: [Digest128: Int] = [:]
     /// Messages to be delivered again: those of streams that have ended.
     private var waiting = CircularBuffer<Int>()
     private(set) var streams: [ServerStream] = []
@@ -61,6 +64,8 @@ final class Account {
 
     // MARK: Messages
 
+    func number(of key: Digest128) -> Int? { numbers[key] }
+
     /// Takes this many new messages from devices.
     func arrive(_ count: Int) {
         arrived = min(arrived + count, total)
@@ -97,6 +102,9 @@ final class Account {
             if !isAcked[number] { return number }
         }
         guard created < arrived else { return nil }
+        let key = MessageText.key(created, of: Self.senderID)
+        keys.append(key)
+        numbers[key] = created
         isAcked.append(false)
         created += 1
         return created - 1

@@ -1,4 +1,6 @@
+import Digests
 import NIOCore
+import Vocabulary
 
 /// The stanzas of a server, by a message's number: what is the same in all of them is written once.
 struct MessageText {
@@ -36,6 +38,13 @@ struct MessageText {
             }
             return digits
         }
+    }
+
+    /// The message's key, as docs/protocol.md defines it.
+    static func key(_ number: Int, of sender: String) -> Digest128 {
+        var buffer = ByteBuffer(string: sender + "\0m-")
+        append(number, digits: digits, to: &buffer)
+        return buffer.withUnsafeReadableBytes { Digest128(hashing: $0) }
     }
 
     /// The number in a message's id; nil for one that no server here has sent.

@@ -1,8 +1,11 @@
+import Dispatcher
 import Ingest
 import Logging
 import NIOCore
+import SimulatedDatabase
 import TLSWire
 import Telemetry
+import UpstreamKit
 import Vocabulary
 import XMPP
 import XMPPSession
@@ -13,6 +16,7 @@ struct WorkerShape {
     var writers = 2
     var batchLimit = 500
     var loops = 1
+    var lease = Duration.seconds(60)
 }
 
 /// One worker process: the real parts from decrypted bytes to the store's port and back, as the composition root joins
@@ -20,11 +24,15 @@ struct WorkerShape {
 // Sendable: on the simulation's one thread.
 final class SimulatedWorker: @unchecked Sendable {
     let process: Int
+    /// Its name in the database.
+    let name: String
     let metrics: Metrics
     private let scheduler: Scheduler
     private let queue: IngestQueue
     private let ingest: IngestService
     private let sender: SenderService
+    private let dispatch: DispatchService
+    private let deliveries: SimulatedDeliveryStore
     private var receiving: Task<Void, Never>?
     private(set) var hasEnded = false
 
@@ -34,35 +42,64 @@ final class SimulatedWorker: @unchecked Sendable {
         process: Int,
         seed: UInt64,
         shape: WorkerShape,
-        clock: DatabaseClock,
-        writers: [any MessageWriter],
-        network: Network
+        wall: @escaping @Sendable () -> Timestamp,
+        database: SimulatedDatabase,
+        network: Network,
+        handlers: Handlers
     ) {
         (self.scheduler, self.process) = (scheduler, process)
-        let generator = Unchecked(Generator(SplitMix(seed: seed ^ UInt64(process) << 40, for: "worker")))
-        let random = RandomSource { generator.value.next() }
-        let time = scheduler.timeSource(of: process, random: random)
+        name = "worker-\(process)"
+        let random = RandomSource(seed: seed ^ UInt64(process) << 40, for: "worker")
+        let time = scheduler.timeSource(random)
         let monotonic: @Sendable () -> MonotonicTime = { scheduler.monotonic }
-        metrics = Metrics(senders: [Account.senderID], categories: [], handlers: [], version: "simulation")
+        let moment = { @Sendable in ClockReading.Moment(wall: wall(), monotonic: scheduler.monotonic) }
+        let clock = DatabaseClock(moment(), monotonic: monotonic)
+        let stamps = SimulatedDatabase.Stamps(clock, moment: moment)
+        metrics = Metrics(
+            senders: [Account.senderID],
+            categories: [],
+            handlers: Handlers.kinds.map(\.name),
+            version: "simulation"
+        )
+        deliveries = database.deliveries(name)
         queue = IngestQueue(writers: shape.writers, batchLimit: shape.batchLimit, clock: time)
         let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
+        var settings = DispatchSettings()
+        settings.lease = shape.lease
+        settings.drain = Simulation.grace / 5
+        settings.owner = name
+        dispatch = DispatchService(
+            store: deliveries,
+            registrations: handlers.registrations(time),
+            senderIDs: [Account.senderID],
+            settings: settings,
+            metrics: metrics,
+            logger: logger,
+            clock: time
+        ) { registration, _, message, context in
+            guard case .handler(let handler) = registration.body else { return .verdict(.cancelled) }
+            return .verdict(await HandlerVerdict.of(handler, message, context))
+        }
         ingest = IngestService(
             queue: queue,
-            writers: writers,
+            writers: (0..<shape.writers).map { [name] _ in
+                database.writer(name, senders: [Account.senderID], stamps: stamps)
+            },
             metrics: metrics,
             logger: logger,
             clock: time,
+            intake: dispatch.intake,
             stamps: clock
         )
         let arrivals = ArrivalClock(wall: { clock.now() }, monotonic: monotonic)
         var environment = Connection.Environment(ingest: queue, clock: arrivals, metrics: metrics)
         environment.random = random
         let link = Unchecked(network)
-        var settings = Self.settings(window: 100)
-        settings.connections = shape.connections
-        settings.transport = { _, _, eventLoop in link.value.connect(eventLoop, of: process) }
+        var sending = Self.settings(window: 100)
+        sending.connections = shape.connections
+        sending.transport = { _, _, eventLoop in link.value.connect(eventLoop, of: process) }
         sender = SenderService(
-            settings: settings,
+            settings: sending,
             group: SimulatedEventLoopGroup(scheduler, process: process, count: shape.loops),
             environment: environment,
             logger: logger
@@ -95,28 +132,26 @@ final class SimulatedWorker: @unchecked Sendable {
 
     /// Starts, in its own process.
     func start() {
-        scheduler.run(as: process) {
-            receiving = Task { await sender.run() }
-            let stored = Task { await ingest.run() }
-            Task {
-                await receiving?.value
-                // In the order of the composition root: what was read is committed and acked before the end.
-                queue.finish()
-                await stored.value
-                hasEnded = true
-            }
+        let executor = ProcessExecutor(scheduler, process: process)
+        let dispatching = Task(executorPreference: executor) { [dispatch] in await dispatch.run() }
+        let storing = Task(executorPreference: executor) { [ingest] in await ingest.run() }
+        let receiving = Task(executorPreference: executor) { [dispatch, sender] in
+            await dispatch.waitUntilSubscribed()
+            await sender.run()
+        }
+        self.receiving = receiving
+        Task(executorPreference: executor) { [self] in
+            // In the order of the composition root: what was read is committed and acked, then handlers end.
+            await receiving.value
+            queue.finish()
+            await storing.value
+            dispatch.beginShutdown()
+            await dispatching.value
+            await deliveries.close()
+            hasEnded = true
         }
     }
 
     /// Begins the orderly shutdown (SIGTERM).
     func shutDown() { scheduler.run(as: process) { receiving?.cancel() } }
-}
-
-/// A generator that closures share.
-private final class Generator {
-    private var base: SplitMix
-
-    init(_ base: SplitMix) { self.base = base }
-
-    func next() -> UInt64 { base.next() }
 }
