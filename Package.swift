@@ -456,6 +456,7 @@ let package = Package(
                 "Telemetry", nio, nioPosix, logging,
             ]
         ),
+        suite("SimulationTests", ["Simulation", "Vocabulary"]),
         suite(
             "FailoverTests",
             [

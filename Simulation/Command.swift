@@ -1,5 +1,6 @@
 import ArgumentParser
 import Glibc
+import Vocabulary
 
 /// Runs workers on virtual time against a model of server, network and database, by seed.
 @main
@@ -20,6 +21,9 @@ struct Command: ParsableCommand {
     @Option(help: "The seeds of many runs: 1..1000.")
     var seeds: String?
 
+    @Option(help: "Runs new seeds for this many seconds, from one that the clock gives.")
+    var seconds: Int?
+
     @Option(help: "How many messages devices send in a run.")
     var messages = 2_000
 
@@ -39,6 +43,9 @@ struct Command: ParsableCommand {
     var twice = false
 
     func validate() throws {
+        if [seeds, seed.map(String.init), seconds.map(String.init)].compactMap(\.self).count > 1 {
+            throw ValidationError("only one of --seed, --seeds and --seconds")
+        }
         if messages < 1 { throw ValidationError("--messages: at least 1") }
         if let workers, !(1...16).contains(workers) { throw ValidationError("--workers: 1 to 16") }
         _ = try (kinds(), range())
@@ -49,6 +56,7 @@ struct Command: ParsableCommand {
         GlobalExecutor.install()
         var sums = Sums()
         for seed in try range() {
+            if let seconds, sums.took > Double(seconds) { break }
             let plan = Plan(
                 seed: seed,
                 messages: messages,
@@ -104,6 +112,10 @@ struct Command: ParsableCommand {
 
     private func range() throws -> ClosedRange<UInt64> {
         if let seed { return seed...seed }
+        if seconds != nil {
+            let first = UInt64(Timestamp.now.microseconds) / 1_000
+            return first...first + 1_000_000_000
+        }
         guard let seeds else { return 1...100 }
         let ends = seeds.split(separator: ".", omittingEmptySubsequences: true).compactMap { UInt64($0) }
         guard ends.count == 2, ends[0] <= ends[1] else { throw ValidationError("--seeds: two numbers, 1..1000") }
@@ -140,8 +152,11 @@ private struct Sums {
         time += report.time
     }
 
+    /// Seconds of real time.
+    var took: Double { Double((ContinuousClock.now - start) / .milliseconds(1)) / 1_000 }
+
     var text: String {
-        let took = Double((ContinuousClock.now - start) / .milliseconds(1)) / 1_000
+        let took = took
         let (copyRate, faultRate) = (Int(Double(copies) / took), Int(Double(faults) / took))
         return """
             \(runs) runs, \(copies) copies delivered, \(acks) acks, \(faults) faults, \(steps) steps, \

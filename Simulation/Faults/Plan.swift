@@ -31,10 +31,14 @@ struct Plan {
         database = SimulatedDatabase.Options()
         database.keepsBodies = false
         let latency = random.time(.microseconds(100), .milliseconds(20))
-        database.latency = latency / 10 ... latency
+        database.latency = (latency / 10)...latency
         let lag = random.time(.microseconds(200), .milliseconds(50))
         database.replication = random.chance(0.5) ? .synchronous(lag: lag) : .none
-        text = MessageText(devices: [1, 10, 1_000][random.below(3)], categories: 3)
+        text = MessageText(
+            devices: [1, 10, 1_000][random.below(3)],
+            categories: 3,
+            oddEvery: [0, 5, 40][random.below(3)]
+        )
         let time = random.time(.seconds(2), .seconds(300))
         rate = max(Double(messages) / (Double(time.nanoseconds) * 1e-9), 1)
         let chosen = kinds.filter { _ in random.chance(0.5) }

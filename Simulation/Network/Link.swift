@@ -39,9 +39,10 @@ final class Link<Peer: LinkPeer> {
     init(_ scheduler: Scheduler, seed: UInt64, weather: Weather, channel: SimulatedChannel, peer: Peer) {
         (self.scheduler, self.weather, self.channel, self.peer) = (scheduler, weather, channel, peer)
         random = SplitMix(seed: seed, for: "link")
-        channel.send = { [unowned self] in clientWrote($0) }
-        channel.room = { [unowned self] in Self.sendBuffer - unacknowledged }
-        channel.finish = { [unowned self] in clientEnded() }
+        // Weak: a client may hold its end for longer than the server.
+        channel.send = { [weak self] in self?.clientWrote($0) }
+        channel.room = { [weak self] in Self.sendBuffer - (self?.unacknowledged ?? 0) }
+        channel.finish = { [weak self] in self?.clientEnded() }
     }
 
     /// The bytes that the client's kernel takes before the server has them.

@@ -118,7 +118,7 @@ final class Account {
             guard !free.isEmpty else { return }
             // Mostly the latest, whose first copies are under way.
             let back = random.chance(0.8) ? random.below(min(created, 200)) : random.below(created)
-            free[random.below(free.count)].deliver([created - 1 - back])
+            free[random.below(free.count)].deliver([created - 1 - back], areOthers: random.chance(0.1))
         }
     }
 }

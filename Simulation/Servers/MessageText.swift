@@ -7,26 +7,54 @@ struct MessageText {
     /// The digits of a message's number in its id.
     static let digits = 10
 
-    private static let start = Array(#"<message id=""><gcm xmlns="google:mobile:data">{"message_id":"m-"#.utf8)
+    private static let start = Array(#"<message id=""><gcm xmlns="google:mobile:data">"#.utf8)
+    private static let id = Array(#"{"message_id":"m-"#.utf8)
     private static let device = Array(#"","from":"device-"#.utf8)
     private static let category = Array(#"","category":"category-"#.utf8)
+    private static let oddCategory = Array(#"","category":["category-"#.utf8)
     private static let data = Array(#"","data":{"number":""#.utf8)
-    private static let end = Array(#""}}</gcm></message>"#.utf8)
+    private static let oddData = Array(#""],"data":{"number":""#.utf8)
+    private static let otherData = Array(#"","data":{"other":""#.utf8)
+    private static let close = Array(#""}}"#.utf8)
+    private static let end = Array("</gcm></message>".utf8)
 
     /// How many devices send in turn.
     let devices: Int
     let categories: Int
 
-    func append(_ number: Int, to buffer: inout ByteBuffer) {
+    /// Every so many messages are odd, and belong in quarantine; 0 for none.
+    let oddEvery: Int
+
+    /// Whether a message's category is none: it is stored in quarantine, and acked.
+    func isOdd(_ number: Int) -> Bool { oddEvery > 0 && number % oddEvery == oddEvery - 1 }
+
+    /// Appends a message's stanza, or one with the same id and other content.
+    func append(_ number: Int, isOther: Bool = false, to buffer: inout ByteBuffer) {
         buffer.writeBytes(Self.start)
+        appendPayload(number, isOther: isOther, to: &buffer)
+        buffer.writeBytes(Self.end)
+    }
+
+    /// The SHA-256 of a message's payload, by which quarantine knows it.
+    func payloadDigest(_ number: Int) -> [UInt8] {
+        var buffer = ByteBuffer()
+        appendPayload(number, isOther: false, to: &buffer)
+        var digest = SHA256()
+        buffer.withUnsafeReadableBytes { digest.update($0) }
+        return digest.finish()
+    }
+
+    private func appendPayload(_ number: Int, isOther: Bool, to buffer: inout ByteBuffer) {
+        let isOdd = isOdd(number)
+        buffer.writeBytes(Self.id)
         Self.append(number, digits: Self.digits, to: &buffer)
         buffer.writeBytes(Self.device)
         Self.append(number % devices, digits: 4, to: &buffer)
-        buffer.writeBytes(Self.category)
+        buffer.writeBytes(isOdd ? Self.oddCategory : Self.category)
         Self.append(number % categories, digits: 1, to: &buffer)
-        buffer.writeBytes(Self.data)
+        buffer.writeBytes(isOdd ? Self.oddData : isOther ? Self.otherData : Self.data)
         Self.append(number, digits: Self.digits, to: &buffer)
-        buffer.writeBytes(Self.end)
+        buffer.writeBytes(Self.close)
     }
 
     private static func append(_ number: Int, digits: Int, to buffer: inout ByteBuffer) {

@@ -139,11 +139,12 @@ final class ServerStream: LinkPeer {
         if bytes.readableBytes > 0 { link?.serverWrites(bytes) }
     }
 
-    func deliver(_ messages: [Int]) {
+    /// Delivers messages, or copies with the same ids and other content.
+    func deliver(_ messages: [Int], areOthers: Bool = false) {
         var bytes = ByteBuffer()
         bytes.reserveCapacity(messages.count * 224)
         for number in messages {
-            account.text.append(number, to: &bytes)
+            account.text.append(number, isOther: areOthers, to: &bytes)
             unanswered[number, default: 0] += 1
             outstanding[number, default: 0] += 1
         }

@@ -13,7 +13,7 @@ final class Handlers: @unchecked Sendable {
         var isImmediate = false
 
         func wants(_ message: Int, of text: MessageText) -> Bool {
-            category.map { message % text.categories == $0 } ?? true
+            !text.isOdd(message) && (category.map { message % text.categories == $0 } ?? true)
         }
     }
 
