@@ -184,6 +184,13 @@ final class Simulation {
             database.setStandby(isConnected: false)
             scheduler.after(time, as: Scheduler.world) { [database] in database.setStandby(isConnected: true) }
         case .failOver(let more): database.failOver(keeping: Int64(more))
+        case .unconfirmed(let time, let takesOver):
+            guard case .synchronous = plan.database.replication else { return }
+            database.setStandby(isConnected: false)
+            statements.breakOffWaits(for: time)
+            scheduler.after(time, as: Scheduler.world) { [database] in
+                if takesOver { database.failOver() } else { database.setStandby(isConnected: true) }
+            }
         case .databaseClock(let offset): database.setClock(offset: offset)
         case .workerClock(let draw, let offset):
             clockOffsets[Int(draw % UInt64(workers.count))] += offset.microseconds

@@ -9,6 +9,7 @@ final class DatabaseFaults: @unchecked Sendable {
     private var stalledUntil: UInt64 = 0
     private var lostReplies = 0
     private var raised = 0
+    private var unconfirmedUntil: UInt64 = 0
 
     /// The time after which a worker's own limit ends a statement.
     private static let limit = Duration.seconds(10)
@@ -23,8 +24,9 @@ final class DatabaseFaults: @unchecked Sendable {
 
     func stall(for time: Duration) { stalledUntil = scheduler.now &+ time.nanoseconds }
     func loseReplies(_ count: Int) { lostReplies += count }
+    func breakOffWaits(for time: Duration) { unconfirmedUntil = scheduler.now &+ time.nanoseconds }
     func raise(_ count: Int) { raised += count }
-    func heal() { (stalledUntil, lostReplies, raised) = (0, 0, 0) }
+    func heal() { (stalledUntil, lostReplies, raised, unconfirmedUntil) = (0, 0, 0, 0) }
 
     private func next() -> StatementFault? {
         if lostReplies > 0 {
@@ -35,6 +37,7 @@ final class DatabaseFaults: @unchecked Sendable {
             raised -= 1
             return StatementFault(.raised(Self.states[random.below(Self.states.count)]))
         }
+        if unconfirmedUntil > scheduler.now { return StatementFault(.unconfirmed) }
         guard stalledUntil > scheduler.now else { return nil }
         let rest = Duration.nanoseconds(Int64(stalledUntil - scheduler.now))
         guard rest > Self.limit else { return StatementFault(delay: rest) }

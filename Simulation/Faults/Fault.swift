@@ -28,6 +28,8 @@ enum Fault: Equatable {
     /// The standby is away, or takes over with some commits that it had not confirmed.
     case standbyAway(time: Duration)
     case failOver(more: Int)
+    /// The standby is away, and waits for it are broken off; then it is back, or takes over without what it lacks.
+    case unconfirmed(time: Duration, takesOver: Bool)
     case databaseClock(offset: Duration)
     /// A worker's wall clock jumps.
     case workerClock(draw: UInt64, offset: Duration)
@@ -42,7 +44,7 @@ enum Fault: Equatable {
     enum Kind: String, CaseIterable {
         case cut, halfOpen, trickle, refuseConnections, ignoreConnections, close, drain, repeatMessages, flood
         case databaseDown, databaseStalls, loseReplies, raiseErrors, readOnly, diskFull, standbyAway, failOver
-        case databaseClock, workerClock, handlerFails, handlerHangs, kill, freeze, restart
+        case unconfirmed, databaseClock, workerClock, handlerFails, handlerHangs, kill, freeze, restart
 
         static var names: String { allCases.map(\.rawValue).joined(separator: ", ") }
     }
@@ -68,6 +70,8 @@ enum Fault: Equatable {
         case .diskFull: .diskFull(time: random.time(.milliseconds(1), .seconds(20)))
         case .standbyAway: .standbyAway(time: random.time(.milliseconds(1), .seconds(20)))
         case .failOver: .failOver(more: random.below(4))
+        case .unconfirmed:
+            .unconfirmed(time: random.time(.milliseconds(10), .seconds(5)), takesOver: random.chance(0.5))
         case .databaseClock: .databaseClock(offset: random.time(.milliseconds(1), .seconds(100_000)) * sign(&random))
         case .workerClock:
             .workerClock(draw: draw, offset: random.time(.milliseconds(1), .seconds(100_000)) * sign(&random))
