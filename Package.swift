@@ -362,6 +362,13 @@ let package = Package(
             ]
         ),
         suite(
+            "SimulatedDatabaseTests",
+            [
+                "Vocabulary", "UpstreamKit", "DatabaseSupport", "SimulatedDatabase", "MessageStore", "Postgres",
+                "LocalDatabase", "Ingest", "Dispatcher",
+            ]
+        ),
+        suite(
             "QueryingTests",
             [
                 "Vocabulary", "QuerySupport", "Querying", "Resources", "Postgres", "UpstreamKit",

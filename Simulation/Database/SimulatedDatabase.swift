@@ -71,6 +71,9 @@ package final class SimulatedDatabase: Sendable {
     /// The server's time, in microseconds since 1970-01-01 UTC.
     package var now: Int64 { time(clockOffset: state.withLock(\.clockOffset)) }
 
+    /// How many transactions are open between their statement and their COMMIT.
+    package var openTransactions: Int { state.withLock(\.open.count) }
+
     private func time(clockOffset: Int64) -> Int64 {
         options.epoch + start.duration(to: clock.now()).microseconds + clockOffset
     }
@@ -131,6 +134,42 @@ package final class SimulatedDatabase: Sendable {
             state.abort(of: worker)
             state.cuts[worker, default: 0] += 1
             state.silence { $0 == worker }
+        }
+    }
+
+    // MARK: What operators do
+
+    /// Pauses a handler until it is resumed.
+    package func pause(_ handler: String, reason: String) {
+        operate { state in state.update(handler) { ($0.isPaused, $0.pauseReason) = (true, reason) } }
+    }
+
+    /// Resumes a handler, also from a pause that it asked for.
+    package func resume(_ handler: String) {
+        operate { state in
+            let now = state.now
+            state.update(handler) { row in
+                (row.isPaused, row.pauseReason, row.heldUntil, row.holdReason) = (false, nil, nil, nil)
+                row.resumedAt = now
+            }
+        }
+    }
+
+    /// Drops what all workers have registered, as a restored backup would.
+    package func loseRegistrations() {
+        operate { state in
+            for key in state.tables.registrations.keys { state.change(.registration(key, nil)) }
+            for key in state.tables.subscriptions.keys { state.change(.subscription(key, nil)) }
+            for key in state.tables.handlers.keys { state.change(.handler(key, nil)) }
+        }
+    }
+
+    /// A transaction that nothing goes wrong with.
+    private func operate(_ body: (inout ServerState) -> Void) {
+        state.withLock { state in
+            state.current = RunningTransaction(now: time(clockOffset: state.clockOffset))
+            body(&state)
+            _ = try? finish(&state, nil, true)
         }
     }
 

@@ -222,9 +222,9 @@ package final class SimulatedDeliveryStore: DeliveryStore {
         }
     }
 
-    /// A session; those of the real store's pool live and die together here.
+    /// A session; those of the real store's pool live and die together here. That one has died is found out by using it.
     private func connected() async throws(StoreError) -> SimulatedDatabase.Session {
-        if let session = session.withLock(\.self), database.isAlive(session, of: worker) { return session }
+        if let session = session.withLock(\.self) { return session }
         let session = try await database.connect(worker)
         self.session.withLock { $0 = session }
         return session
