@@ -288,7 +288,7 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Simulation",
-            exclude: ["Database"],
+            exclude: ["Database", "mutants.toml"],
             swiftSettings: strict
         ),
         // PostgreSQL behind the ports, on virtual time.

@@ -62,7 +62,7 @@ final class Simulation {
             plan.database
         )
         statements = DatabaseFaults(scheduler, seed: plan.seed, database)
-        handlers = Handlers(scheduler, seed: plan.seed, judge: judge) { [account] in account.number(of: $0) }
+        handlers = Handlers(scheduler, seed: plan.seed, judge: judge, account: account)
         workers = Array(repeating: nil, count: plan.workers)
         var counts: [String: Int] = [:]
         for kind in Handlers.kinds {
@@ -172,8 +172,8 @@ final class Simulation {
             database.crash()
             scheduler.after(time, as: Scheduler.world) { [database] in database.restart() }
         case .databaseStalls(let time): statements.stall(for: time)
-        case .loseReplies(let count): statements.loseReplies(count)
-        case .raiseErrors(let count): statements.raise(count)
+        case .loseReplies(let count, let ofWriters): statements.loseReplies(count, ofWriters: ofWriters)
+        case .raiseErrors(let count, let ofWriters): statements.raise(count, ofWriters: ofWriters)
         case .readOnly(let time):
             database.setReadOnly(true)
             scheduler.after(time, as: Scheduler.world) { [database] in database.setReadOnly(false) }

@@ -60,6 +60,9 @@ final class Scheduler: @unchecked Sendable {
         return processes.count - 1
     }
 
+    /// Lets time pass within a step.
+    func spend(nanoseconds: UInt64) { now &+= nanoseconds }
+
     func isAlive(_ process: Int) -> Bool { processes[process].state != .dead }
 
     /// Mixes a happening into the digest.
@@ -94,8 +97,13 @@ final class Scheduler: @unchecked Sendable {
 
     /// Calls a function at a time, or now if that has passed.
     @discardableResult
-    func at(_ time: UInt64, as process: Int? = nil, _ action: @escaping () -> Void) -> Timer {
-        let timer = Timer(process: process ?? self.process, action)
+    func at(
+        _ time: UInt64,
+        as process: Int? = nil,
+        isInOrder: Bool = false,
+        _ action: @escaping () -> Void
+    ) -> Timer {
+        let timer = Timer(process: process ?? self.process, isInOrder: isInOrder, action)
         timers.push(timer, at: max(time, now))
         return timer
     }
@@ -133,7 +141,12 @@ final class Scheduler: @unchecked Sendable {
         while let due = timers.first, due <= now || ready.isEmpty {
             now = max(now, due)
             guard let timer = timers.pop(), timer.action != nil else { continue }
-            makeReady(.timer(timer), of: timer.process)
+            if timer.isInOrder, processes[timer.process].state == .runs {
+                // It only hands something to its event loop.
+                timer.take()?()
+            } else {
+                makeReady(.timer(timer), of: timer.process)
+            }
         }
         guard !ready.isEmpty else { return false }
         let index = ready.count == 1 ? 0 : random.below(ready.count)

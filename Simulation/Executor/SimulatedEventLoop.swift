@@ -35,7 +35,7 @@ final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
     func scheduleTask<T>(deadline: NIODeadline, _ task: @escaping @Sendable () throws -> T) -> Scheduled<T> {
         let promise = makePromise(of: T.self)
         let wish = Wish()
-        let timer = scheduler.at(deadline.uptimeNanoseconds, as: process) { [self] in
+        let timer = scheduler.at(deadline.uptimeNanoseconds, as: process, isInOrder: true) { [self] in
             append {
                 guard wish.isWanted else { return }
                 do { promise.assumeIsolatedUnsafeUnchecked().succeed(try task()) } catch { promise.fail(error) }

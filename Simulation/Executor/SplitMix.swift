@@ -10,7 +10,10 @@ struct SplitMix: RandomNumberGenerator {
     init(seed: UInt64, for use: StaticString) {
         var hash: UInt64 = 0xCBF2_9CE4_8422_2325
         use.withUTF8Buffer { for byte in $0 { hash = (hash ^ UInt64(byte)) &* 0x100_0000_01B3 } }
-        state = seed &* 0x9E37_79B9_7F4A_7C15 ^ hash
+        // Mixed, as neighbouring states give nearly the same numbers.
+        var mixed = SplitMix(seed: seed)
+        state = mixed.next() ^ hash
+        state = next()
     }
 
     mutating func next() -> UInt64 {

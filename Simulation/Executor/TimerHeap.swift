@@ -1,10 +1,13 @@
 /// Something to do at a virtual time; cancelling it is enough, it needs no removal.
 final class Timer {
     let process: Int
+    /// Whether it keeps its place among others that are due together, as an event loop's do; else any may come first.
+    let isInOrder: Bool
     private(set) var action: (() -> Void)?
 
-    init(process: Int, _ action: @escaping () -> Void) {
+    init(process: Int, isInOrder: Bool = false, _ action: @escaping () -> Void) {
         self.process = process
+        self.isInOrder = isInOrder
         self.action = action
     }
 

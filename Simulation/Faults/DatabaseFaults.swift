@@ -7,8 +7,9 @@ final class DatabaseFaults: @unchecked Sendable {
     private let scheduler: Scheduler
     private var random: SplitMix
     private var stalledUntil: UInt64 = 0
-    private var lostReplies = 0
-    private var raised = 0
+    /// Replies to lose and errors to raise: of any statement, and of writers' alone.
+    private var lostReplies = (any: 0, writers: 0)
+    private var raised = (any: 0, writers: 0)
     private var unconfirmedUntil: UInt64 = 0
 
     /// The time after which a worker's own limit ends a statement.
@@ -19,22 +20,43 @@ final class DatabaseFaults: @unchecked Sendable {
     init(_ scheduler: Scheduler, seed: UInt64, _ database: SimulatedDatabase) {
         self.scheduler = scheduler
         random = SplitMix(seed: seed, for: "statements")
-        database.setFaults { [self] _, _ in next() }
+        database.setFaults { [self] statement, _ in next(statement) }
     }
 
     func stall(for time: Duration) { stalledUntil = scheduler.now &+ time.nanoseconds }
-    func loseReplies(_ count: Int) { lostReplies += count }
-    func breakOffWaits(for time: Duration) { unconfirmedUntil = scheduler.now &+ time.nanoseconds }
-    func raise(_ count: Int) { raised += count }
-    func heal() { (stalledUntil, lostReplies, raised, unconfirmedUntil) = (0, 0, 0, 0) }
+    func loseReplies(_ count: Int, ofWriters: Bool) {
+        if ofWriters { lostReplies.writers += count } else { lostReplies.any += count }
+    }
 
-    private func next() -> StatementFault? {
-        if lostReplies > 0 {
-            lostReplies -= 1
+    func breakOffWaits(for time: Duration) { unconfirmedUntil = scheduler.now &+ time.nanoseconds }
+    func raise(_ count: Int, ofWriters: Bool) {
+        if ofWriters { raised.writers += count } else { raised.any += count }
+    }
+
+    func heal() {
+        (stalledUntil, unconfirmedUntil) = (0, 0)
+        (lostReplies, raised) = ((0, 0), (0, 0))
+    }
+
+    private static func take(_ counts: inout (any: Int, writers: Int), _ statement: Statement) -> Bool {
+        switch statement {
+        case .store, .ledger, .conflicts, .quarantine:
+            guard counts.writers == 0 else {
+                counts.writers -= 1
+                return true
+            }
+        default: break
+        }
+        guard counts.any > 0 else { return false }
+        counts.any -= 1
+        return true
+    }
+
+    private func next(_ statement: Statement) -> StatementFault? {
+        if Self.take(&lostReplies, statement) {
             return StatementFault(.lost(isApplied: random.chance(0.5)))
         }
-        if raised > 0 {
-            raised -= 1
+        if Self.take(&raised, statement) {
             return StatementFault(.raised(Self.states[random.below(Self.states.count)]))
         }
         if unconfirmedUntil > scheduler.now { return StatementFault(.unconfirmed) }

@@ -20,9 +20,9 @@ enum Fault: Equatable {
     case databaseDown(time: Duration)
     case databaseStalls(time: Duration)
     /// The replies to statements are lost: they were applied, or not.
-    case loseReplies(count: Int)
+    case loseReplies(count: Int, ofWriters: Bool)
     /// The server raises errors, a class each.
-    case raiseErrors(count: Int)
+    case raiseErrors(count: Int, ofWriters: Bool)
     case readOnly(time: Duration)
     case diskFull(time: Duration)
     /// The standby is away, or takes over with some commits that it had not confirmed.
@@ -64,8 +64,8 @@ enum Fault: Equatable {
         case .flood: .flood(time: random.time(.milliseconds(10), .seconds(5)))
         case .databaseDown: .databaseDown(time: random.time(.milliseconds(1), .seconds(20)))
         case .databaseStalls: .databaseStalls(time: random.time(.milliseconds(1), .seconds(60)))
-        case .loseReplies: .loseReplies(count: 1 + random.below(4))
-        case .raiseErrors: .raiseErrors(count: 1 + random.below(6))
+        case .loseReplies: .loseReplies(count: 1 + random.below(4), ofWriters: random.chance(0.7))
+        case .raiseErrors: .raiseErrors(count: 1 + random.below(6), ofWriters: random.chance(0.7))
         case .readOnly: .readOnly(time: random.time(.milliseconds(1), .seconds(20)))
         case .diskFull: .diskFull(time: random.time(.milliseconds(1), .seconds(20)))
         case .standbyAway: .standbyAway(time: random.time(.milliseconds(1), .seconds(20)))

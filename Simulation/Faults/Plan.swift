@@ -39,19 +39,18 @@ struct Plan {
             categories: 3,
             oddEvery: [0, 5, 40][random.below(3)]
         )
-        let time = random.time(.seconds(2), .seconds(300))
-        rate = max(Double(messages) / (Double(time.nanoseconds) * 1e-9), 1)
-        let chosen = kinds.filter { _ in random.chance(0.5) }
-        let frequency = faultsPerSecond ?? Double(random.time(.milliseconds(20), .seconds(4)).nanoseconds) * 1e-9
+        rate = 1e9 / Double(random.time(.microseconds(500), .milliseconds(200)).nanoseconds)
+        // Few kinds in each run, so that it sees much of them.
+        let chosen = (0...random.below(5)).compactMap { _ in kinds.randomElement(using: &random) }
+        let frequency = faultsPerSecond ?? 1e9 / Double(random.time(.milliseconds(50), .seconds(10)).nanoseconds)
         faults = []
-        guard !kinds.isEmpty else { return }
-        let pool = chosen.isEmpty ? kinds : chosen
+        guard !chosen.isEmpty else { return }
         let horizon = Double(messages) / rate
         var at = 0.0
         while true {
             at += random.fraction() * 2 / frequency
             guard at < horizon else { break }
-            let fault = Fault.draw(pool[random.below(pool.count)], &random)
+            let fault = Fault.draw(chosen[random.below(chosen.count)], &random)
             faults.append(PlannedFault(at: UInt64(at * 1e9), fault: fault))
         }
     }

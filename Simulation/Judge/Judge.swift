@@ -10,6 +10,7 @@ final class Judge {
         case resumes = "G5: work resumes by itself"
         case memory = "G5: memory stays bounded"
         case handled = "G6: handled at least once"
+        case ordered = "ordering: device: a device's messages are handled in their order"
         case orderly = "G7: an orderly end within the grace"
         case conserved = "G8: received = settled + in flight"
         case wire = "the worker speaks XMPP"

@@ -33,6 +33,9 @@ final class Link<Peer: LinkPeer> {
     /// When the last bytes arrive, each way: later ones never overtake them.
     private var toClient: UInt64 = 0
     private var toServer: UInt64 = 0
+    /// What is under way, each way, in order: of events that are due together any may come first.
+    private var underWayToClient = CircularBuffer<(SimulatedChannel) -> Void>()
+    private var underWayToServer = CircularBuffer<() -> Void>()
     /// The client's bytes that are under way or lost.
     private(set) var unacknowledged = 0
 
@@ -42,6 +45,8 @@ final class Link<Peer: LinkPeer> {
         // Weak: a client may hold its end for longer than the server.
         channel.send = { [weak self] in self?.clientWrote($0) }
         channel.room = { [weak self] in Self.sendBuffer - (self?.unacknowledged ?? 0) }
+        // Two microseconds for a message.
+        channel.work = { [scheduler] in scheduler.spend(nanoseconds: UInt64($0) * 10) }
         channel.finish = { [weak self] in self?.clientEnded() }
     }
 
@@ -75,9 +80,16 @@ final class Link<Peer: LinkPeer> {
     }
 
     private func deliver(_ body: @escaping (SimulatedChannel) -> Void) {
+        underWayToClient.append(body)
         scheduler.at(arrival(after: &toClient), as: Scheduler.world) { [self] in
-            if !isBlackHole { body(channel) }
+            guard let first = underWayToClient.popFirst(), !isBlackHole else { return }
+            first(channel)
         }
+    }
+
+    private func deliverToServer(_ body: @escaping () -> Void) {
+        underWayToServer.append(body)
+        scheduler.at(arrival(after: &toServer), as: Scheduler.world) { [self] in underWayToServer.popFirst()?() }
     }
 
     // MARK: From the client
@@ -88,7 +100,7 @@ final class Link<Peer: LinkPeer> {
         let events = peer.wrote(bytes)
         guard !isBlackHole else { return }
         let count = bytes.readableBytes
-        scheduler.at(arrival(after: &toServer), as: Scheduler.world) { [self] in
+        deliverToServer { [self] in
             guard !isBlackHole, !isOver else { return }
             unacknowledged -= count
             peer.arrived(events)
@@ -98,7 +110,7 @@ final class Link<Peer: LinkPeer> {
 
     private func clientEnded() {
         guard !isOver, !isBlackHole else { return }
-        scheduler.at(arrival(after: &toServer), as: Scheduler.world) { [self] in end() }
+        deliverToServer { [self] in end() }
     }
 
     private func end() {
@@ -127,7 +139,7 @@ final class Link<Peer: LinkPeer> {
     /// The client's process has died: its kernel ends the connection.
     func clientDied() {
         guard !isBlackHole else { return }
-        scheduler.at(arrival(after: &toServer), as: Scheduler.world) { [self] in end() }
+        deliverToServer { [self] in end() }
     }
 }
 

@@ -19,6 +19,8 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     var send: (ByteBuffer) -> Void = { _ in }
     /// The bytes that the kernel takes now.
     var room: () -> Int = { 0 }
+    /// Spends the time that reading so many bytes takes.
+    var work: (Int) -> Void = { _ in }
     /// Tells the network of the end.
     var finish: () -> Void = {}
 
@@ -99,6 +101,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
             let bytes = waiting.readSlice(length: min(waiting.readableBytes, Self.readBytes))
         {
             if waiting.readableBytes > 0 { received = waiting }
+            work(bytes.readableBytes)
             pipeline.syncOperations.fireChannelRead(NIOAny(bytes))
             pipeline.syncOperations.fireChannelReadComplete()
             return wantRead()

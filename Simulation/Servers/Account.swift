@@ -18,6 +18,9 @@ final class Account {
     private var isAcked: [Bool] = []
     private(set) var keys: [Digest128] = []
     private var numbers: [Digest128: Int] = [:]
+    /// How many copies of each message were delivered, and what its device sent before it over the same stream.
+    private var copies: [Int] = []
+    private var predecessors: [Int?] = []
     /// Messages to be delivered again: those of streams that have ended.
     private var waiting = CircularBuffer<Int>()
     private(set) var streams: [ServerStream] = []
@@ -66,6 +69,18 @@ final class Account {
 
     func number(of key: Digest128) -> Int? { numbers[key] }
 
+    func delivered(_ number: Int, after predecessor: Int?) {
+        copies[number] += 1
+        if copies[number] == 1 { predecessors[number] = predecessor }
+    }
+
+    /// The message that must be handled before this one where a handler is ordered; nil if no order is certain, as for
+    /// messages that were delivered more than once.
+    func predecessor(of number: Int) -> Int? {
+        guard copies[number] == 1, let before = predecessors[number], copies[before] == 1 else { return nil }
+        return before
+    }
+
     /// Takes this many new messages from devices.
     func arrive(_ count: Int) {
         arrived = min(arrived + count, total)
@@ -106,6 +121,8 @@ final class Account {
         keys.append(key)
         numbers[key] = created
         isAcked.append(false)
+        copies.append(0)
+        predecessors.append(nil)
         created += 1
         return created - 1
     }

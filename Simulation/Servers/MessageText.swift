@@ -1,5 +1,6 @@
 import Digests
 import NIOCore
+import UpstreamKit
 import Vocabulary
 
 /// The stanzas of a server, by a message's number: what is the same in all of them is written once.
@@ -25,6 +26,13 @@ struct MessageText {
     /// Every so many messages are odd, and belong in quarantine; 0 for none.
     let oddEvery: Int
 
+    func device(of number: Int) -> Int { number % devices }
+
+    /// Whether it goes to the handler that gets a device's messages in order.
+    func isOrdered(_ number: Int) -> Bool {
+        !isOdd(number) && Handlers.kinds.contains { $0.ordering == .device && $0.category == number % categories }
+    }
+
     /// Whether a message's category is none: it is stored in quarantine, and acked.
     func isOdd(_ number: Int) -> Bool { oddEvery > 0 && number % oddEvery == oddEvery - 1 }
 
@@ -49,7 +57,7 @@ struct MessageText {
         buffer.writeBytes(Self.id)
         Self.append(number, digits: Self.digits, to: &buffer)
         buffer.writeBytes(Self.device)
-        Self.append(number % devices, digits: 4, to: &buffer)
+        Self.append(device(of: number), digits: 4, to: &buffer)
         buffer.writeBytes(isOdd ? Self.oddCategory : Self.category)
         Self.append(number % categories, digits: 1, to: &buffer)
         buffer.writeBytes(isOdd ? Self.oddData : isOther ? Self.otherData : Self.data)

@@ -36,6 +36,8 @@ final class ServerStream: LinkPeer {
     /// Copies whose acks have not arrived.
     private(set) var outstanding: [Int: Int] = [:]
     private(set) var outstandingCount = 0
+    /// The last message of each device here, of those whose handler is ordered.
+    private var latest: [Int: Int] = [:]
 
     init(_ number: Int, of account: Account) { (self.number, self.account) = (number, account) }
 
@@ -145,6 +147,9 @@ final class ServerStream: LinkPeer {
         bytes.reserveCapacity(messages.count * 224)
         for number in messages {
             account.text.append(number, isOther: areOthers, to: &bytes)
+            let device = account.text.device(of: number)
+            account.delivered(number, after: latest[device])
+            if account.text.isOrdered(number) { latest[device] = number }
             unanswered[number, default: 0] += 1
             outstanding[number, default: 0] += 1
         }

@@ -40,9 +40,12 @@ final class Handlers: @unchecked Sendable {
 
     /// A message's number by its key.
     private let number: (Digest128) -> Int?
+    private let predecessor: (Int) -> Int?
 
-    init(_ scheduler: Scheduler, seed: UInt64, judge: Judge, number: @escaping (Digest128) -> Int?) {
-        (self.scheduler, self.judge, self.number) = (scheduler, judge, number)
+    init(_ scheduler: Scheduler, seed: UInt64, judge: Judge, account: Account) {
+        (self.scheduler, self.judge) = (scheduler, judge)
+        number = { [unowned account] in account.number(of: $0) }
+        predecessor = { [unowned account] in account.predecessor(of: $0) }
         random = SplitMix(seed: seed, for: "handlers")
         slowest = random.time(.microseconds(100), .milliseconds(50))
     }
@@ -104,6 +107,9 @@ final class Handlers: @unchecked Sendable {
         }
         while states[index].isDone.count <= message { states[index].isDone.append(false) }
         if !states[index].isDone[message] {
+            if Self.kinds[index].ordering == .device, let before = predecessor(message), !isDone(before, by: index) {
+                judge.fail(.ordered, "message \(message) is handled before \(before), which its device sent before it")
+            }
             states[index].isDone[message] = true
             states[index].doneCount += 1
         }

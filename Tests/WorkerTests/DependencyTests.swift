@@ -45,7 +45,7 @@ struct DependencyTests {
             let name = String(match[2].substring ?? "")
             let isSuite = match[1].substring == "suite"
             let path = try body.firstMatch(of: Regex(#"path: "([\w/]+)""#))?[1].substring.map(String.init)
-            let excluded = try body.firstMatch(of: Regex(#"exclude: \["(\w+)"\]"#))?[1].substring.map(String.init)
+            let excluded = try body.firstMatch(of: Regex(#"exclude: \["(\w+)""#))?[1].substring.map(String.init)
             let list = try body.firstMatch(of: Regex(#"\[((?:[^\[\]])*)\]"#))?[1].substring ?? ""
             let products = try list.matches(of: Regex(#"\.product\(name: "(\w+)""#)).compactMap { $0[1].substring }
             let rest = list.replacing(try Regex(#"\.product\([^)]*\)"#), with: "")
