@@ -463,7 +463,7 @@ let package = Package(
                 "Telemetry", nio, nioPosix, logging,
             ]
         ),
-        suite("SimulationTests", ["Simulation", "Vocabulary"]),
+        suite("SimulationTests", ["Simulation"]),
         suite(
             "FailoverTests",
             [

@@ -1,5 +1,3 @@
-import Vocabulary
-
 /// Something that goes wrong at a moment; `draw` chooses whom it strikes, whoever is there by then.
 enum Fault: Equatable {
     /// The network resets a connection.

@@ -1,5 +1,3 @@
-import Vocabulary
-
 /// Watches the guarantees from outside: what the servers see, and what the database holds.
 final class Judge {
     /// The guarantee of docs/guarantees.md that was broken.

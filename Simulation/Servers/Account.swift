@@ -1,4 +1,3 @@
-import Digests
 import NIOCore
 import Vocabulary
 
