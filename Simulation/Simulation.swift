@@ -97,6 +97,7 @@ final class Simulation {
             }
             look()
         }
+        if judge.failure != nil { Scheduler.keep(self) }
         return Report(
             failure: judge.failure,
             digest: scheduler.digest,
@@ -205,6 +206,7 @@ final class Simulation {
     private func kill(_ slot: Int, restart pause: Duration) {
         guard let worker = workers[slot] else { return }
         scheduler.kill(worker.process)
+        Scheduler.keep(worker)
         network.died(worker.process)
         database.disconnect(worker.name)
         workers[slot] = nil

@@ -29,6 +29,11 @@ final class Scheduler: @unchecked Sendable {
     }
 
     private nonisolated(unsafe) static var current: Scheduler?
+    /// What killed processes and broken-off runs leave, kept for good: debug builds of NIO stop where a promise is freed
+    /// that nobody has fulfilled.
+    private nonisolated(unsafe) static var remains: [Any] = []
+
+    static func keep(_ remains: Any) { self.remains.append(remains) }
 
     /// The scheduler of the simulation that runs.
     static var running: Scheduler {
@@ -85,7 +90,7 @@ final class Scheduler: @unchecked Sendable {
         switch processes[process].state {
         case .runs: ready.append(entry)
         case .frozen: processes[process].parked.append(entry)
-        case .dead: break
+        case .dead: Self.keep(entry)
         }
     }
 
@@ -132,7 +137,10 @@ final class Scheduler: @unchecked Sendable {
     }
 
     /// Ends a process between two steps: nothing of it runs any more.
-    func kill(_ process: Int) { processes[process] = Process(state: .dead) }
+    func kill(_ process: Int) {
+        Self.keep(processes[process].parked)
+        processes[process] = Process(state: .dead)
+    }
 
     // MARK: Steps
 
@@ -170,7 +178,7 @@ final class Scheduler: @unchecked Sendable {
         switch processes[owner].state {
         case .runs: break
         case .frozen: return processes[owner].parked.append(next)
-        case .dead: return
+        case .dead: return Self.keep(next)
         }
         process = owner
         note(now &* 8 &+ UInt64(owner))

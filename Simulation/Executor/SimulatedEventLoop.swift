@@ -52,10 +52,6 @@ final class SimulatedEventLoop: EventLoop, @unchecked Sendable {
 
     func shutdownGracefully(queue: DispatchQueue, _ callback: @escaping @Sendable ((any Error)?) -> Void) {}
 
-    // Promises are not watched: those of a killed process are never fulfilled.
-    func _promiseCreated(futureIdentifier: _NIOEventLoopFutureIdentifier, file: StaticString, line: UInt) {}
-    func _promiseCompleted(futureIdentifier: _NIOEventLoopFutureIdentifier) -> (file: StaticString, line: UInt)? { nil }
-
     /// Whether a scheduled task is still wanted, also between its time and its turn.
     private final class Wish: @unchecked Sendable {
         weak var timer: Timer?
