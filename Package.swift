@@ -279,6 +279,26 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // Workers on virtual time, by seed.
+        .executableTarget(
+            name: "Simulation",
+            dependencies: [
+                "Vocabulary", "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP", "XMPPSession",
+                "Ingest", "Dispatcher", "SimulatedDatabase", "CCSEmulator", nio, logging,
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Simulation",
+            exclude: ["Database", "mutants.toml"],
+            swiftSettings: strict
+        ),
+        // PostgreSQL behind the ports, on virtual time.
+        .target(
+            name: "SimulatedDatabase",
+            dependencies: ["Vocabulary", "UpstreamKit", "Ingest", "Dispatcher", "Postgres", "MessageStore"],
+            path: "Simulation/Database",
+            swiftSettings: strict
+        ),
+
         // What the suites with real processes share.
         .target(
             name: "IntegrationSupport",
@@ -347,6 +367,13 @@ let package = Package(
                 "Handlers",
                 "Ingest", "Dispatcher", "UpstreamKit",
                 "Digests", "Telemetry", logging,
+            ]
+        ),
+        suite(
+            "SimulatedDatabaseTests",
+            [
+                "Vocabulary", "UpstreamKit", "DatabaseSupport", "SimulatedDatabase", "MessageStore", "Postgres",
+                "LocalDatabase", "Ingest", "Dispatcher",
             ]
         ),
         suite(
@@ -444,6 +471,7 @@ let package = Package(
                 "Telemetry", nio, nioPosix, logging,
             ]
         ),
+        suite("SimulationTests", ["Simulation"]),
         suite(
             "FailoverTests",
             [

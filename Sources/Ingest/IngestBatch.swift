@@ -127,17 +127,20 @@ package struct IngestBatch: Sendable {
     /// Restamps copies by the database's clock, as of when they were parsed, and in their order.
     ///
     /// What has waited for longer than the database accepts gets the oldest time that it accepts.
-    package mutating func stamp(_ range: Range<Int>, by clock: DatabaseClock) {
+    package mutating func stamp(
+        _ range: Range<Int>,
+        by clock: DatabaseClock,
+        after reads: RestampedReads = RestampedReads()
+    ) {
         var least = clock.now() - (StampLimits.oldest - StampLimits.margin).microseconds
-        var read: UInt64?
-        var last: Int64 = 0
         for index in range {
-            let parsedAt = messages[index].parsedAt
             // Messages of one read are a microsecond apart, as when first stamped.
-            let own = parsedAt == read ? last + 1 : clock.time(at: MonotonicTime(nanoseconds: parsedAt))
-            last = max(own, least)
-            messages[index].receivedAt = last
-            read = parsedAt
+            messages[index].receivedAt = reads.time(
+                now: messages[index].receivedAt,
+                parsedAt: messages[index].parsedAt,
+                by: clock,
+                least: least
+            )
             least += 1
         }
     }

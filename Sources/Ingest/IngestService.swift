@@ -20,6 +20,7 @@ package struct IngestService: Sendable {
     private let intake: (any DeliveryIntake)?
     private let tracing: MessageTracing?
     private let stamps: DatabaseClock?
+    private let restamped = RestampedReads()
 
     /// The progress of each writer's loop, for the watchdog; a batch is a step.
     package let progress: [LoopProgress]
@@ -77,7 +78,9 @@ package struct IngestService: Sendable {
         _ size: inout AdaptiveBatchSize,
         _ progress: LoopProgress
     ) async {
-        if let stamps, stamps.hasStepped(since: batch.parsed) { batch.stamp(batch.messages.indices, by: stamps) }
+        if let stamps, stamps.hasStepped(since: batch.parsed) {
+            batch.stamp(batch.messages.indices, by: stamps, after: restamped)
+        }
         var plan: CommitPlan
         if let ceiling = size.ceiling, batch.bytes > ceiling {
             plan = CommitPlan(sizes: batch.messages.map(\.bytes.count), ceiling: ceiling)
@@ -103,7 +106,7 @@ package struct IngestService: Sendable {
                 range = index..<index + 1
                 isRetry = isAgain
             case .stamp(let next, let isAgain):
-                if let stamps { batch.stamp(next, by: stamps) }
+                if let stamps { batch.stamp(next, by: stamps, after: restamped) }
                 range = next
                 isRetry = isAgain
             case .clear(let index, let attempt):

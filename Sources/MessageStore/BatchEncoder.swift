@@ -1,10 +1,10 @@
 import Digests
 import Glibc
 import Postgres
-import Vocabulary
+package import Vocabulary
 
 /// Encodes chosen copies of a batch as statement parameters: one array per column, or, for one alone, its values.
-struct BatchEncoder {
+package struct BatchEncoder {
     let batch: [IncomingMessage]
     let rows: [Int]
     /// The configured sender ids, in UTF-8.
@@ -92,7 +92,7 @@ struct BatchEncoder {
     ///
     /// Not over its bytes: a server that resends it adds a `<delay/>`, an id, a language, or writes the same XML
     /// differently. A message whose ack would be too large is identified by its key alone: it is resent for ever.
-    static func digest(_ message: borrowing IncomingMessage) -> [UInt8] {
+    package static func digest(_ message: borrowing IncomingMessage) -> [UInt8] {
         var hash = SHA256()
         guard message.answer != .tooLarge else {
             hash.update(bigEndian: .max)

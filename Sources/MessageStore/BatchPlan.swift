@@ -1,22 +1,26 @@
-import Vocabulary
+package import Vocabulary
 
 /// What a batch needs from the database, decided without it, and the outcomes that follow from its replies.
-struct BatchPlan: Sendable {
-    struct LedgerRow: Sendable, Equatable {
-        var fingerprint: Digest128
-        var receivedAt: Timestamp
+package struct BatchPlan: Sendable {
+    package struct LedgerRow: Sendable, Equatable {
+        package var fingerprint: Digest128
+        package var receivedAt: Timestamp
+
+        package init(fingerprint: Digest128, receivedAt: Timestamp) {
+            (self.fingerprint, self.receivedAt) = (fingerprint, receivedAt)
+        }
     }
 
     /// All copies that belong in `messages`, by key and then by position in the batch.
-    let ordered: [Int]
+    package let ordered: [Int]
     /// The first copy of each key, in key order.
     ///
     /// Every writer inserts in this order, which prevents deadlock.
-    let firsts: [Int]
-    let quarantined: [Int]
+    package let firsts: [Int]
+    package let quarantined: [Int]
 
     /// Folds the copies of one message and sorts.
-    init(_ batch: [IncomingMessage]) {
+    package init(_ batch: [IncomingMessage]) {
         var entries: [Entry] = []
         entries.reserveCapacity(batch.count)
         var quarantined: [Int] = []
@@ -60,7 +64,7 @@ struct BatchPlan: Sendable {
     }
 
     /// The time span of all copies; nil without any.
-    static func times(_ batch: [IncomingMessage]) -> ClosedRange<Int64>? {
+    package static func times(_ batch: [IncomingMessage]) -> ClosedRange<Int64>? {
         let messages = batch.span
         guard !messages.isEmpty else { return nil }
         var (earliest, latest) = (messages[0].receivedAt, messages[0].receivedAt)
@@ -72,7 +76,7 @@ struct BatchPlan: Sendable {
     }
 
     /// The outcomes if every first copy was new.
-    func outcomesAllNew(_ batch: [IncomingMessage]) -> [StoreOutcome] {
+    package func outcomesAllNew(_ batch: [IncomingMessage]) -> [StoreOutcome] {
         if firsts.count == batch.count { return [StoreOutcome](repeating: .stored, count: batch.count) }
         var outcomes = [StoreOutcome](repeating: .quarantined, count: batch.count)
         var first: Int?
@@ -91,7 +95,7 @@ struct BatchPlan: Sendable {
     ///
     /// A ledger row with a first copy's own time and fingerprint was made by this batch: just now, or by an earlier
     /// commit whose reply was lost.
-    func outcomes(_ batch: [IncomingMessage], ledger: [Digest128: LedgerRow]) -> [StoreOutcome]? {
+    package func outcomes(_ batch: [IncomingMessage], ledger: [Digest128: LedgerRow]) -> [StoreOutcome]? {
         var outcomes = [StoreOutcome](repeating: .quarantined, count: batch.count)
         var previous: Digest128?
         for index in ordered {
@@ -113,7 +117,7 @@ struct BatchPlan: Sendable {
 
 extension BatchPlan.LedgerRow {
     /// The row that a new message gets.
-    init(_ message: borrowing IncomingMessage) {
+    package init(_ message: borrowing IncomingMessage) {
         self.init(fingerprint: message.fingerprint, receivedAt: Timestamp(microseconds: message.receivedAt))
     }
 }

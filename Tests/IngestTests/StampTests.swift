@@ -87,6 +87,21 @@ struct StampTests {
         #expect(batch.messages.map(\.receivedAt) == [before] + [5_000, 5_001, 6_000].map { Self.start + $0 })
     }
 
+    @Test("messages of one read in several batches get times one after the other, and keep them when stamped again")
+    func split() throws {
+        let clock = Self.clock(ahead: -40 * Self.day, at: 9_000)
+        clock.learn(Self.reading(at: 9_000))
+        let messages = Self.messages([5_000, 5_000, 5_000, 5_000], ahead: -40 * Self.day)
+        let reads = RestampedReads()
+        var (first, second) = (try batch(Array(messages[..<2])), try batch(Array(messages[2...])))
+        for _ in 0..<2 {
+            first.stamp(0..<2, by: clock, after: reads)
+            second.stamp(0..<2, by: clock, after: reads)
+            let times = (first.messages + second.messages).map(\.receivedAt)
+            #expect(times == [5_000, 5_001, 5_002, 5_003].map { Self.start + $0 })
+        }
+    }
+
     @Test("what has waited for longer than the database takes gets the oldest time that it takes, in order")
     func old() throws {
         let now = 3 * 3_600_000_000 as Int64

@@ -1,7 +1,7 @@
 import Dispatcher
 package import Postgres
 package import UpstreamKit
-import Vocabulary
+package import Vocabulary
 
 extension PostgresParameters {
     /// Appends the seven parameters of ``StoreStatements/insert`` that say which deliveries are leased, and which as
@@ -36,7 +36,7 @@ extension StoreError {
     private static let unregistered = "UW003"
 
     /// The pipeline's error for a failure of PostgreSQL, or for a row that it refuses.
-    init(_ error: PostgresError) {
+    package init(_ error: PostgresError) {
         let kind: Kind =
             switch error.sqlState {
             case _ where error.refusesRow: .refused

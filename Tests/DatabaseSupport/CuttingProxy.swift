@@ -1,15 +1,17 @@
-import Foundation
+package import Foundation
 import Synchronization
 
 /// A relay before PostgreSQL's unix socket that can swallow a reply and break the connection off.
-final class CuttingProxy: Sendable {
-    let folder: URL
+package final class CuttingProxy: Sendable {
+    /// Where its socket is.
+    package let folder: URL
     private let listener: Int32
     private let cuts = Mutex(false)
     private let swallows = Mutex(false)
     private let isSilent = Mutex(false)
 
-    init(to server: URL) throws {
+    /// Relays to a server's socket; throws what the system says.
+    package init(to server: URL) throws {
         folder = URL(filePath: "/tmp/upstream-proxy-\(getpid())-\(UInt32.random(in: 0...UInt32.max))")
         try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
         listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
@@ -28,15 +30,16 @@ final class CuttingProxy: Sendable {
     }
 
     /// The next bytes from the server are thrown away and the connection ends.
-    func cutNextReply() { cuts.withLock { $0 = true } }
+    package func cutNextReply() { cuts.withLock { $0 = true } }
 
     /// The next bytes from the server are thrown away; the connection stands, and the server thinks it has answered.
-    func swallowNextReply() { swallows.withLock { $0 = true } }
+    package func swallowNextReply() { swallows.withLock { $0 = true } }
 
     /// From now on nothing passes, either way; connections are accepted still, and stand.
-    func fallSilent() { isSilent.withLock { $0 = true } }
+    package func fallSilent() { isSilent.withLock { $0 = true } }
 
-    func close() {
+    /// Takes no more connections.
+    package func close() {
         shutdown(listener, Int32(SHUT_RDWR))
         try? FileManager.default.removeItem(at: folder)
     }

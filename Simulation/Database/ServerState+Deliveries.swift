@@ -1,0 +1,207 @@
+import Dispatcher
+import Vocabulary
+
+// Claims: the statements of `ClaimStatements`.
+extension ServerState {
+    /// Leases what a request asks for, in the order in which it became due.
+    mutating func claim(_ request: ClaimRequest) -> [(Digest128, DeliveryRow)] {
+        guard let earliest = tables.queues[request.handler]?.earliest, earliest <= now else { return [] }
+        guard tables.handlers[request.handler]?.isPaused != true else { return [] }
+        // Never waited for: its holder may be frozen.
+        guard !request.isOrdered || tryLock(.claims(request.handler)) else { return [] }
+        let found = candidates(request)
+        guard !found.isEmpty else { return [] }
+        let token = nextToken()
+        var bytes = 0
+        var leased: [(Digest128, DeliveryRow)] = []
+        for (key, row) in found {
+            guard bytes < request.bytes else { break }
+            bytes += row.body.size
+            var row = row
+            row.crashes = row.suspicion
+            (row.owner, row.token, row.leaseUntil) = (request.owner, token, now + request.lease.microseconds)
+            change(.delivery(DeliveryKey(handler: request.handler, message: key), row))
+            leased.append((key, row))
+        }
+        return leased
+    }
+
+    /// The first rows that a request matches; also finds out when it is worth looking again.
+    private mutating func candidates(_ request: ClaimRequest) -> [(key: Digest128, row: DeliveryRow)] {
+        guard let queue = tables.queues[request.handler] else { return [] }
+        let heads = request.isOrdered ? heads(of: queue) : nil
+        var earliest = Int64.max
+        var found: [(key: Digest128, row: DeliveryRow)] = []
+        for (key, row) in queue.rows {
+            earliest = min(earliest, max(now, row.claimableAt))
+            guard row.claimableAt <= now, request.matches(row) else { continue }
+            if isLocked(.delivery(DeliveryKey(handler: request.handler, message: key))) { continue }
+            if let heads, let device = row.device, heads[device] != key { continue }
+            found.append((key, row))
+        }
+        tables.queues[request.handler]?.earliest = earliest
+        found.sort { $0.row.precedes($1.row, $0.key, $1.key) }
+        // A probe takes the newest.
+        return Array(request.isForUntried ? found.suffix(request.limit) : found.prefix(request.limit))
+    }
+
+    /// The oldest delivery of each device that has none under lease.
+    private func heads(of queue: DeliveryQueue) -> [Digest128: Digest128] {
+        var heads: [Digest128: (receivedAt: Int64, key: Digest128)] = [:]
+        var busy: Set<Digest128> = []
+        for (key, row) in queue.rows {
+            guard let device = row.device else { continue }
+            if !row.isFree(at: now) { busy.insert(device) }
+            guard let head = heads[device], (head.receivedAt, head.key) < (row.receivedAt, key) else {
+                heads[device] = (row.receivedAt, key)
+                continue
+            }
+        }
+        return heads.filter { !busy.contains($0.key) }.mapValues(\.key)
+    }
+
+    /// The row if a lease is still ours.
+    func held(_ key: Digest128, _ token: Int64, of handler: String) -> DeliveryRow? {
+        guard let row = tables.queues[handler]?.rows[key], row.token == token, row.owner != nil else { return nil }
+        return row
+    }
+
+    // MARK: Blocks
+
+    /// Turns blocks whose lease has ended into rows; returns how many rows.
+    mutating func unpackExpired() -> Int {
+        let expired = tables.blocks.filter { $0.value.leaseUntil <= now && !isLocked(.block($0.key)) }
+        var found = 0
+        for (key, block) in expired {
+            change(.block(key, nil))
+            for body in block.bodies { found += unpack(body, of: key, block) ? 1 : 0 }
+        }
+        if found > 0 { current.notifies = true }
+        return found
+    }
+
+    private mutating func unpack(_ body: StoredBody, of key: BlockKey, _ block: BlockRow) -> Bool {
+        let delivery = DeliveryKey(handler: key.handler, message: body.message.messageKey)
+        guard tables.queues[key.handler]?.rows[delivery.message] == nil else { return false }
+        var row = DeliveryRow(body: body, receivedAt: body.message.receivedAt, nextAttemptAt: now)
+        (row.owner, row.token, row.leaseUntil) = (block.owner, key.token, block.leaseUntil)
+        change(.delivery(delivery, row))
+        return true
+    }
+
+    /// Deletes blocks that hold as many deliveries as their worker knows; returns their numbers.
+    mutating func complete(_ blocks: [BlockSettlement], of handler: String, by recorder: String?) -> Set<Int64> {
+        var gone: Set<Int64> = []
+        for block in blocks {
+            let key = BlockKey(token: block.token, number: block.number, handler: handler)
+            guard let row = tables.blocks[key], row.bodies.count == block.count else { continue }
+            change(.block(key, nil))
+            gone.insert(block.number)
+            record(block.done, block.attempts, of: handler, by: recorder)
+        }
+        return gone
+    }
+
+    /// Turns blocks into rows under the same lease, less what is done; returns the number of these.
+    mutating func unpack(
+        _ blocks: [BlockSettlement],
+        token: Int64,
+        of handler: String,
+        by recorder: String?
+    ) -> Int {
+        let done = Set(blocks.flatMap(\.done))
+        let attempts = blocks.flatMap { Array(zip($0.done, $0.attempts)) }
+        let recorded = Dictionary(attempts) { first, _ in first }
+        var settled = 0
+        for block in blocks {
+            let key = BlockKey(token: token, number: block.number, handler: handler)
+            guard let row = tables.blocks[key] else { continue }
+            change(.block(key, nil))
+            for body in row.bodies {
+                let message = body.message.messageKey
+                guard done.contains(message) else {
+                    _ = unpack(body, of: key, row)
+                    continue
+                }
+                settled += 1
+                if let attempt = recorded[message] { record([message], [attempt], of: handler, by: recorder) }
+            }
+        }
+        return settled
+    }
+
+    private mutating func record(
+        _ done: [Digest128],
+        _ attempts: [AttemptRecord],
+        of handler: String,
+        by recorder: String?
+    ) {
+        guard let recorder, attempts.count == done.count else { return }
+        for message in done {
+            record(AttemptRow(handler: handler, message: message, number: 1, outcome: "done", worker: recorder))
+        }
+    }
+
+    // MARK: Rows
+
+    /// Writes outcomes of one kind; returns how many were still ours.
+    mutating func settle(_ settlements: [Settlement], of handler: String, by recorder: String?) -> Int {
+        var held = 0
+        for settlement in settlements {
+            let key = DeliveryKey(handler: handler, message: settlement.messageKey)
+            guard var row = self.held(key.message, settlement.token, of: handler) else { continue }
+            held += 1
+            var attempt = AttemptRow(
+                handler: handler,
+                message: key.message,
+                number: row.attempts + 1,
+                outcome: "released",
+                worker: recorder ?? ""
+            )
+            var isRecorded = settlement.attempt != nil
+            switch settlement.outcome {
+            case .done:
+                change(.delivery(key, nil))
+                attempt.outcome = "done"
+            case .retry(let delay, let failure):
+                row.attempts += 1
+                (row.crashes, row.lastError) = (0, failure.detail)
+                row.release(until: now + delay.microseconds)
+                change(.delivery(key, row))
+                (attempt.outcome, attempt.group) = ("retry", failure.group)
+            case .release(let delay, let failure):
+                if let failure { (row.lastError, attempt.group) = (failure.detail, failure.group) }
+                row.release(until: now + delay.microseconds)
+                change(.delivery(key, row))
+            case .dead(let failure, let isCounted):
+                attempt.number = max(row.attempts + (isCounted ? 1 : 0), 1)
+                attempt.outcome = (settlement.attempt?.outcome ?? .exhausted).rawValue
+                attempt.group = failure.group
+                isRecorded = true
+                row.attempts += isCounted ? 1 : 0
+                change(.delivery(key, nil))
+                let letter = DeadLetterRow(delivery: row, failure: failure.detail, group: failure.group, diedAt: now)
+                change(.deadLetter(key, letter))
+            }
+            if isRecorded, recorder != nil { record(attempt) }
+        }
+        return held
+    }
+}
+
+extension ClaimRequest {
+    fileprivate func matches(_ row: DeliveryRow) -> Bool {
+        if isForSuspects {
+            return row.crashes > 0 && row.suspicion >= suspectFrom && row.suspicion <= mostCrashes
+        }
+        return row.suspicion < suspectFrom && (!isForUntried || row.attempts == 0)
+    }
+}
+
+extension DeliveryRow {
+    fileprivate func precedes(_ other: DeliveryRow, _ key: Digest128, _ otherKey: Digest128) -> Bool {
+        if nextAttemptAt != other.nextAttemptAt { return nextAttemptAt < other.nextAttemptAt }
+        if receivedAt != other.receivedAt { return receivedAt < other.receivedAt }
+        return key < otherKey
+    }
+}

@@ -1,0 +1,250 @@
+package import Dispatcher
+import Synchronization
+package import UpstreamKit
+package import Vocabulary
+
+extension SimulatedDatabase {
+    /// The dispatcher's tables for one worker, whose name is also its owner's in leases; with `recordsAttempts`, settlements write
+    /// the history of attempts.
+    package func deliveries(_ worker: String, recordsAttempts: Bool = false) -> SimulatedDeliveryStore {
+        SimulatedDeliveryStore(self, worker: worker, recordsAttempts: recordsAttempts)
+    }
+}
+
+/// The dispatcher's port on a ``SimulatedDatabase``.
+///
+/// Where the real store walks the table, so that a claim's cost does not depend on its size, this one looks at all of a handler's
+/// rows: it finds at once what the real one finds in the end.
+package final class SimulatedDeliveryStore: DeliveryStore {
+    private struct Registration: Sendable {
+        var token: Int64
+        var handlers: [HandlerRegistration]
+    }
+
+    let database: SimulatedDatabase
+    let worker: String
+    let recordsAttempts: Bool
+    private let registered = Mutex<Registration?>(nil)
+    private let session = Mutex<SimulatedDatabase.Session?>(nil)
+
+    init(_ database: SimulatedDatabase, worker: String, recordsAttempts: Bool) {
+        (self.database, self.worker, self.recordsAttempts) = (database, worker, recordsAttempts)
+    }
+
+    /// Ends the registration; other workers notice the missing heartbeat if that fails.
+    package func close() async {
+        let own = registered.withLock { registered in
+            defer { registered = nil }
+            return registered
+        }
+        guard let own else { return }
+        _ = try? await run(.withdraw) { state in state.withdraw(own.token) }
+    }
+
+    // MARK: Handlers
+
+    package func register(_ handlers: [HandlerRegistration]) async throws(StoreError) -> Int64 {
+        let previous = registered.withLock { $0?.token } ?? 0
+        let token = try await run(.register) { state in
+            let token = state.nextToken()
+            state.register(previous: previous, token: token, worker: self.worker, handlers)
+            return token
+        }
+        registered.withLock { $0 = Registration(token: token, handlers: handlers) }
+        return token
+    }
+
+    package func controls(_ handlers: [String]) async throws(StoreError) -> [HandlerControl] {
+        try await run(.controls) { state in
+            let (now, rows) = (state.now, state.tables.handlers)
+            return Set(handlers).sorted().compactMap { name in
+                guard let row = rows[name] else { return nil }
+                var control = HandlerControl(handler: name)
+                control.isPaused = row.isPaused
+                control.hold = row.heldUntil.flatMap { $0 > now ? .microseconds($0 - now) : nil }
+                control.resumption = row.resumedAt ?? 0
+                return control
+            }
+        }
+    }
+
+    package func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError) {
+        try await run(.hold) { state throws(StoreError) in
+            if state.isLocked(.handler(handler)) { throw .raised("55P03") }
+            let end = state.now + hold.remaining.microseconds
+            state.update(handler) { row in
+                guard row.heldUntil.map({ $0 < end }) ?? true else { return }
+                (row.heldUntil, row.holdReason) = (end, hold.reason)
+            }
+        }
+    }
+
+    package func pause(_ handler: String, reason: String) async throws(StoreError) {
+        try await run(.pause) { state in
+            state.update(handler) { ($0.isPaused, $0.pauseReason) = (true, reason) }
+        }
+    }
+
+    package func unclaimed() async throws(StoreError) -> [String] {
+        try await run(.unclaimed) { state in
+            let tables = state.tables
+            return tables.handlers.keys.sorted().filter { name in
+                guard let row = tables.handlers[name], row.seenAt <= state.now - 120_000_000 else { return false }
+                return tables.subscriptions.keys.contains { $0.handler == name }
+                    || tables.queues[name]?.rows.isEmpty == false
+            }
+        }
+    }
+
+    package func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog] {
+        try await run(.keep) { state in state.see(handlers) }
+        if let own = registered.withLock(\.self) {
+            let known = try await run(.keep) { state in state.keep(own.token) }
+            if known < own.handlers.count {
+                // Silent for so long that another worker has removed the registration.
+                try await run(.register) { state in
+                    state.register(previous: own.token, token: own.token, worker: self.worker, own.handlers)
+                }
+            }
+        }
+        return try await run(.backlog) { state in handlers.map { state.backlog($0) } }
+    }
+
+    // MARK: Leases
+
+    package func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
+        try await run(.unpack) { state in _ = state.unpackExpired() }
+        let deadline = database.clock.now() + request.lease
+        return try await run(.claim) { state in
+            let rows = state.claim(request)
+            return rows.map { key, row in
+                Delivery(
+                    content: row.body.upstream.map { .stored($0) } ?? .missing,
+                    messageKey: key,
+                    attempts: row.attempts,
+                    crashes: row.crashes,
+                    lease: Lease(token: row.token, deadline: deadline)
+                )
+            }
+        }
+    }
+
+    package func extend(
+        _ leases: [LeaseReference],
+        of handler: String,
+        by duration: Duration
+    ) async throws(StoreError) -> Set<LeaseReference> {
+        try await run(.extend) { state in
+            var held: Set<LeaseReference> = []
+            for lease in leases {
+                guard var row = state.held(lease.messageKey, lease.token, of: handler) else { continue }
+                row.leaseUntil = state.now + duration.microseconds
+                state.change(.delivery(DeliveryKey(handler: handler, message: lease.messageKey), row))
+                held.insert(lease)
+            }
+            return held
+        }
+    }
+
+    // MARK: Settlements
+
+    package func settle(_ settlements: [Settlement], of handler: String) async throws(StoreError) -> Int {
+        var held = 0
+        // One transaction for each outcome, in the order of the real store.
+        for kind in SettlementKind.allCases {
+            let part = settlements.filter { SettlementKind($0.outcome) == kind }
+            guard !part.isEmpty else { continue }
+            held += try await run(.settle, waitsForDisk: kind != .done) { state in
+                state.settle(part, of: handler, by: self.recorder)
+            }
+        }
+        return held
+    }
+
+    package func settle(_ blocks: [BlockSettlement], of handler: String) async throws(StoreError) -> Int {
+        var held = 0
+        for token in Set(blocks.map(\.token)).sorted() {
+            let own = blocks.filter { $0.token == token }
+            let complete = own.filter(\.isComplete)
+            var rest = own.filter { !$0.isComplete }
+            if !complete.isEmpty {
+                let gone = try await run(.settleBlocks, waitsForDisk: false) { state in
+                    state.complete(complete, of: handler, by: self.recorder)
+                }
+                for block in complete {
+                    if gone.contains(block.number) { held += block.count } else { rest.append(block) }
+                }
+            }
+            guard !rest.isEmpty else { continue }
+            let left = rest
+            let unpacked = try await run(.settleBlocks) { state in
+                state.unpack(left, token: token, of: handler, by: self.recorder)
+            }
+            held += unpacked
+            guard unpacked < left.reduce(0, { $0 + $1.done.count }) else { continue }
+            // They were rows from the start, or another worker has unpacked them.
+            let done = left.flatMap { block in
+                block.done.indices.map { index in
+                    var settlement = Settlement(messageKey: block.done[index], token: token, outcome: .done)
+                    if block.attempts.indices.contains(index) { settlement.attempt = block.attempts[index] }
+                    return settlement
+                }
+            }
+            held += try await run(.settle, waitsForDisk: false) { state in
+                state.settle(done, of: handler, by: self.recorder)
+            }
+        }
+        return held
+    }
+
+    /// The name under which attempts are recorded; nil if they are not.
+    private var recorder: String? { recordsAttempts && database.options.keepsAttempts ? worker : nil }
+
+    // MARK: Notifications
+
+    package func listen(wake: @Sendable () -> Void) async throws(StoreError) {
+        try await database.listen(worker, in: database.connect(worker), wake: wake)
+    }
+
+    // MARK: Inside
+
+    private func run<T: Sendable>(
+        _ statement: Statement,
+        waitsForDisk: Bool = true,
+        _ body: @Sendable (inout ServerState) throws(StoreError) -> T
+    ) async throws(StoreError) -> T {
+        let session = try await connected()
+        do throws(StoreError) {
+            return try await database.run(statement, of: worker, in: session, waitsForDisk: waitsForDisk, body)
+        } catch {
+            if error.endsSession { self.session.withLock { $0 = nil } }
+            throw error
+        }
+    }
+
+    /// A session; those of the real store's pool live and die together here. That one has died is found out by using it.
+    private func connected() async throws(StoreError) -> SimulatedDatabase.Session {
+        if let session = session.withLock(\.self) { return session }
+        let session = try await database.connect(worker)
+        self.session.withLock { $0 = session }
+        return session
+    }
+}
+
+/// The outcomes of settlements, in the order in which they are written.
+enum SettlementKind: CaseIterable {
+    case done
+    case retry
+    case dead
+    case release
+    case postpone
+
+    init(_ outcome: Settlement.Outcome) {
+        switch outcome {
+        case .done: self = .done
+        case .retry: self = .retry
+        case .dead: self = .dead
+        case .release(_, let failure): self = failure == nil ? .release : .postpone
+        }
+    }
+}
