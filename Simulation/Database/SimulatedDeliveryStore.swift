@@ -222,7 +222,9 @@ package final class SimulatedDeliveryStore: DeliveryStore {
         }
     }
 
-    /// A session; those of the real store's pool live and die together here. That one has died is found out by using it.
+    /// A session, perhaps a dead one, which is found out by using it.
+    ///
+    /// Those of the real store's pool live and die together here.
     private func connected() async throws(StoreError) -> SimulatedDatabase.Session {
         if let session = session.withLock(\.self) { return session }
         let session = try await database.connect(worker)

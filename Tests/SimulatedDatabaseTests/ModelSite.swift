@@ -88,7 +88,8 @@ final class ModelSite: Site {
         while database.openTransactions == 0 { await Task.yield() }
         async let text = body()
         if end == .rollback {
-            while time.now == begun { await Task.yield() }
+            let limit = ContinuousClock.now + .seconds(10)
+            while time.now == begun, ContinuousClock.now < limit { await Task.yield() }
             database.disconnect("holder")
         }
         let result = try await text
