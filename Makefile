@@ -11,20 +11,21 @@
 # make compare  measures the worker beside a bare one in C, and what history and tracing cost; ARGS="--only baseline --repeats 3"
 # make instructions counts instructions and allocations per message, and fails where they rose; ARGS=--renew stores them
 # make chaos    kills, freezes and locks at random under load, then counts what is missing; ARGS="--seconds 600" for longer
+# make mutants  breaks the worker on purpose, and looks for a seed of the simulation that notices; ARGS="--only window" for some
 # make fuzz     fuzzes the parsers, each for FUZZ_SECONDS
 # make sanitize runs the unit tests under the thread sanitizer, then the address sanitizer
 #
 # Targets that build first install missing Debian packages (as root, or with passwordless sudo).
 
 SWIFT ?= swift
-SOURCES := Sources Plugins Tests Benchmarks Fuzz Package.swift Examples/swift/Sources Examples/swift/Package.swift \
+SOURCES := Sources Plugins Tests Benchmarks Fuzz Simulation Package.swift Examples/swift/Sources Examples/swift/Package.swift \
 	Examples/plugin/swift
 BUILD_FLAGS ?= --explicit-target-dependency-import-check error
 FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
 .PHONY: help run test packages test-tools build examples docs program release deb check-deploy test-package compare baseline \
-	instructions lint imports format chaos fuzz sanitize clean
+	instructions lint imports format chaos mutants fuzz sanitize clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -104,6 +105,10 @@ format:
 
 chaos: program
 	Benchmarks/Chaos/chaos.py $(ARGS)
+
+mutants: packages
+	@scripts/install-packages python3 git
+	scripts/mutants $(ARGS)
 
 fuzz: packages
 	Fuzz/run.sh xml $(FUZZ_SECONDS)

@@ -279,6 +279,18 @@ let package = Package(
             swiftSettings: strict
         ),
 
+        // Workers on virtual time, by seed.
+        .executableTarget(
+            name: "Simulation",
+            dependencies: [
+                "Vocabulary", "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP", "XMPPSession",
+                "Ingest", "Dispatcher", "SimulatedDatabase", "CCSEmulator", nio, logging,
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+            ],
+            path: "Simulation",
+            exclude: ["Database"],
+            swiftSettings: strict
+        ),
         // PostgreSQL behind the ports, on virtual time.
         .target(
             name: "SimulatedDatabase",
@@ -451,6 +463,7 @@ let package = Package(
                 "Telemetry", nio, nioPosix, logging,
             ]
         ),
+        suite("SimulationTests", ["Simulation", "Vocabulary"]),
         suite(
             "FailoverTests",
             [

@@ -26,8 +26,8 @@ package final class IngestQueue: Sendable {
         /// The messages in its current batch; 0 without one.
         var count = 0
         /// When it took the batch, and when the batch's first message was submitted.
-        var taken = ContinuousClock.now
-        var since = ContinuousClock.now
+        var taken: ContinuousClock.Instant
+        var since: ContinuousClock.Instant
         /// Whether its batch takes so long that other writers no longer wait for it.
         var isOverdue = false
         var pins = DevicePins()
@@ -52,19 +52,28 @@ package final class IngestQueue: Sendable {
 
     private let batchLimit: Int
     private let byteLimit: Int
+    private let clock: TimeSource
     private let state: Mutex<State>
 
     /// An empty queue for writers numbered from 0; a message of more than `byteLimit` bytes is its own batch.
-    package init(writers: Int = 1, batchLimit: Int = 500, byteLimit: Int = 4 << 20) {
+    package init(
+        writers: Int = 1,
+        batchLimit: Int = 500,
+        byteLimit: Int = 4 << 20,
+        clock: TimeSource = .system
+    ) {
+        self.clock = clock
         self.batchLimit = max(1, batchLimit)
         self.byteLimit = max(1, byteLimit)
-        state = Mutex(State(writers: (0..<max(1, writers)).map { _ in Writer() }))
+        let now = clock.now()
+        state = Mutex(State(writers: (0..<max(1, writers)).map { _ in Writer(taken: now, since: now) }))
     }
 
     /// Makes room for this many writers, before they begin.
     func prepare(writers: Int) {
+        let now = clock.now()
         state.withLock { state in
-            while state.writers.count < writers { state.writers.append(Writer()) }
+            while state.writers.count < writers { state.writers.append(Writer(taken: now, since: now)) }
         }
     }
 
@@ -84,7 +93,7 @@ package final class IngestQueue: Sendable {
 
     /// Adds the messages of one socket read; never blocks.
     package func submit(_ messages: [IncomingMessage], from sink: any AckSink) {
-        let now = ContinuousClock.now
+        let now = clock.now()
         let woken = state.withLock { state -> Woken in
             append(messages, from: sink, now, &state)
             return wake(&state)
@@ -112,7 +121,7 @@ package final class IngestQueue: Sendable {
     /// The next batch for a writer, whose previous one is settled or abandoned; nil if nothing waits that it may take
     /// now.
     package func take(writer: Int = 0) -> IngestBatch? {
-        let now = ContinuousClock.now
+        let now = clock.now()
         let (batch, woken) = state.withLock { state in
             release(writer, now, &state)
             let batch = take(writer, now, &state)
@@ -144,8 +153,9 @@ package final class IngestQueue: Sendable {
 
     /// Removes a writer that takes no more batches, releasing what was held back for it.
     package func leave(writer: Int) {
+        let now = clock.now()
         let woken = state.withLock { state in
-            release(writer, .now, &state)
+            release(writer, now, &state)
             return wake(&state)
         }
         woken?.fulfil()
@@ -249,8 +259,8 @@ extension IngestQueue {
     func watch() async {
         while !Task.isCancelled {
             await waitUntilNeeded()
-            guard (try? await Task.sleep(for: Self.watchInterval)) != nil else { return }
-            lookForOverdue(.now)
+            guard (try? await clock.sleep(Self.watchInterval)) != nil else { return }
+            lookForOverdue(clock.now())
         }
     }
 

@@ -1,5 +1,5 @@
 import Synchronization
-import Vocabulary
+package import Vocabulary
 
 /// Gives every received copy its `received_at`: wall-clock microseconds, each used once by a worker, so that the store
 /// can tell a duplicate from its own earlier commit whose reply was lost.
@@ -13,13 +13,20 @@ package final class ArrivalClock: Sendable {
 
     private let last = Atomic<Int64>(0)
     private let wall: @Sendable () -> Int64
+    private let elapsed: @Sendable () -> MonotonicTime
 
-    /// A clock over the system's wall clock, or over the given source of microseconds since 1970 UTC.
-    package init(wall: @escaping @Sendable () -> Int64 = { Timestamp.now.microseconds }) {
-        self.wall = wall
+    /// A clock over the system's clocks, or over the given sources: microseconds since 1970 UTC, and monotonic time.
+    package init(
+        wall: @escaping @Sendable () -> Int64 = { Timestamp.now.microseconds },
+        monotonic: @escaping @Sendable () -> MonotonicTime = { .now }
+    ) {
+        (self.wall, elapsed) = (wall, monotonic)
     }
 
     package func now() -> Int64 { wall() }
+
+    /// Nanoseconds of the monotonic clock, by which connections measure time.
+    func monotonic() -> UInt64 { elapsed().nanoseconds }
 
     /// A unique time: `now`, or as little later as possible.
     package func unique(near now: Int64) -> Int64 {

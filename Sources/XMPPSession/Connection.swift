@@ -3,6 +3,7 @@ import Logging
 import NIOCore
 import Synchronization
 package import Telemetry
+package import Vocabulary
 import XMPP
 
 /// A receiving XMPP connection as seen by the rest of the worker, from any thread; its state is confined to its event
@@ -14,6 +15,7 @@ package final class Connection: AckSink {
         package var clock: ArrivalClock
         package var metrics: Metrics
         package var open = OpenConnections()
+        package var random = RandomSource.system
 
         package init(ingest: IngestQueue, clock: ArrivalClock, metrics: Metrics) {
             self.ingest = ingest
@@ -67,7 +69,12 @@ package final class Connection: AckSink {
                 turn: turnPromise,
                 end: endPromise
             )
-            let stream = StreamHandler(settings: settings, clock: environment.clock, delegate: receiver)
+            let stream = StreamHandler(
+                settings: settings,
+                clock: environment.clock,
+                random: environment.random,
+                delegate: receiver
+            )
             handler.value = stream
             // If all connections are to close, it learns that now, before it connects.
             environment.open.insert(self)

@@ -2,6 +2,7 @@ import Logging
 import NIOCore
 import Synchronization
 import Telemetry
+import Vocabulary
 import XMPP
 
 /// Keeps one connection open, and beside it those that are draining; not a task, which would take 2.6 KB while it
@@ -93,7 +94,7 @@ final class ConnectionSlot: Sendable {
     private func open(_ place: OpeningGate.Place) {
         let last = takeLast()
         var suspended = last?.suspended
-        if let lost = suspended, !lost.isHeld {
+        if let lost = suspended, !lost.isHeld(now: environment.clock.monotonic()) {
             lost.abandon(environment.metrics)
             suspended = nil
         }
@@ -152,7 +153,8 @@ final class ConnectionSlot: Sendable {
     /// Opens the next connection after its delay.
     private func reopen(after ending: ReconnectPolicy.Ending, _ reason: ReconnectReason) {
         guard !state.withLock({ $0.isCancelled }) else { return finish() }
-        let delay = state.withLock { $0.policy.delay(after: ending, random: .random(in: 0..<1)) }
+        let random = environment.random.fraction()
+        let delay = state.withLock { $0.policy.delay(after: ending, random: random) }
         environment.metrics.reconnects[reason].increment()
         let fields: LogFields = [.reason: .string(reason.rawValue), .durationSeconds: .seconds(delay)]
         logger.event(.info, .reconnectScheduled, "opening a new connection", fields)

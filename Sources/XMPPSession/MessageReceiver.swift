@@ -13,6 +13,7 @@ final class MessageReceiver: StreamDelegate {
     let metrics: Metrics
     private let sharedSettings: SharedSettings
     private let ingest: IngestQueue
+    private let clock: ArrivalClock
     private let logger: Logger
     private let turn: EventLoopPromise<ConnectionTurn>
     private let end: EventLoopPromise<SessionEnd>
@@ -53,6 +54,7 @@ final class MessageReceiver: StreamDelegate {
         self.place = place
         metrics = environment.metrics
         ingest = environment.ingest
+        clock = environment.clock
     }
 
     private var settings: SenderSettings { sharedSettings.value }
@@ -162,7 +164,7 @@ final class MessageReceiver: StreamDelegate {
     func ended(_ end: SessionEnd) {
         count(as: nil)
         sink = nil
-        lostAt = MonotonicTime.now.nanoseconds
+        lostAt = clock.monotonic()
         // An answer that can't be right: the next connection binds a new session.
         if end.negotiation?.code == .badStream, let lost = suspendedStream {
             suspendedStream = nil

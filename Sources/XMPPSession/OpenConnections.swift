@@ -17,7 +17,7 @@ package final class OpenConnections: Sendable {
     package func closeNow() -> Int {
         let members = state.withLock { state in
             state.isClosed = true
-            return Array(state.members.values)
+            return state.members.values.sorted { $0.number < $1.number }
         }
         for connection in members { connection.closeNow() }
         return members.count

@@ -1,5 +1,5 @@
 package import Logging
-package import NIOPosix
+package import NIOCore
 import Telemetry
 import XMPP
 
@@ -10,7 +10,7 @@ package struct SenderService: Sendable {
     /// A service to run once; its connections share their settings unless these differ.
     package init(
         settings: SenderSettings,
-        group: MultiThreadedEventLoopGroup,
+        group: any EventLoopGroup,
         environment: Connection.Environment,
         logger: Logger
     ) {

@@ -26,6 +26,11 @@ package struct SenderSettings: Sendable {
         }
     }
 
+    /// Connects to a host and port: a channel of decrypted bytes that reports ``TLSEvent/established(version:cipher:)``
+    /// itself, once its handlers are there.
+    package typealias Transport =
+        @Sendable (_ host: String, _ port: Int, any EventLoop) -> EventLoopFuture<any Channel>
+
     package var stream: StreamSettings
     /// The host to connect to; the domain if ``discovery`` finds the hosts.
     package var host: String
@@ -52,6 +57,8 @@ package struct SenderSettings: Sendable {
     /// Resolves the host; nil for the system's resolver, another one for tests.
     package var resolver: (any Resolver & Sendable)?
     package var keys = KeyDeriver()
+    /// Opens the transport; nil for TCP, and TLS as ``security`` says.
+    package var transport: Transport?
     /// Whether the operator has been warned that the server has no stream management.
     let managementWarning = OnceFlag()
 

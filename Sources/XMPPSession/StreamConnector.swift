@@ -28,7 +28,7 @@ struct StreamConnector: Sendable {
             let handlers = handlers(ReachedServer(target: target, address: channel.remoteAddress))
             do {
                 let pipeline = channel.pipeline.syncOperations
-                if case .direct(let context) = target.security {
+                if case .direct(let context) = target.security, settings.transport == nil {
                     try pipeline.addHandler(TLSHandler(context: context))
                 }
                 try pipeline.addHandlers(handlers)
@@ -69,6 +69,7 @@ struct StreamConnector: Sendable {
     }
 
     private func connect(_ target: ServerTarget) -> EventLoopFuture<any Channel> {
+        if let transport = settings.transport { return transport(target.host, target.port, eventLoop) }
         // Ends a connection whose peer has acknowledged nothing, or had no room, for this long: TCP itself would try for
         // a quarter of an hour.
         let limit = settings.stream.keepaliveTimeout.nanoseconds / 1_000_000

@@ -25,7 +25,7 @@ extension StreamHandler where Delegate == MessageReceiver {
             size += encoder.usualSize(of: batch, index)
             longest = max(longest, encoder.sizeLimit(of: batch, index))
         }
-        let now = MonotonicTime.now.nanoseconds
+        let now = clock.monotonic()
         if acked > 0 {
             ack(copies, bound, count: acked, capacity: size + longest, now: now)
         } else {

@@ -132,7 +132,7 @@ extension StreamHandler {
         phase = .ended(bound)
         cancelTimers()
         handOver()
-        let ending = bound?.session.ending(after: outcome, now: MonotonicTime.now.nanoseconds)
+        let ending = bound?.session.ending(after: outcome, now: clock.monotonic())
         var otherHost = error?.otherHost
         if case .streamError(let error)? = outcome { otherHost = error.otherHost }
         bound?.session.transportClosed()

@@ -52,7 +52,7 @@ extension StreamHandler {
                     mode: settings.security.mode,
                     suspended: delegate.suspended,
                     idPrefix: idPrefix,
-                    nonce: (0..<24).map { _ in UInt8.random(in: .min ... .max) }
+                    nonce: (0..<24).map { _ in UInt8(truncatingIfNeeded: random.next()) }
                 )
             )
         } catch {
@@ -193,7 +193,7 @@ extension StreamHandler {
             takesMessages: Delegate.takesMessages,
             idPrefix: idPrefix,
             stream: stream,
-            now: MonotonicTime.now.nanoseconds
+            now: clock.monotonic()
         )
         let bound = BoundSession(session, stream.management)
         phase = .bound(bound)

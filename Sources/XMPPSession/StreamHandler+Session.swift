@@ -17,7 +17,7 @@ extension StreamHandler {
     }
 
     private func receive(_ stanza: Stanza, _ bound: BoundSession) {
-        let time = readTime ?? (clock.now(), MonotonicTime.now.nanoseconds)
+        let time = readTime ?? (clock.now(), clock.monotonic())
         readTime = time
         // All readers know the client namespace alone; the raw bytes stay unchanged.
         if isComponent { stanza.moveElements(from: XMLNamespace.component, to: XMLNamespace.client) }
@@ -76,7 +76,7 @@ extension StreamHandler {
 
     private func timerFired(_ id: UInt64) {
         guard case .bound(let bound) = phase else { return }
-        switch bound.session.timerFired(id, now: MonotonicTime.now.nanoseconds) {
+        switch bound.session.timerFired(id, now: clock.monotonic()) {
         case .wait(let timer): setTimer(timer)
         case .ping(let bytes, let timer), .refresh(let bytes, let timer):
             write(bytes)

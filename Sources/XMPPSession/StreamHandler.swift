@@ -1,7 +1,7 @@
 package import NIOCore
 import TLSWire
 import Telemetry
-import Vocabulary
+package import Vocabulary
 package import XMLWire
 import XMPP
 
@@ -47,8 +47,9 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     /// Whether the stream is a component's; cached, since ``settings`` would be copied for each stanza.
     let isComponent: Bool
     let clock: ArrivalClock
+    let random: RandomSource
     let stream: XMLStreamHandler
-    let idPrefix = String(UInt64.random(in: .min ... .max), radix: 36)
+    let idPrefix: String
 
     var phase = Phase.idle
     /// How the transport of the connected place gets its TLS.
@@ -67,12 +68,19 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     private var isReading = true
     private var needsFlush = false
 
-    package init(settings: SharedSettings, clock: ArrivalClock = ArrivalClock(), delegate: Delegate) {
+    package init(
+        settings: SharedSettings,
+        clock: ArrivalClock = ArrivalClock(),
+        random: RandomSource = .system,
+        delegate: Delegate
+    ) {
         sharedSettings = settings
         let settings = settings.value
         security = settings.security
         isComponent = settings.stream.dialect == .component
         self.clock = clock
+        self.random = random
+        idPrefix = String(random.next(), radix: 36)
         self.delegate = delegate
         stream = XMLStreamHandler(limits: settings.limits)
         unsent = WriteWatch(limit: settings.stream.keepaliveTimeout.nanoseconds)
@@ -180,7 +188,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         in context: ChannelHandlerContext,
         _ ended: @escaping (Result<Void, any Error>) -> Void
     ) {
-        let number = unsent.wrote(now: MonotonicTime.now.nanoseconds)
+        let number = unsent.wrote(now: clock.monotonic())
         let promise = context.eventLoop.makePromise(of: Void.self)
         promise.futureResult.assumeIsolated().whenComplete { result in
             self.unsent.ended(number)
@@ -201,11 +209,11 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     private func watchWrites() {
         guard writeTimer == nil, let due = unsent.due, let context else { return }
         if case .ended = phase { return }
-        let now = MonotonicTime.now.nanoseconds
+        let now = clock.monotonic()
         let delay = TimeAmount.nanoseconds(Int64(clamping: due > now ? due - now : 0))
         writeTimer = context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
             self.writeTimer = nil
-            let now = MonotonicTime.now.nanoseconds
+            let now = self.clock.monotonic()
             guard let due = self.unsent.due, now >= due else { return self.watchWrites() }
             self.end(.pingTimeout, "the peer takes nothing of what we send: the connection is dead")
             self.closeChannel()

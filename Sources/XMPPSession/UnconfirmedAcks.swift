@@ -89,7 +89,7 @@ final class SuspendedStream: Sendable {
         self.heldUntil = heldUntil
     }
 
-    var isHeld: Bool { MonotonicTime.now.nanoseconds < heldUntil }
+    func isHeld(now: UInt64) -> Bool { now < heldUntil }
 
     /// The host where the server wants it to be resumed.
     var location: String? { session.management.location }

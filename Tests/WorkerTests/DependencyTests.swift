@@ -9,6 +9,8 @@ struct DependencyTests {
     private struct Target {
         var name: String
         var folder: String
+        /// Its folders that belong to another target.
+        var excluded: Set<String>
         var dependencies: Set<String>
     }
 
@@ -22,7 +24,7 @@ struct DependencyTests {
         #expect(targets.count > 30, "the manifest is not read as it is written")
         let known = targets.reduce(into: Set(targets.map(\.name))) { $0.formUnion($1.dependencies) }
         for target in targets {
-            let imported = try Self.imports(of: target.folder).intersection(known)
+            let imported = try Self.imports(of: target).intersection(known)
             let unused = target.dependencies.subtracting(imported).sorted()
             let missing = imported.subtracting(target.dependencies).sorted()
             #expect(unused.isEmpty, "\(target.name) declares what no file of it imports: \(unused)")
@@ -43,6 +45,7 @@ struct DependencyTests {
             let name = String(match[2].substring ?? "")
             let isSuite = match[1].substring == "suite"
             let path = try body.firstMatch(of: Regex(#"path: "([\w/]+)""#))?[1].substring.map(String.init)
+            let excluded = try body.firstMatch(of: Regex(#"exclude: \["(\w+)"\]"#))?[1].substring.map(String.init)
             let list = try body.firstMatch(of: Regex(#"\[((?:[^\[\]])*)\]"#))?[1].substring ?? ""
             let products = try list.matches(of: Regex(#"\.product\(name: "(\w+)""#)).compactMap { $0[1].substring }
             let rest = list.replacing(try Regex(#"\.product\([^)]*\)"#), with: "")
@@ -53,19 +56,21 @@ struct DependencyTests {
             return Target(
                 name: name,
                 folder: path ?? (isSuite ? "Tests/\(name)" : "Sources/\(name)"),
+                excluded: Set([excluded].compactMap(\.self)),
                 dependencies: Set((products + names).map(String.init) + words.compactMap { shorthand[$0] })
             )
         }
     }
 
-    private static func imports(of folder: String) throws -> Set<String> {
+    private static func imports(of target: Target) throws -> Set<String> {
         let line = try Regex(#"^(?:@\w+ )?(?:package |public )?import (\w+)"#).anchorsMatchLineEndings()
         let files = FileManager.default.enumerator(
-            at: root.appending(path: folder),
+            at: root.appending(path: target.folder),
             includingPropertiesForKeys: nil
         )
         var imports: Set<String> = []
         while let file = files?.nextObject() as? URL {
+            if target.excluded.contains(file.lastPathComponent) { files?.skipDescendants() }
             guard file.pathExtension == "swift" else { continue }
             let text = try String(contentsOf: file, encoding: .utf8)
             for match in text.matches(of: line) { imports.insert(String(match[1].substring ?? "")) }

@@ -1,0 +1,166 @@
+import ArgumentParser
+import Glibc
+import Vocabulary
+
+/// Runs workers on virtual time against a model of server, network and database, by seed.
+@main
+struct Command: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "Simulation",
+        abstract: "Runs the worker on virtual time, with faults by seed, and judges its guarantees.",
+        discussion: """
+            Simulation --seeds 1..1000
+            Simulation --seed 17 --trace
+            Simulation --seed 17 --messages 1000000 --faults cut,kill,loseReplies
+            """
+    )
+
+    @Option(help: "The seed of one run.")
+    var seed: UInt64?
+
+    @Option(help: "The seeds of many runs: 1..1000.")
+    var seeds: String?
+
+    @Option(help: "Runs new seeds for this many seconds, from one that the clock gives.")
+    var seconds: Int?
+
+    @Option(help: "How many messages devices send in a run.")
+    var messages = 2_000
+
+    @Option(help: "How many workers run; by default 1 to 3, by seed.")
+    var workers: Int?
+
+    @Option(help: "The kinds of faults: all, none, or some of \(Fault.Kind.names).")
+    var faults = "all"
+
+    @Option(help: "How many faults strike in a second of virtual time; by default by seed.")
+    var faultsPerSecond: Double?
+
+    @Flag(help: "Prints the conversation of a run that fails, with as few faults as it takes.")
+    var trace = false
+
+    @Flag(help: "Runs each seed twice, and compares every step.")
+    var twice = false
+
+    func validate() throws {
+        if [seeds, seed.map(String.init), seconds.map(String.init)].compactMap(\.self).count > 1 {
+            throw ValidationError("only one of --seed, --seeds and --seconds")
+        }
+        if messages < 1 { throw ValidationError("--messages: at least 1") }
+        if let workers, !(1...16).contains(workers) { throw ValidationError("--workers: 1 to 16") }
+        _ = try (kinds(), range())
+    }
+
+    func run() throws {
+        Self.makeHashesRepeatable()
+        GlobalExecutor.install()
+        var sums = Sums()
+        for seed in try range() {
+            if let seconds, sums.took > Double(seconds) { break }
+            let plan = Plan(
+                seed: seed,
+                messages: messages,
+                workers: workers,
+                kinds: try kinds(),
+                faultsPerSecond: faultsPerSecond
+            )
+            let report = Simulation(plan).run()
+            sums.add(report)
+            if let failure = report.failure {
+                tell(failure, of: plan)
+                throw ExitCode.failure
+            }
+            if twice {
+                let other = Simulation(plan).run()
+                guard other.digest == report.digest, other.steps == report.steps else {
+                    print("seed \(seed): two runs differ: \(report.steps) steps and \(other.steps)")
+                    throw ExitCode.failure
+                }
+            }
+            if self.seed != nil { print("seed \(seed): digest \(String(report.digest, radix: 16))") }
+        }
+        print(sums.text)
+    }
+
+    private func tell(_ failure: Judge.Failure, of plan: Plan) {
+        print("seed \(plan.seed): \(failure.guarantee.rawValue)")
+        print("  at \(Double(failure.at) * 1e-9) s: \(failure.text)")
+        var again = "Simulation --seed \(plan.seed) --messages \(messages) --faults \(faults) --trace"
+        if let workers { again += " --workers \(workers)" }
+        if let faultsPerSecond { again += " --faults-per-second \(faultsPerSecond)" }
+        print("  again: swift run -c release \(again)")
+        guard trace else { return }
+        var least = Shrinking.least(plan, failure.guarantee)
+        print("  with \(least.faults.count) of \(plan.faults.count) faults:")
+        least.isTraced = true
+        for line in Simulation(least).run().lines { print("    \(line)") }
+    }
+
+    private func kinds() throws -> [Fault.Kind] {
+        switch faults {
+        case "all": return Fault.Kind.allCases
+        case "none": return []
+        default:
+            return try faults.split(separator: ",").map { name in
+                guard let kind = Fault.Kind(rawValue: String(name)) else {
+                    throw ValidationError("--faults: unknown kind \(name)")
+                }
+                return kind
+            }
+        }
+    }
+
+    private func range() throws -> ClosedRange<UInt64> {
+        if let seed { return seed...seed }
+        if seconds != nil {
+            let first = UInt64(Timestamp.now.microseconds) / 1_000
+            return first...first + 1_000_000_000
+        }
+        guard let seeds else { return 1...100 }
+        let ends = seeds.split(separator: ".", omittingEmptySubsequences: true).compactMap { UInt64($0) }
+        guard ends.count == 2, ends[0] <= ends[1] else { throw ValidationError("--seeds: two numbers, 1..1000") }
+        return ends[0]...ends[1]
+    }
+
+    /// Hashes differ from process to process, and with them the order of sets; the runtime decides at its start.
+    private static func makeHashesRepeatable() {
+        let name = "SWIFT_DETERMINISTIC_HASHING"
+        guard getenv(name) == nil else { return }
+        setenv(name, "1", 1)
+        var arguments = CommandLine.arguments.map { strdup($0) } + [nil]
+        execv("/proc/self/exe", &arguments)
+        fatalError("cannot start again with \(name)")
+    }
+}
+
+/// What many runs have seen.
+private struct Sums {
+    var runs = 0
+    var copies = 0
+    var acks = 0
+    var faults = 0
+    var steps: UInt64 = 0
+    var time: UInt64 = 0
+    let start = ContinuousClock.now
+
+    mutating func add(_ report: Simulation.Report) {
+        runs += 1
+        copies += report.copies
+        acks += report.acks
+        faults += report.faults
+        steps += report.steps
+        time += report.time
+    }
+
+    /// Seconds of real time.
+    var took: Double { Double((ContinuousClock.now - start) / .milliseconds(1)) / 1_000 }
+
+    var text: String {
+        let took = took
+        let (copyRate, faultRate) = (Int(Double(copies) / took), Int(Double(faults) / took))
+        return """
+            \(runs) runs, \(copies) copies delivered, \(acks) acks, \(faults) faults, \(steps) steps, \
+            \(time / 1_000_000_000) s of virtual time in \(took) s: \(copyRate) copies/s, \(faultRate) faults/s
+            """
+    }
+}

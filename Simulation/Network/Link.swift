@@ -1,0 +1,136 @@
+import NIOCore
+import Vocabulary
+
+/// The server's end of a connection.
+protocol LinkPeer: AnyObject {
+    associatedtype Event
+
+    /// Reads what the client has just written, before it travels: what will arrive is known then.
+    func wrote(_ bytes: ByteBuffer) -> [Event]
+    func arrived(_ events: [Event])
+    /// Handles the end of the connection, from either side or by a fault.
+    func ended()
+}
+
+/// One TCP connection as the network has it: bytes in order, late, cut, swallowed or a few at a time.
+final class Link<Peer: LinkPeer> {
+    /// How the network treats the connection.
+    struct Weather {
+        var least = Duration.microseconds(100)
+        var most = Duration.milliseconds(2)
+        /// The most bytes that arrive at once, in a trickle; nil for all.
+        var piece: Int?
+    }
+
+    private let scheduler: Scheduler
+    private var random: SplitMix
+    private let channel: SimulatedChannel
+    private weak var peer: Peer?
+    var weather: Weather
+    /// Whether everything vanishes, both ways, and nobody is told.
+    private(set) var isBlackHole = false
+    private(set) var isOver = false
+    /// When the last bytes arrive, each way: later ones never overtake them.
+    private var toClient: UInt64 = 0
+    private var toServer: UInt64 = 0
+    /// The client's bytes that are under way or lost.
+    private(set) var unacknowledged = 0
+
+    init(_ scheduler: Scheduler, seed: UInt64, weather: Weather, channel: SimulatedChannel, peer: Peer) {
+        (self.scheduler, self.weather, self.channel, self.peer) = (scheduler, weather, channel, peer)
+        random = SplitMix(seed: seed, for: "link")
+        // Weak: a client may hold its end for longer than the server.
+        channel.send = { [weak self] in self?.clientWrote($0) }
+        channel.room = { [weak self] in Self.sendBuffer - (self?.unacknowledged ?? 0) }
+        channel.finish = { [weak self] in self?.clientEnded() }
+    }
+
+    /// The bytes that the client's kernel takes before the server has them.
+    private static var sendBuffer: Int { 128 << 10 }
+
+    private func arrival(after last: inout UInt64) -> UInt64 {
+        let delay = random.time(weather.least, weather.most)
+        last = max(scheduler.now &+ delay.nanoseconds, last &+ 1)
+        return last
+    }
+
+    // MARK: From the server
+
+    func serverWrites(_ bytes: ByteBuffer) {
+        guard !isOver, !isBlackHole else { return }
+        var rest = bytes
+        while rest.readableBytes > 0 {
+            let count = weather.piece.map { 1 + random.below($0) } ?? rest.readableBytes
+            guard let piece = rest.readSlice(length: min(count, rest.readableBytes)) else { return }
+            deliver { $0.arrived(piece) }
+        }
+    }
+
+    /// Ends the connection after what was written.
+    func serverEnds() {
+        guard !isOver else { return }
+        isOver = true
+        peer?.ended()
+        if !isBlackHole { deliver { $0.peerEnded(nil) } }
+    }
+
+    private func deliver(_ body: @escaping (SimulatedChannel) -> Void) {
+        scheduler.at(arrival(after: &toClient), as: Scheduler.world) { [self] in
+            if !isBlackHole { body(channel) }
+        }
+    }
+
+    // MARK: From the client
+
+    private func clientWrote(_ bytes: ByteBuffer) {
+        guard !isOver, let peer else { return }
+        unacknowledged += bytes.readableBytes
+        let events = peer.wrote(bytes)
+        guard !isBlackHole else { return }
+        let count = bytes.readableBytes
+        scheduler.at(arrival(after: &toServer), as: Scheduler.world) { [self] in
+            guard !isBlackHole, !isOver else { return }
+            unacknowledged -= count
+            peer.arrived(events)
+            channel.roomGrew()
+        }
+    }
+
+    private func clientEnded() {
+        guard !isOver, !isBlackHole else { return }
+        scheduler.at(arrival(after: &toServer), as: Scheduler.world) { [self] in end() }
+    }
+
+    private func end() {
+        guard !isOver else { return }
+        isOver = true
+        peer?.ended()
+    }
+
+    // MARK: Faults
+
+    /// Resets the connection at both ends; what was under way is lost.
+    func cut() {
+        guard !isOver else { return }
+        end()
+        if !isBlackHole { channel.peerEnded(ConnectionReset()) }
+        isBlackHole = true
+    }
+
+    /// Lets everything vanish from now on; the server gives up after a while.
+    func swallow(serverGivesUpAfter patience: Duration) {
+        guard !isOver else { return }
+        isBlackHole = true
+        scheduler.after(patience, as: Scheduler.world) { [self] in end() }
+    }
+
+    /// The client's process has died: its kernel ends the connection.
+    func clientDied() {
+        guard !isBlackHole else { return }
+        scheduler.at(arrival(after: &toServer), as: Scheduler.world) { [self] in end() }
+    }
+}
+
+struct ConnectionReset: Error, CustomStringConvertible {
+    var description: String { "connection reset by peer" }
+}

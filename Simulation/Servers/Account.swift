@@ -1,0 +1,124 @@
+import Digests
+import NIOCore
+import Vocabulary
+
+/// A sender's account at a CCS: the messages of its devices, each delivered until it is acked on one of the account's
+/// streams.
+final class Account {
+    static let senderID = "42"
+    static let domain = "fcm.example.org"
+
+    let scheduler: Scheduler
+    let judge: Judge
+    let text: MessageText
+    /// The most unacked copies on one stream; a server may forget its own rule.
+    var window = 100
+    private(set) var created = 0
+    private(set) var ackedCount = 0
+    private var isAcked: [Bool] = []
+    private(set) var keys: [Digest128] = []
+    private var numbers: [Digest128: Int] = [:]
+    /// Messages to be delivered again: those of streams that have ended.
+    private var waiting = CircularBuffer<Int>()
+    private(set) var streams: [ServerStream] = []
+    private var opened = 0
+    private var random: SplitMix
+    /// The messages not to be created beyond.
+    let total: Int
+    private var arrived = 0
+
+    init(_ scheduler: Scheduler, seed: UInt64, judge: Judge, total: Int, text: MessageText) {
+        (self.scheduler, self.judge, self.total, self.text) = (scheduler, judge, total, text)
+        random = SplitMix(seed: seed, for: "account")
+    }
+
+    var address: String { "\(Self.senderID)@\(Self.domain)" }
+
+    /// Whether every message was created, delivered and acked.
+    var isDone: Bool { ackedCount == total }
+
+    /// The oldest message without an ack, for a report.
+    var firstUnacked: Int? { isAcked.firstIndex(of: false) }
+
+    // MARK: Streams
+
+    func open() -> ServerStream {
+        opened += 1
+        let stream = ServerStream(opened, of: self)
+        streams.append(stream)
+        return stream
+    }
+
+    func ended(_ stream: ServerStream) {
+        streams.removeAll { $0 === stream }
+        judge.ended(stream.number)
+        for number in stream.outstanding.keys.sorted() where !isAcked[number] { waiting.append(number) }
+        pump()
+    }
+
+    /// A stream drawn for a fault; nil if there is none.
+    func stream(_ draw: UInt64) -> ServerStream? {
+        let bound = streams.filter { $0.phase != .over }
+        return bound.isEmpty ? nil : bound[Int(draw % UInt64(bound.count))]
+    }
+
+    // MARK: Messages
+
+    func number(of key: Digest128) -> Int? { numbers[key] }
+
+    /// Takes this many new messages from devices.
+    func arrive(_ count: Int) {
+        arrived = min(arrived + count, total)
+        pump()
+    }
+
+    var hasAllArrived: Bool { arrived == total }
+
+    func acked(_ number: Int) {
+        guard !isAcked[number] else { return }
+        isAcked[number] = true
+        ackedCount += 1
+    }
+
+    /// Delivers what waits, as far as the streams' windows allow.
+    func pump() {
+        while !waiting.isEmpty || created < arrived {
+            let free = streams.filter(\.canDeliver)
+            guard !free.isEmpty else { return }
+            let stream = free[random.below(free.count)]
+            // A share, so that a device's messages go over several streams.
+            var room = min(window - stream.outstandingCount, 1 + random.below(32))
+            var batch: [Int] = []
+            while room > 0, let number = next() {
+                batch.append(number)
+                room -= 1
+            }
+            if !batch.isEmpty { stream.deliver(batch) }
+        }
+    }
+
+    private func next() -> Int? {
+        while let number = waiting.popFirst() {
+            if !isAcked[number] { return number }
+        }
+        guard created < arrived else { return nil }
+        let key = MessageText.key(created, of: Self.senderID)
+        keys.append(key)
+        numbers[key] = created
+        isAcked.append(false)
+        created += 1
+        return created - 1
+    }
+
+    /// Delivers messages once more, over any stream: those not acked yet, or, as servers do, others too.
+    func repeatSome(_ count: Int) {
+        guard created > 0 else { return }
+        for _ in 0..<count {
+            let free = streams.filter(\.canDeliver)
+            guard !free.isEmpty else { return }
+            // Mostly the latest, whose first copies are under way.
+            let back = random.chance(0.8) ? random.below(min(created, 200)) : random.below(created)
+            free[random.below(free.count)].deliver([created - 1 - back], areOthers: random.chance(0.1))
+        }
+    }
+}

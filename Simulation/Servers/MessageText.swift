@@ -1,0 +1,89 @@
+import Digests
+import NIOCore
+import Vocabulary
+
+/// The stanzas of a server, by a message's number: what is the same in all of them is written once.
+struct MessageText {
+    /// The digits of a message's number in its id.
+    static let digits = 10
+
+    private static let start = Array(#"<message id=""><gcm xmlns="google:mobile:data">"#.utf8)
+    private static let id = Array(#"{"message_id":"m-"#.utf8)
+    private static let device = Array(#"","from":"device-"#.utf8)
+    private static let category = Array(#"","category":"category-"#.utf8)
+    private static let oddCategory = Array(#"","category":["category-"#.utf8)
+    private static let data = Array(#"","data":{"number":""#.utf8)
+    private static let oddData = Array(#""],"data":{"number":""#.utf8)
+    private static let otherData = Array(#"","data":{"other":""#.utf8)
+    private static let close = Array(#""}}"#.utf8)
+    private static let end = Array("</gcm></message>".utf8)
+
+    /// How many devices send in turn.
+    let devices: Int
+    let categories: Int
+
+    /// Every so many messages are odd, and belong in quarantine; 0 for none.
+    let oddEvery: Int
+
+    /// Whether a message's category is none: it is stored in quarantine, and acked.
+    func isOdd(_ number: Int) -> Bool { oddEvery > 0 && number % oddEvery == oddEvery - 1 }
+
+    /// Appends a message's stanza, or one with the same id and other content.
+    func append(_ number: Int, isOther: Bool = false, to buffer: inout ByteBuffer) {
+        buffer.writeBytes(Self.start)
+        appendPayload(number, isOther: isOther, to: &buffer)
+        buffer.writeBytes(Self.end)
+    }
+
+    /// The SHA-256 of a message's payload, by which quarantine knows it.
+    func payloadDigest(_ number: Int) -> [UInt8] {
+        var buffer = ByteBuffer()
+        appendPayload(number, isOther: false, to: &buffer)
+        var digest = SHA256()
+        buffer.withUnsafeReadableBytes { digest.update($0) }
+        return digest.finish()
+    }
+
+    private func appendPayload(_ number: Int, isOther: Bool, to buffer: inout ByteBuffer) {
+        let isOdd = isOdd(number)
+        buffer.writeBytes(Self.id)
+        Self.append(number, digits: Self.digits, to: &buffer)
+        buffer.writeBytes(Self.device)
+        Self.append(number % devices, digits: 4, to: &buffer)
+        buffer.writeBytes(isOdd ? Self.oddCategory : Self.category)
+        Self.append(number % categories, digits: 1, to: &buffer)
+        buffer.writeBytes(isOdd ? Self.oddData : isOther ? Self.otherData : Self.data)
+        Self.append(number, digits: Self.digits, to: &buffer)
+        buffer.writeBytes(Self.close)
+    }
+
+    private static func append(_ number: Int, digits: Int, to buffer: inout ByteBuffer) {
+        buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: digits) { target in
+            var rest = number
+            for index in (0..<digits).reversed() {
+                target[index] = UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: rest % 10)
+                rest /= 10
+            }
+            return digits
+        }
+    }
+
+    /// The message's key, as docs/protocol.md defines it.
+    static func key(_ number: Int, of sender: String) -> Digest128 {
+        var buffer = ByteBuffer(string: sender + "\0m-")
+        append(number, digits: digits, to: &buffer)
+        return buffer.withUnsafeReadableBytes { Digest128(hashing: $0) }
+    }
+
+    /// The number in a message's id; nil for one that no server here has sent.
+    static func number(_ id: UnsafeBufferPointer<UInt8>) -> Int? {
+        guard id.count == digits + 2, id[0] == UInt8(ascii: "m"), id[1] == UInt8(ascii: "-") else { return nil }
+        var number = 0
+        for byte in id[2...] {
+            let digit = byte &- UInt8(ascii: "0")
+            guard digit <= 9 else { return nil }
+            number = number * 10 + Int(digit)
+        }
+        return number
+    }
+}

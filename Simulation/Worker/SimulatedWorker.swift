@@ -1,0 +1,157 @@
+import Dispatcher
+import Ingest
+import Logging
+import NIOCore
+import SimulatedDatabase
+import TLSWire
+import Telemetry
+import UpstreamKit
+import Vocabulary
+import XMPP
+import XMPPSession
+
+/// What a simulated worker's process is configured with.
+struct WorkerShape {
+    var connections = 2
+    var writers = 2
+    var batchLimit = 500
+    var loops = 1
+    var lease = Duration.seconds(60)
+}
+
+/// One worker process: the real parts from decrypted bytes to the store's port and back, as the composition root joins
+/// them.
+// Sendable: on the simulation's one thread.
+final class SimulatedWorker: @unchecked Sendable {
+    let process: Int
+    /// Its name in the database.
+    let name: String
+    let metrics: Metrics
+    private let scheduler: Scheduler
+    private let queue: IngestQueue
+    private let ingest: IngestService
+    private let sender: SenderService
+    private let dispatch: DispatchService
+    private let deliveries: SimulatedDeliveryStore
+    private var receiving: Task<Void, Never>?
+    private(set) var hasEnded = false
+
+    /// A worker that has not started; `clock` is the database's, as this process knows it.
+    init(
+        _ scheduler: Scheduler,
+        process: Int,
+        seed: UInt64,
+        shape: WorkerShape,
+        wall: @escaping @Sendable () -> Timestamp,
+        database: SimulatedDatabase,
+        network: Network,
+        handlers: Handlers
+    ) {
+        (self.scheduler, self.process) = (scheduler, process)
+        name = "worker-\(process)"
+        let random = RandomSource(seed: seed ^ UInt64(process) << 40, for: "worker")
+        let time = scheduler.timeSource(random)
+        let monotonic: @Sendable () -> MonotonicTime = { scheduler.monotonic }
+        let moment = { @Sendable in ClockReading.Moment(wall: wall(), monotonic: scheduler.monotonic) }
+        let clock = DatabaseClock(moment(), monotonic: monotonic)
+        let stamps = SimulatedDatabase.Stamps(clock, moment: moment)
+        metrics = Metrics(
+            senders: [Account.senderID],
+            categories: [],
+            handlers: Handlers.kinds.map(\.name),
+            version: "simulation"
+        )
+        deliveries = database.deliveries(name)
+        queue = IngestQueue(writers: shape.writers, batchLimit: shape.batchLimit, clock: time)
+        let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
+        var settings = DispatchSettings()
+        settings.lease = shape.lease
+        settings.drain = Simulation.grace / 5
+        settings.owner = name
+        dispatch = DispatchService(
+            store: deliveries,
+            registrations: handlers.registrations(time),
+            senderIDs: [Account.senderID],
+            settings: settings,
+            metrics: metrics,
+            logger: logger,
+            clock: time
+        ) { registration, _, message, context in
+            guard case .handler(let handler) = registration.body else { return .verdict(.cancelled) }
+            return .verdict(await HandlerVerdict.of(handler, message, context))
+        }
+        ingest = IngestService(
+            queue: queue,
+            writers: (0..<shape.writers).map { [name] _ in
+                database.writer(name, senders: [Account.senderID], stamps: stamps)
+            },
+            metrics: metrics,
+            logger: logger,
+            clock: time,
+            intake: dispatch.intake,
+            stamps: clock
+        )
+        let arrivals = ArrivalClock(wall: { clock.now() }, monotonic: monotonic)
+        var environment = Connection.Environment(ingest: queue, clock: arrivals, metrics: metrics)
+        environment.random = random
+        let link = Unchecked(network)
+        var sending = Self.settings(window: 100)
+        sending.connections = shape.connections
+        sending.transport = { _, _, eventLoop in link.value.connect(eventLoop, of: process) }
+        sender = SenderService(
+            settings: sending,
+            group: SimulatedEventLoopGroup(scheduler, process: process, count: shape.loops),
+            environment: environment,
+            logger: logger
+        )
+    }
+
+    private static func settings(window: Int) -> SenderSettings {
+        var stream = StreamSettings(senderID: Account.senderID, domain: Account.domain)
+        stream.username = stream.address
+        stream.window = window
+        return SenderSettings(
+            stream,
+            host: Account.domain,
+            port: 5235,
+            security: .direct(context),
+            secret: { Array("secret".utf8) }
+        )
+    }
+
+    /// Never used, as the transport brings its own security.
+    private static let context: TLSContext = {
+        do {
+            var client = TLSClientConfiguration(serverName: Account.domain)
+            client.trust = .pem(try CertificateAuthority().certificatePEM)
+            return try TLSContext.client(client)
+        } catch {
+            fatalError("OpenSSL makes no context: \(error)")
+        }
+    }()
+
+    /// Starts, in its own process.
+    func start() {
+        let executor = ProcessExecutor(scheduler, process: process)
+        let dispatching = Task(executorPreference: executor) { [dispatch] in await dispatch.run() }
+        let storing = Task(executorPreference: executor) { [ingest] in await ingest.run() }
+        let receiving = Task(executorPreference: executor) { [dispatch, sender] in
+            await dispatch.waitUntilSubscribed()
+            await sender.run()
+        }
+        self.receiving = receiving
+        Task(executorPreference: executor) { [self] in
+            // In the order of the composition root: what was read is committed and acked, then handlers end.
+            await receiving.value
+            queue.finish()
+            await storing.value
+            dispatch.beginShutdown()
+            await dispatching.value
+            await deliveries.close()
+            hasEnded = true
+        }
+    }
+
+    /// Begins the orderly shutdown (SIGTERM).
+    func shutDown() { scheduler.run(as: process) { receiving?.cancel() } }
+}
