@@ -373,7 +373,7 @@ let package = Package(
             "SimulatedDatabaseTests",
             [
                 "Vocabulary", "UpstreamKit", "DatabaseSupport", "SimulatedDatabase", "MessageStore", "Postgres",
-                "LocalDatabase", "Ingest", "Dispatcher",
+                "LocalDatabase", "Handlers", "Ingest", "Dispatcher",
             ]
         ),
         suite(

@@ -23,6 +23,8 @@ package enum Statement: String, CaseIterable, Sendable {
     case settleBlocks
     case backlog
     case unclaimed
+    /// The transaction of a SQL function's attempt.
+    case call
 
     /// Whether a server that accepts no writes runs it.
     var isReadOnly: Bool { self == .controls || self == .backlog || self == .unclaimed }

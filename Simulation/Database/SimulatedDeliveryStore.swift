@@ -222,12 +222,58 @@ package final class SimulatedDeliveryStore: DeliveryStore {
         }
     }
 
-    /// A session; those of the real store's pool live and die together here. That one has died is found out by using it.
+    /// A session, perhaps a dead one, which is found out by using it.
+    ///
+    /// Those of the real store's pool live and die together here.
     private func connected() async throws(StoreError) -> SimulatedDatabase.Session {
         if let session = session.withLock(\.self) { return session }
         let session = try await database.connect(worker)
         self.session.withLock { $0 = session }
         return session
+    }
+}
+
+// SQL functions, as `FunctionCaller` calls them.
+extension SimulatedDeliveryStore {
+    /// Calls a function with a message: its effect, which is only counted, and the end of the delivery commit together.
+    package func call(_ handler: String, message: Digest128, token: Int64) async -> AttemptEnd {
+        var hasBegun = false
+        do throws(StoreError) {
+            let session = try await connected()
+            hasBegun = database.isAlive(session, of: worker)
+            let isSettled = try await run(.call) { state in
+                state.complete(DeliveryKey(handler: handler, message: message), token, by: self.recorder)
+            }
+            return isSettled ? .settled : .lost
+        } catch {
+            guard error.failureClass != .cancelled else { return .verdict(.cancelled) }
+            let failure = HandlerFailure(group: "sql \(error.sqlState ?? "no SQLSTATE")", detail: error.message)
+            guard hasBegun, error.failureClass != .readOnly else {
+                return .verdict(.unavailable(after: nil, failure))
+            }
+            return .verdict(error.endsSession ? .interrupted(failure) : .retry(after: nil, failure))
+        }
+    }
+}
+
+extension ServerState {
+    /// Has a function's effect, and deletes the delivery; false, with neither, if the lease has passed on.
+    fileprivate mutating func complete(_ key: DeliveryKey, _ token: Int64, by recorder: String?) -> Bool {
+        guard let row = tables.queues[key.handler]?.rows[key.message], row.token == token else { return false }
+        change(.effect(key, (tables.effects[key] ?? 0) + 1))
+        change(.delivery(key, nil))
+        if let recorder {
+            record(
+                AttemptRow(
+                    handler: key.handler,
+                    message: key.message,
+                    number: row.attempts + 1,
+                    outcome: "done",
+                    worker: recorder
+                )
+            )
+        }
+        return true
     }
 }
 

@@ -39,6 +39,9 @@ struct ConformanceTests {
     @Test("troubles the dispatcher as PostgreSQL does", arguments: troubled)
     func troubles(_ one: Case) async throws { try await compare(one) }
 
+    @Test("calls functions as PostgreSQL does", arguments: calling)
+    func calls(_ one: Case) async throws { try await compare(one) }
+
     private func compare(_ one: Case) async throws {
         let time = VirtualTime()
         let model = ModelSite(time)

@@ -16,6 +16,8 @@ final class ModelSite: Site {
     let database: SimulatedDatabase
     let start: Int64
     private let current = CurrentTrouble()
+    /// The sessions of functions, by worker.
+    private let callers = Mutex<[String: SimulatedDeliveryStore]>([:])
 
     init(_ time: VirtualTime, _ replication: SimulatedDatabase.Replication = .none) {
         self.time = time
@@ -58,6 +60,15 @@ final class ModelSite: Site {
 
     func close(_ store: any DeliveryStore) async { await (store as? SimulatedDeliveryStore)?.close() }
 
+    func call(_ worker: String, _ delivery: Delivery) async -> AttemptEnd {
+        let caller = callers.withLock { callers in
+            let caller = callers[worker] ?? database.deliveries(worker, recordsAttempts: true)
+            callers[worker] = caller
+            return caller
+        }
+        return await caller.call("orders", message: delivery.messageKey, token: delivery.lease.token)
+    }
+
     func pass(_ duration: Duration) async throws { time.advance(by: duration) }
 
     func happen(_ trouble: Trouble) async throws {
@@ -88,7 +99,8 @@ final class ModelSite: Site {
         while database.openTransactions == 0 { await Task.yield() }
         async let text = body()
         if end == .rollback {
-            while time.now == begun { await Task.yield() }
+            let limit = ContinuousClock.now + .seconds(10)
+            while time.now == begun, ContinuousClock.now < limit { await Task.yield() }
             database.disconnect("holder")
         }
         let result = try await text
@@ -159,6 +171,7 @@ final class ModelSite: Site {
                         "\(key.handler) \(key.message.low) \(row.delivery.attempts) \(row.delivery.crashes) "
                             + "\(row.failure) \(row.group) \(distance(row.diedAt))"
                     }
+                case .effects: tables.effects.map { "\($0.message.low) \($1)" }
                 case .attempts:
                     tables.attempts.values.map {
                         "\($0.handler) \($0.message.low) \($0.number) \($0.outcome) \($0.group ?? "-") \($0.worker)"

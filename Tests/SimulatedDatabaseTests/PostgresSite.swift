@@ -1,6 +1,7 @@
 import DatabaseSupport
 import Dispatcher
 import Foundation
+import Handlers
 import Ingest
 import LocalDatabase
 import MessageStore
@@ -19,6 +20,7 @@ final class PostgresSite: Site {
     private let database: TestDatabase
     private let proxy: CuttingProxy
     private let settings: PostgresSettings
+    private let callers = Mutex<[String: FunctionCaller]>([:])
 
     init() async throws {
         let cluster = SharedCluster.cluster
@@ -39,6 +41,9 @@ final class PostgresSite: Site {
     private static let functions = """
         CREATE FUNCTION number(uuid) RETURNS text LANGUAGE sql AS
         $$ SELECT ('x' || right(replace($1::text, '-', ''), 16))::bit(64)::int8::text $$;
+        CREATE TABLE effects (message_key uuid);
+        CREATE FUNCTION take(message upstream.messages) RETURNS void LANGUAGE sql AS
+        $$ INSERT INTO effects VALUES (message.message_key) $$;
         CREATE FUNCTION distance(timestamptz) RETURNS text LANGUAGE sql AS
         $$ SELECT coalesce((round(extract(epoch FROM $1 - clock_timestamp()) / 10) * 10)::int::text, '-') $$;
         """
@@ -62,6 +67,25 @@ final class PostgresSite: Site {
     }
 
     func close(_ store: any DeliveryStore) async { await (store as? PostgresDeliveryStore)?.close() }
+
+    func call(_ worker: String, _ delivery: Delivery) async -> AttemptEnd {
+        let caller = callers.withLock { callers in
+            var settings = settings
+            settings.applicationName = worker
+            let recording = AttemptRecording(worker: worker, isWanted: true)
+            let caller = callers[worker] ?? FunctionCaller(settings, recording: recording)
+            callers[worker] = caller
+            return caller
+        }
+        guard let function = SQLFunction("take"), case .stored(let message) = delivery.content else { return .lost }
+        return await caller.call(
+            function,
+            handler: "orders",
+            message: message,
+            token: delivery.lease.token,
+            deadline: .now + .seconds(60)
+        )
+    }
 
     func pass(_ duration: Duration) async throws {
         let columns = [
@@ -216,6 +240,7 @@ final class PostgresSite: Site {
             SELECT concat_ws(' ', handler, number(message_key), attempts, crashes, last_error, error_group, distance(died_at))
             FROM upstream.dead_letters
             """
+        case .effects: "SELECT concat_ws(' ', number(message_key), count(*)) FROM effects GROUP BY message_key"
         case .attempts:
             """
             SELECT concat_ws(' ', handler, number(message_key), attempt, outcome, coalesce(error_group, '-'), worker)

@@ -15,6 +15,9 @@ protocol Site: Sendable {
     /// Ends a delivery store's registration in order.
     func close(_ store: any DeliveryStore) async
 
+    /// Calls the SQL function of `orders` for a delivery, as a worker does.
+    func call(_ worker: String, _ delivery: Delivery) async -> AttemptEnd
+
     /// Lets time pass for all rows.
     func pass(_ duration: Duration) async throws
     /// A table's rows as text, in their order, without what differs from run to run.
@@ -51,6 +54,8 @@ enum Table: String, CaseIterable {
     case blocks
     case dead_letters
     case attempts
+    /// What the SQL function has done.
+    case effects
 }
 
 enum Trouble: Hashable {

@@ -9,8 +9,9 @@ final class VirtualTime: Sendable {
         var now: ContinuousClock.Instant
         var sleepers: [(until: ContinuousClock.Instant, number: Int, wake: CheckedContinuation<Void, any Error>)] = []
         var last = 0
-        /// The clock stands while fewer sleep.
+        /// The clock stands while fewer sleep, until this real time.
         var least = 1
+        var standsUntil = ContinuousClock.now
     }
 
     private let state = Mutex(State(now: .now))
@@ -21,8 +22,8 @@ final class VirtualTime: Sendable {
         TimeSource(now: { self.now }, sleep: { try await self.sleep($0) }, random: { 0.5 })
     }
 
-    /// Lets the clock stand until this many sleep.
-    func stand(until count: Int) { state.withLock { $0.least = count } }
+    /// Lets the clock stand until this many sleep; for ten real seconds at most, as nobody may.
+    func stand(until count: Int) { state.withLock { ($0.least, $0.standsUntil) = (count, .now + .seconds(10)) } }
 
     func advance(by duration: Duration) { state.withLock { $0.now += duration } }
 
@@ -42,7 +43,9 @@ final class VirtualTime: Sendable {
 
     private func step() {
         let next = state.withLock { state in
-            guard state.sleepers.count >= state.least else { return nil as CheckedContinuation<Void, any Error>? }
+            guard state.sleepers.count >= state.least || state.standsUntil < .now else {
+                return nil as CheckedContinuation<Void, any Error>?
+            }
             state.least = 1
             let first = state.sleepers.indices.min {
                 (state.sleepers[$0].until, state.sleepers[$0].number) < (
