@@ -46,7 +46,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     let delegate: Delegate
     /// Whether the stream is a component's; cached, since ``settings`` would be copied for each stanza.
     let isComponent: Bool
-    private let clock: ArrivalClock
+    let clock: ArrivalClock
     let random: RandomSource
     let stream: XMLStreamHandler
     let idPrefix: String
