@@ -44,6 +44,7 @@ final class Simulation {
     private var workers: [SimulatedWorker?]
     /// How far each machine's wall clock is off, in microseconds.
     private var clockOffsets: [Int64]
+    private var databaseOffset = Duration.zero
     private var random: SplitMix
     private var phase = Phase.traffic
     private var struck = 0
@@ -62,7 +63,13 @@ final class Simulation {
             plan.database
         )
         statements = DatabaseFaults(scheduler, seed: plan.seed, database)
-        handlers = Handlers(scheduler, seed: plan.seed, judge: judge, account: account)
+        handlers = Handlers(
+            scheduler,
+            seed: plan.seed,
+            judge: judge,
+            account: account,
+            judgesOrder: plan.judgesOrder
+        )
         workers = Array(repeating: nil, count: plan.workers)
         var counts: [String: Int] = [:]
         for kind in Handlers.kinds {
@@ -192,7 +199,9 @@ final class Simulation {
             scheduler.after(time, as: Scheduler.world) { [database] in
                 if takesOver { database.failOver() } else { database.setStandby(isConnected: true) }
             }
-        case .databaseClock(let offset): database.setClock(offset: offset)
+        case .databaseClock(let ahead):
+            databaseOffset += ahead
+            database.setClock(offset: databaseOffset)
         case .workerClock(let draw, let offset):
             clockOffsets[Int(draw % UInt64(workers.count))] += offset.microseconds
         case .handlerFails(let draw, let time): handlers.fail(draw, for: time)

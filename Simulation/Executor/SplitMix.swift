@@ -25,7 +25,7 @@ struct SplitMix: RandomNumberGenerator {
     }
 
     /// A number below `limit`, which is positive.
-    mutating func below(_ limit: Int) -> Int { Int((next() >> 32) &* UInt64(limit) >> 32) }
+    mutating func below(_ limit: Int) -> Int { Int(((next() >> 32) &* UInt64(limit)) >> 32) }
 
     /// A number in 0..<1.
     mutating func fraction() -> Double { Double(next() >> 11) * 0x1p-53 }

@@ -28,7 +28,9 @@ enum Fault: Equatable {
     case failOver(more: Int)
     /// The standby is away, and waits for it are broken off; then it is back, or takes over without what it lacks.
     case unconfirmed(time: Duration, takesOver: Bool)
-    case databaseClock(offset: Duration)
+    /// The database's clock jumps ahead. Set back, what was stored before would be due in the future: nothing is
+    /// promised then.
+    case databaseClock(ahead: Duration)
     /// A worker's wall clock jumps.
     case workerClock(draw: UInt64, offset: Duration)
     case handlerFails(draw: UInt64, time: Duration)
@@ -70,7 +72,7 @@ enum Fault: Equatable {
         case .failOver: .failOver(more: random.below(4))
         case .unconfirmed:
             .unconfirmed(time: random.time(.milliseconds(10), .seconds(5)), takesOver: random.chance(0.5))
-        case .databaseClock: .databaseClock(offset: random.time(.milliseconds(1), .seconds(100_000)) * sign(&random))
+        case .databaseClock: .databaseClock(ahead: random.time(.milliseconds(1), .seconds(100_000)))
         case .workerClock:
             .workerClock(draw: draw, offset: random.time(.milliseconds(1), .seconds(100_000)) * sign(&random))
         case .handlerFails: .handlerFails(draw: draw, time: random.time(.milliseconds(10), .seconds(30)))

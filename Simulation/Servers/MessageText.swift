@@ -43,11 +43,13 @@ struct MessageText {
         buffer.writeBytes(Self.end)
     }
 
-    /// The SHA-256 of a message's payload, by which quarantine knows it.
+    /// The digest of a message's payload, by which quarantine knows it.
     func payloadDigest(_ number: Int) -> [UInt8] {
         var buffer = ByteBuffer()
         appendPayload(number, isOther: false, to: &buffer)
         var digest = SHA256()
+        // The length of the stanza's `from`, which it has not.
+        digest.update(bigEndian: 0)
         buffer.withUnsafeReadableBytes { digest.update($0) }
         return digest.finish()
     }

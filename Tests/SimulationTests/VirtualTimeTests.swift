@@ -33,6 +33,12 @@ struct VirtualTimeTests {
         }
     }
 
+    @Test("Drawn numbers are all those below the limit")
+    func numbers() {
+        var random = SplitMix(seed: 3, for: "test")
+        #expect(Set((0..<1_000).map { _ in random.below(7) }) == Set(0..<7))
+    }
+
     @Test("Numbers in a trace are shown as ranges")
     func ranges() {
         #expect(Trace.ranges([1, 2, 3, 7, 9, 10]) == "1-3 7 9-10")
