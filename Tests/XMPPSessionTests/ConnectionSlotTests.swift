@@ -45,7 +45,7 @@ final class ConnectionSlotTests: Sendable {
     ) async throws {
         let service = SenderService(
             settings: settings,
-            group: .singleton,
+            group: MultiThreadedEventLoopGroup.singleton,
             environment: Connection.Environment(ingest: ingest, clock: ArrivalClock(), metrics: metrics),
             logger: .quiet
         )

@@ -135,7 +135,7 @@ struct ConnectionTests {
         settings.connections = 3
         let service = SenderService(
             settings: settings,
-            group: .singleton,
+            group: MultiThreadedEventLoopGroup.singleton,
             environment: environment,
             logger: logger
         )

@@ -194,7 +194,7 @@ struct FindingTests {
         ])
         let service = SenderService(
             settings: try await settings(server, try Addresses.loopback()),
-            group: .singleton,
+            group: MultiThreadedEventLoopGroup.singleton,
             environment: Connection.Environment(ingest: IngestQueue(), clock: ArrivalClock(), metrics: metrics),
             logger: .quiet
         )
