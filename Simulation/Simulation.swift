@@ -243,7 +243,10 @@ final class Simulation {
         scheduler.after(.milliseconds(100), as: Scheduler.world) { [self] in
             // Killed meanwhile: another one takes its place anyway.
             guard workers[slot] === worker else { return }
-            if worker.hasEnded { start(slot) } else { awaitEnd(of: worker, slot) }
+            guard worker.hasEnded else { return awaitEnd(of: worker, slot) }
+            // Not if all stop meanwhile.
+            if case .stopping = phase { return }
+            start(slot)
         }
     }
 
