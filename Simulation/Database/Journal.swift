@@ -1,4 +1,3 @@
-import Vocabulary
 
 /// Commits that a crash or a failover may still take back.
 struct Journal: Sendable {

@@ -1,6 +1,5 @@
 import Dispatcher
 import UpstreamKit
-import Vocabulary
 
 // Registrations and subscriptions: `upstream.register_handlers` and its neighbours.
 extension ServerState {

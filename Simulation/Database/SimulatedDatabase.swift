@@ -1,4 +1,3 @@
-import Dispatcher
 import Synchronization
 package import Vocabulary
 

@@ -1,7 +1,6 @@
 import Dispatcher
 import Ingest
 import Logging
-import NIOCore
 import SimulatedDatabase
 import TLSWire
 import Telemetry

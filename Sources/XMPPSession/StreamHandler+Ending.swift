@@ -1,7 +1,6 @@
 package import NIOCore
 import TLSWire
 import Telemetry
-import Vocabulary
 import XMLWire
 import XMPP
 

@@ -1,6 +1,5 @@
 import NIOCore
 import Telemetry
-import Vocabulary
 import XMPP
 
 /// Acks that the server has not confirmed, kept to be sent again when the stream is resumed: usually no more than a few

@@ -1,7 +1,4 @@
-import Dispatcher
-import Ingest
 import Testing
-import Vocabulary
 
 /// Something that is done to a database, and what it gives.
 struct Case: Sendable, CustomTestStringConvertible {

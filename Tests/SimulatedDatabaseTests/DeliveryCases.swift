@@ -1,7 +1,5 @@
 import Dispatcher
-import Ingest
 import UpstreamKit
-import Vocabulary
 
 extension ConformanceTests {
     static let queueing = [

@@ -1,5 +1,4 @@
 import Dispatcher
-import Ingest
 import SimulatedDatabase
 import Testing
 import Vocabulary

@@ -1,5 +1,4 @@
 import Dispatcher
-import Ingest
 import Synchronization
 import UpstreamKit
 import Vocabulary

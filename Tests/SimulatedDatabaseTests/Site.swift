@@ -1,6 +1,5 @@
 import Dispatcher
 import Ingest
-import Testing
 import UpstreamKit
 import Vocabulary
 

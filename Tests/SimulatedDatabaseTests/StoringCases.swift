@@ -1,5 +1,3 @@
-import Dispatcher
-import Ingest
 import Vocabulary
 
 extension ConformanceTests {

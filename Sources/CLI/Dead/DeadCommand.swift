@@ -1,7 +1,6 @@
 import ArgumentParser
 import MessageStore
 import Postgres
-import Querying
 import Resources
 import UpstreamKit
 import Vocabulary

@@ -6,7 +6,6 @@ import Querying
 import Resources
 import ServiceLifecycle
 import UpstreamKit
-import Vocabulary
 
 /// `GET messages`, `messages/{key}`, `messages/export` and `messages/stream`, and their pages: a filter, a page of rows
 /// and the live tail; and one message with all that is known about it.

@@ -1,4 +1,3 @@
-import MessageStore
 import Postgres
 import Querying
 import Resources

@@ -1,6 +1,5 @@
 import HTTPTypes
 import Resources
-import Vocabulary
 
 /// The API's description (OpenAPI 3.1), made from the endpoints that are served: `GET openapi.json`, without a token.
 enum OpenAPIDocument {

@@ -2,7 +2,6 @@ import HTTPTypes
 import Hummingbird
 import NIOCore
 import Resources
-import Vocabulary
 
 extension Response {
     /// A whole answer of some type.
