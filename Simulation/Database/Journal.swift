@@ -1,4 +1,3 @@
-
 /// Commits that a crash or a failover may still take back.
 struct Journal: Sendable {
     private struct Commit: Sendable {
