@@ -113,6 +113,8 @@ struct WhereClauseTests {
         (#"data."\u0000"=1"#, 7, "contains this character"),
         ("data.a=1e1001", 7, "too long or too large"),
         ("data.a=1e99999999999999999999", 7, "too long or too large"),
+        ("data.a=1e-9223372036854775808", 7, "too long or too large"),
+        ("data.a=1e-99999999999999999999", 7, "too long or too large"),
         ("data.a=" + String(repeating: "1", count: 201), 7, "too long or too large"),
         ("data.a=x\0y", 8, "U+0000"),
     ]

@@ -108,7 +108,8 @@ struct WhereParser {
         }
         let value = String(characters[position..<end])
         guard let exponent = Self.exponentOfNumber(value) else { return .word(value) }
-        guard value.utf8.count <= Self.longestNumber, abs(exponent) <= Self.largestExponent else {
+        let isBounded = (-Self.largestExponent...Self.largestExponent).contains(exponent)
+        guard value.utf8.count <= Self.longestNumber, isBounded else {
             throw error("this number is too long or too large to compare with; in quotes it is a string")
         }
         return .number(value)

@@ -56,7 +56,14 @@ enum FailureGroups {
     ]
 
     static func areOwn(_ group: String) -> Bool {
-        let code = /(?:webhook )?status [0-9A-Z]{3}|sql [0-9A-Z]{5}/.matchingSemantics(.unicodeScalar)
-        return known.contains(group) || group.wholeMatch(of: code) != nil
+        if known.contains(group) { return true }
+        let words = group.split(separator: " ", omittingEmptySubsequences: false)
+        let isCode = words.last.map { $0.utf8.allSatisfy { (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) } }
+        // `webhook status 503`, `status 503`, `sql 23505`.
+        return switch words.dropLast() {
+        case ["webhook", "status"], ["status"]: isCode == true && words.last?.utf8.count == 3
+        case ["sql"]: isCode == true && words.last?.utf8.count == 5
+        default: false
+        }
     }
 }
