@@ -103,15 +103,19 @@ package struct AckedFile: Sendable {
             for line in isAtEnd ? lines.finish() : lines.add(Array(part)[...]) {
                 if let message = try read(line) { found.append(message) }
             }
+            // At once: a line without an end would be read for ever.
+            if lines.isDropping, !isAtEnd { throw tooLong(line + 1) }
         }
         return found
     }
 
+    private func tooLong(_ line: Int) -> Failure {
+        Failure(description: "\(path):\(line): the line is over \(Self.lineLimit) bytes")
+    }
+
     private mutating func read(_ text: LineSplitter.Line) throws(Failure) -> AckedMessage? {
         line += 1
-        guard !text.isTooLong else {
-            throw Failure(description: "\(path):\(line): the line is over \(Self.lineLimit) bytes")
-        }
+        guard !text.isTooLong else { throw tooLong(line) }
         let bytes = Data(text.bytes)
         guard !bytes.allSatisfy({ $0 == 0x20 || $0 == 0x0D }) else { return nil }
         guard let message = try? JSONDecoder().decode(AckedMessage.self, from: bytes), message.key != nil else {

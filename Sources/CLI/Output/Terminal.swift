@@ -107,8 +107,19 @@ package struct Terminal: Sendable {
 
     /// Writes a text that is already safe for terminals.
     func write(_ text: String, to stream: Stream) {
+        let bytes = Array(text.utf8)
         // Nobody can be told that it failed.
-        try? ExportFile(stream: stream.descriptor).write(Array(text.utf8))
+        guard stream.descriptor == errors.descriptor else {
+            try? ExportFile(stream: stream.descriptor).write(bytes)
+            return
+        }
+        // Data waits for its reader; messages don't: a command must go on where nobody reads them.
+        var written = 0
+        while written < bytes.count {
+            let count = bytes[written...].withUnsafeBytes { Glibc.write(stream.descriptor, $0.baseAddress, $0.count) }
+            if count <= 0, errno != EINTR { return }
+            written += max(0, count)
+        }
     }
 }
 

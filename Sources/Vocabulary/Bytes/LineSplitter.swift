@@ -9,7 +9,8 @@ package struct LineSplitter: Sendable {
 
     private let limit: Int
     private var rest: [UInt8] = []
-    private var isDropping = false
+    /// Whether the line under way is over the limit.
+    package private(set) var isDropping = false
 
     /// A splitter that drops lines longer than this many bytes.
     package init(limit: Int) { self.limit = limit }
