@@ -133,14 +133,15 @@ package struct IngestBatch: Sendable {
         after reads: RestampedReads = RestampedReads()
     ) {
         var least = clock.now() - (StampLimits.oldest - StampLimits.margin).microseconds
+        var read = (parsedAt: UInt64.max, time: Int64.min)
         for index in range {
+            let parsedAt = messages[index].parsedAt
+            // Once for a read: another task may set the clock meanwhile.
+            if parsedAt != read.parsedAt {
+                read = (parsedAt, clock.time(at: MonotonicTime(nanoseconds: parsedAt)))
+            }
             // Messages of one read are a microsecond apart, as when first stamped.
-            messages[index].receivedAt = reads.time(
-                now: messages[index].receivedAt,
-                parsedAt: messages[index].parsedAt,
-                by: clock,
-                least: least
-            )
+            messages[index].receivedAt = reads.next(parsedAt: parsedAt, own: read.time, least: least)
             least += 1
         }
     }

@@ -14,14 +14,12 @@ package final class RestampedReads: Sendable {
 
     package init() {}
 
-    /// The time of a message that was parsed at that moment: not before `least`, and the one that it has where that was
-    /// given here, so that a batch may be stamped again.
-    func time(now receivedAt: Int64, parsedAt: UInt64, by clock: DatabaseClock, least: Int64) -> Int64 {
-        let own = clock.time(at: MonotonicTime(nanoseconds: parsedAt))
-        return last.withLock { last in
+    /// The time of the next message of the read that was parsed at that moment, whose own time is `own`: not before
+    /// `least`.
+    func next(parsedAt: UInt64, own: Int64, least: Int64) -> Int64 {
+        last.withLock { last in
             // A time further away was given before another step of the clock.
             let given = last[parsedAt].flatMap { $0 >= own && $0 - own < DatabaseClock.step ? $0 : nil }
-            if let given, receivedAt >= max(own, least), receivedAt <= given { return receivedAt }
             let time = max(own, least, given.map { $0 + 1 } ?? .min)
             if last.count >= Self.capacity { last.removeAll(keepingCapacity: true) }
             last[parsedAt] = time

@@ -87,19 +87,23 @@ struct StampTests {
         #expect(batch.messages.map(\.receivedAt) == [before] + [5_000, 5_001, 6_000].map { Self.start + $0 })
     }
 
-    @Test("messages of one read in several batches get times one after the other, and keep them when stamped again")
-    func split() throws {
+    @Test(
+        "messages of one read, in several batches, get times one after the other, whatever they had before",
+        arguments: [-40 * day, -1, -3]
+    )
+    func split(before: Int64) throws {
         let clock = Self.clock(ahead: -40 * Self.day, at: 9_000)
         clock.learn(Self.reading(at: 9_000))
-        let messages = Self.messages([5_000, 5_000, 5_000, 5_000], ahead: -40 * Self.day)
+        let messages = Self.messages([5_000, 5_000, 5_000, 5_000, 5_000, 5_000], ahead: before)
         let reads = RestampedReads()
-        var (first, second) = (try batch(Array(messages[..<2])), try batch(Array(messages[2...])))
-        for _ in 0..<2 {
-            first.stamp(0..<2, by: clock, after: reads)
-            second.stamp(0..<2, by: clock, after: reads)
-            let times = (first.messages + second.messages).map(\.receivedAt)
-            #expect(times == [5_000, 5_001, 5_002, 5_003].map { Self.start + $0 })
-        }
+        var (first, second) = (try batch(Array(messages[..<3])), try batch(Array(messages[3...])))
+        first.stamp(0..<3, by: clock, after: reads)
+        second.stamp(0..<3, by: clock, after: reads)
+        let times = (first.messages + second.messages).map(\.receivedAt)
+        #expect(times == (5_000...5_005).map { Self.start + $0 })
+        // Stamped again, as after a refusal: still each its own, and in order.
+        first.stamp(0..<3, by: clock, after: reads)
+        #expect(first.messages.map(\.receivedAt) == (5_006...5_008).map { Self.start + $0 })
     }
 
     @Test("what has waited for longer than the database takes gets the oldest time that it takes, in order")
