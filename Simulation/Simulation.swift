@@ -175,7 +175,7 @@ final class Simulation {
         case .repeatMessages(let count): account.repeatSome(count)
         case .flood(let time):
             account.window = 2_000
-            scheduler.after(time, as: Scheduler.world) { [account] in account.window = 100 }
+            scheduler.after(time, as: Scheduler.world) { [account] in account.window = Account.usualWindow }
         case .databaseDown(let time):
             database.crash()
             scheduler.after(time, as: Scheduler.world) { [database] in database.restart() }
@@ -252,7 +252,7 @@ final class Simulation {
 
     private func heal() {
         judge.note("the last fault has ended")
-        account.window = 100
+        account.window = Account.usualWindow
         network.heal()
         statements.heal()
         handlers.heal()

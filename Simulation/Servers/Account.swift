@@ -6,12 +6,14 @@ import Vocabulary
 final class Account {
     static let senderID = "42"
     static let domain = "fcm.example.org"
+    /// The most unacked copies on one stream, as servers and workers have agreed.
+    static let usualWindow = 100
 
     let scheduler: Scheduler
     let judge: Judge
     let text: MessageText
-    /// The most unacked copies on one stream; a server may forget its own rule.
-    var window = 100
+    /// What the server keeps to: it may forget its own rule.
+    var window = Account.usualWindow
     private(set) var created = 0
     private(set) var ackedCount = 0
     private var isAcked: [Bool] = []

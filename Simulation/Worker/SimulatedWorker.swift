@@ -94,7 +94,7 @@ final class SimulatedWorker: @unchecked Sendable {
         var environment = Connection.Environment(ingest: queue, clock: arrivals, metrics: metrics)
         environment.random = random
         let link = Unchecked(network)
-        var sending = Self.settings(window: 100)
+        var sending = Self.settings
         sending.connections = shape.connections
         sending.transport = { _, _, eventLoop in link.value.connect(eventLoop, of: process) }
         sender = SenderService(
@@ -105,10 +105,10 @@ final class SimulatedWorker: @unchecked Sendable {
         )
     }
 
-    private static func settings(window: Int) -> SenderSettings {
+    private static var settings: SenderSettings {
         var stream = StreamSettings(senderID: Account.senderID, domain: Account.domain)
         stream.username = stream.address
-        stream.window = window
+        stream.window = Account.usualWindow
         return SenderSettings(
             stream,
             host: Account.domain,
