@@ -13,12 +13,12 @@ enum StoreStatements {
     ///
     /// After the rows come a lease offer (seven), the senders with what their keys are derived from (two), and three
     /// switches. The text is `upstream.store_batch` in `migrations/`.
-    static let insert = PostgresStatement(calling: "store_batch", parameters: 29)
+    static let insert = calling("store_batch", parameters: 29)
 
     /// Inserts one new message that no handler subscribes to; false if ``insert`` has to do it.
     ///
     /// The text is `upstream.store_one` in `migrations/`.
-    static let insertOne = PostgresStatement(calling: "store_one", parameters: 14)
+    static let insertOne = calling("store_one", parameters: 14)
 
     /// The ledger's rows for some keys, from a transaction that also waits for the standbys, since acks rely on it.
     ///
@@ -28,10 +28,10 @@ enum StoreStatements {
     )
 
     /// Conflicts; the text is `upstream.store_conflicts` in `migrations/`.
-    static let conflicts = PostgresStatement(calling: "store_conflicts", parameters: 13)
+    static let conflicts = calling("store_conflicts", parameters: 13)
 
     /// Quarantined stanzas, each copy counted; the text is `upstream.store_quarantine` in `migrations/`.
-    static let quarantine = PostgresStatement(calling: "store_quarantine", parameters: 7)
+    static let quarantine = calling("store_quarantine", parameters: 7)
 
     /// Serializes loads.
     static let lockLoads: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.load', 0))"
@@ -45,18 +45,16 @@ enum StoreStatements {
     static func deleteDeliveries(of keys: [Digest128]) -> SQL {
         "DELETE FROM upstream.deliveries WHERE message_key = ANY (\(keys))"
     }
-}
 
-extension PostgresStatement {
     /// Calls a function that returns one row; no row if the times are refused.
     ///
     /// The function takes the first `count` parameters; the two after those are the times. The first parameter goes
     /// through the condition's row, so that the function can't be called without it.
-    init(calling function: String, parameters count: Int) {
+    private static func calling(_ function: String, parameters count: Int) -> PostgresStatement {
         let others = (2...count).map { "$\($0)" }.joined(separator: ", ")
-        self.init(
+        return PostgresStatement(
             """
-            SELECT stored.* FROM (SELECT $1 AS first WHERE \(Self.areDated(count + 1)) OFFSET 0) AS dated
+            SELECT stored.* FROM (SELECT $1 AS first WHERE \(areDated(count + 1)) OFFSET 0) AS dated
             CROSS JOIN LATERAL upstream.\(function)(dated.first, \(others)) AS stored
             """
         )

@@ -111,12 +111,13 @@ extension Integration {
         /// Two workers that only dispatch, and one that only receives.
         private func withThree(
             count: Int,
+            lease: String = "2s",
             _ body: (Stage, _ first: ChildWorker, _ second: ChildWorker) async throws -> Void
         ) async throws {
             try await Stage.run {
                 $0.load = LoadProfile(count: count)
             } _: { stage in
-                var options = WorkerOptions(lease: "2s")
+                var options = WorkerOptions(lease: lease)
                 options.handlers = try exec(stage)
                 let yaml = try stage.yaml(options)
                 let first = try ChildWorker(yaml: yaml, in: stage.folder, ["--roles", "dispatch"])
@@ -147,7 +148,8 @@ extension Integration {
         @Test("two workers share what a third receives, and no delivery runs twice while leases hold")
         func shared() async throws {
             let count = 3_000
-            try await withThree(count: count) { stage, first, second in
+            // Long enough for a machine that runs neither worker for seconds.
+            try await withThree(count: count, lease: "60s") { stage, first, second in
                 try await stage.database.waitUntilHandled(count)
                 let calls = calls(stage)
                 #expect(calls.count == count && Set(calls.map(\.key)).count == count)

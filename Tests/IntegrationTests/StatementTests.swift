@@ -28,25 +28,24 @@ struct StatementTests {
         await connection.close()
     }
 
-    @Test("every declaration in a file of statements is among its catalog's samples, and every catalog is tested")
+    @Test("every declaration of a catalog is among its samples, and every catalog is tested")
     func everyDeclarationHasASample() throws {
         let known = Dictionary(uniqueKeysWithValues: catalogs.map { ("\($0)", Set($0.samples.map(\.declaration))) })
-        let files = try sourceFiles().filter { $0.isOfStatements }
         var found: Set<String> = []
-        for file in files {
+        for file in try sourceFiles() {
             for (type, names) in file.declarations {
                 found.insert(type)
                 let samples = try #require(known[type], "\(file.path): \(type) is in no module's list of catalogs")
                 #expect(names.subtracting(samples).isEmpty, "\(file.path): without a sample in \(type)")
             }
         }
-        #expect(Set(known.keys).isSubset(of: found), "catalogs that are in no file of statements")
+        #expect(Set(known.keys).isSubset(of: found), "catalogs that are in no file")
     }
 
-    @Test("no file but those of statements holds SQL text")
-    func statementsStandInTheirFiles() throws {
+    @Test("SQL text stands in catalogs alone")
+    func statementsStandInCatalogs() throws {
         var excused = Set(exceptions.keys)
-        for file in try sourceFiles() where !file.isOfStatements {
+        for file in try sourceFiles() {
             let lines = file.linesWithSQL
             guard !lines.isEmpty else { continue }
             if let exception = exceptions.keys.first(where: { file.path.hasPrefix($0) }) {
@@ -121,9 +120,8 @@ private struct SourceFile {
     var path: String
     var text: String
 
-    var isOfStatements: Bool { path.contains(/Statements(\+\w+)?\.swift$/) }
-
-    /// The lines where a literal begins as a statement does, or a statement's text is written where it is run.
+    /// The lines outside of catalogs where a literal begins as a statement does, or a statement's text is written where
+    /// it is run.
     var linesWithSQL: [Int] {
         let statement =
             #/
@@ -132,19 +130,24 @@ private struct SourceFile {
             |LISTEN|VACUUM(?=\s\()|TRUNCATE|COPY)\s
             /#
         let call = /\.(query|execute|run|script)\(\s*"(?!(BEGIN|COMMIT|ROLLBACK)")/
+        let inside = text.ranges(of: Self.catalog)
         let places = [text.ranges(of: statement), text.ranges(of: call)].joined().map(\.lowerBound)
+            .filter { place in !inside.contains { $0.contains(place) } }
         return Set(places.map { text[..<$0].count { $0.isNewline } + 1 }).sorted()
     }
 
-    /// By enum, the names of its statements that are not private.
+    /// An enum of statements, or an extension of one, from its first line to its closing brace.
+    private static var catalog: Regex<Substring> { #/(?ms)^(?:package )?(?:enum|extension) \w+Statements\b.*?^}/# }
+
+    /// By catalog, the names of its statements that are not private.
     var declarations: [String: Set<String>] {
         var found: [String: Set<String>] = [:]
         var type: String?
-        let opening = /^(?:package )?(?:enum|extension) (\w+)/
+        let opening = /^(?:package )?(?:enum|extension) (\w+Statements)\b/
         let member =
             #/^ +(?:package )?static (?:let|var|func) `?(\w+)`?.*(?::|->) (?:SQL|(?:Prepared|Postgres)?Statement)\b/#
         let made = /^ +(?:package )?static let `?(\w+)`? = (?:SQL|PreparedStatement|PostgresStatement|[Ss]ettling)\b/
-        for line in Self.joinedSignatures(text) {
+        for line in text.ranges(of: Self.catalog).flatMap({ Self.joinedSignatures(text[$0]) }) {
             if let match = line.firstMatch(of: opening) {
                 type = String(match.1)
             } else if let type, let name = line.firstMatch(of: member)?.1 ?? line.firstMatch(of: made)?.1 {
@@ -155,7 +158,7 @@ private struct SourceFile {
     }
 
     /// The lines of a text, with a function's signature on one.
-    private static func joinedSignatures(_ text: String) -> [Substring] {
+    private static func joinedSignatures(_ text: Substring) -> [Substring] {
         var lines: [Substring] = []
         var open: Substring?
         for line in text.split(separator: "\n", omittingEmptySubsequences: true) {

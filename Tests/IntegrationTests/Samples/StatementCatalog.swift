@@ -2,7 +2,7 @@ import Postgres
 
 /// The statements of one subject, which a test checks against the migrated schema.
 ///
-/// Statements are static members of an enum, in files named `…Statements.swift` or `…Statements+Aspect.swift`.
+/// Statements are static members of an enum named `…Statements`, in a file of their own or beneath their only user.
 protocol StatementCatalog: SendableMetatype {
     /// Every non-private statement of the catalog, by the name of its declaration.
     ///
