@@ -11,6 +11,7 @@
 # make compare  measures the worker beside a bare one in C, and what history and tracing cost; ARGS="--only baseline --repeats 3"
 # make instructions counts instructions and allocations per message, and fails where they rose; ARGS=--renew stores them
 # make chaos    kills, freezes and locks at random under load, then counts what is missing; ARGS="--seconds 600" for longer
+# make simulate runs the worker on virtual time: every seed that ever failed, then new ones for SIMULATION_SECONDS (60)
 # make mutants  breaks the worker on purpose, and looks for a seed of the simulation that notices; ARGS="--only window" for some
 # make fuzz     fuzzes the parsers, each for FUZZ_SECONDS
 # make sanitize runs the unit tests under the thread sanitizer, then the address sanitizer
@@ -25,7 +26,7 @@ FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
 .PHONY: help run test packages test-tools build examples docs program release deb check-deploy test-package compare baseline \
-	instructions lint imports format chaos mutants fuzz sanitize clean
+	instructions lint imports format chaos simulate mutants fuzz sanitize clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -105,6 +106,10 @@ format:
 
 chaos: program
 	Benchmarks/Chaos/chaos.py $(ARGS)
+
+simulate: packages
+	scripts/build-release Simulation
+	scripts/simulate
 
 mutants: packages
 	@scripts/install-packages python3 git

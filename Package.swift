@@ -288,7 +288,7 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Simulation",
-            exclude: ["Database", "mutants.toml"],
+            exclude: ["Database", "mutants.toml", "failed-seeds.txt"],
             swiftSettings: strict
         ),
         // PostgreSQL behind the ports, on virtual time.

@@ -39,9 +39,6 @@ struct Command: ParsableCommand {
     @Flag(help: "Prints the conversation of a run that fails, with as few faults as it takes.")
     var trace = false
 
-    @Flag(help: "Also judges that ordered handlers get a device's messages in order.")
-    var order = false
-
     @Flag(help: "Runs each seed twice, and compares every step.")
     var twice = false
 
@@ -60,14 +57,13 @@ struct Command: ParsableCommand {
         var sums = Sums()
         for seed in try range() {
             if let seconds, sums.took > Double(seconds) { break }
-            var plan = Plan(
+            let plan = Plan(
                 seed: seed,
                 messages: messages,
                 workers: workers,
                 kinds: try kinds(),
                 faultsPerSecond: faultsPerSecond
             )
-            plan.judgesOrder = order
             let report = Simulation(plan).run()
             sums.add(report)
             if let failure = report.failure {
@@ -91,7 +87,6 @@ struct Command: ParsableCommand {
         print("  at \(Double(failure.at) * 1e-9) s: \(failure.text)")
         var again = "Simulation --seed \(plan.seed) --messages \(messages) --faults \(faults) --trace"
         if let workers { again += " --workers \(workers)" }
-        if order { again += " --order" }
         if let faultsPerSecond { again += " --faults-per-second \(faultsPerSecond)" }
         print("  again: swift run -c release \(again)")
         guard trace else { return }

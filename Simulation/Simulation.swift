@@ -63,13 +63,7 @@ final class Simulation {
             plan.database
         )
         statements = DatabaseFaults(scheduler, seed: plan.seed, database)
-        handlers = Handlers(
-            scheduler,
-            seed: plan.seed,
-            judge: judge,
-            account: account,
-            judgesOrder: plan.judgesOrder
-        )
+        handlers = Handlers(scheduler, seed: plan.seed, judge: judge, account: account)
         workers = Array(repeating: nil, count: plan.workers)
         var counts: [String: Int] = [:]
         for kind in Handlers.kinds {

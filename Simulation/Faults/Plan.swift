@@ -14,8 +14,6 @@ struct Plan {
     /// In order of time.
     var faults: [PlannedFault]
     var isTraced = false
-    /// Whether the order of a device's messages is judged.
-    var judgesOrder = false
 
     /// A plan by seed: rates, sizes and the mix of faults differ from seed to seed, so that each sees much of something.
     init(seed: UInt64, messages: Int, workers: Int?, kinds: [Fault.Kind], faultsPerSecond: Double?) {

@@ -42,10 +42,10 @@ final class Handlers: @unchecked Sendable {
     private let number: (Digest128) -> Int?
     private let predecessor: (Int) -> Int?
 
-    init(_ scheduler: Scheduler, seed: UInt64, judge: Judge, account: Account, judgesOrder: Bool) {
+    init(_ scheduler: Scheduler, seed: UInt64, judge: Judge, account: Account) {
         (self.scheduler, self.judge) = (scheduler, judge)
         number = { [unowned account] in account.number(of: $0) }
-        predecessor = { [unowned account] in judgesOrder ? account.predecessor(of: $0) : nil }
+        predecessor = { [unowned account] in account.predecessor(of: $0) }
         random = SplitMix(seed: seed, for: "handlers")
         slowest = random.time(.microseconds(100), .milliseconds(50))
     }

@@ -124,25 +124,12 @@ package struct IngestBatch: Sendable {
         for share in shares { share.sink.settled(SettledCopies(share.ranges, of: messages, trace)) }
     }
 
-    /// Restamps copies by the database's clock, as of when they were parsed, and in their order.
-    ///
-    /// What has waited for longer than the database accepts gets the oldest time that it accepts.
-    package mutating func stamp(
-        _ range: Range<Int>,
-        by clock: DatabaseClock,
-        after reads: RestampedReads = RestampedReads()
-    ) {
-        var least = clock.now() - (StampLimits.oldest - StampLimits.margin).microseconds
-        var read = (parsedAt: UInt64.max, time: Int64.min)
+    /// Restamps copies by the database's clock, as of when they were parsed, and in the order of their first stamps.
+    package mutating func stamp(_ range: Range<Int>, by clock: DatabaseClock) {
+        var stamps = clock.stamps
         for index in range {
-            let parsedAt = messages[index].parsedAt
-            // Once for a read: another task may set the clock meanwhile.
-            if parsedAt != read.parsedAt {
-                read = (parsedAt, clock.time(at: MonotonicTime(nanoseconds: parsedAt)))
-            }
-            // Messages of one read are a microsecond apart, as when first stamped.
-            messages[index].receivedAt = reads.next(parsedAt: parsedAt, own: read.time, least: least)
-            least += 1
+            let parsed = MonotonicTime(nanoseconds: messages[index].parsedAt)
+            messages[index].receivedAt = stamps.stamp(parsed: parsed, delay: messages[index].stampDelay)
         }
     }
 

@@ -20,7 +20,6 @@ package struct IngestService: Sendable {
     private let intake: (any DeliveryIntake)?
     private let tracing: MessageTracing?
     private let stamps: DatabaseClock?
-    private let restamped = RestampedReads()
 
     /// The progress of each writer's loop, for the watchdog; a batch is a step.
     package let progress: [LoopProgress]
@@ -79,7 +78,7 @@ package struct IngestService: Sendable {
         _ progress: LoopProgress
     ) async {
         if let stamps, stamps.hasStepped(since: batch.parsed) {
-            batch.stamp(batch.messages.indices, by: stamps, after: restamped)
+            batch.stamp(batch.messages.indices, by: stamps)
         }
         var plan: CommitPlan
         if let ceiling = size.ceiling, batch.bytes > ceiling {
@@ -106,7 +105,7 @@ package struct IngestService: Sendable {
                 range = index..<index + 1
                 isRetry = isAgain
             case .stamp(let next, let isAgain):
-                if let stamps { batch.stamp(next, by: stamps, after: restamped) }
+                if let stamps { batch.stamp(next, by: stamps) }
                 range = next
                 isRetry = isAgain
             case .clear(let index, let attempt):

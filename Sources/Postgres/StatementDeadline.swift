@@ -55,10 +55,11 @@ struct StatementDeadline {
         case cancelled(until: Int64)
     }
 
+    private let limit: Int64
     private let grace: Int64
     private let probes: Probes?
     private var state: State
-    /// When the limit is reached; nil for a wait without one.
+    /// When the limit is reached; nil while it waits for a standby.
     private var deadline: Int64?
     private var isCancelled = false
     /// Consecutive probes that found the session idle.
@@ -68,13 +69,15 @@ struct StatementDeadline {
     private let now: () -> Int64
 
     private(set) var hasCancelled = false
+    /// Whether it waits for a standby, or has.
     private(set) var waitsForStandby = false
     private(set) var isLate = false
 
     /// Starts the clock; all times are in milliseconds, and nil `probes` means never.
     init(_ limit: Int, grace: Int, probes: Probes? = nil, now: @escaping () -> Int64 = monotonicMilliseconds) {
         // Lets the server's own limit, if any, come first.
-        deadline = now() + Int64(limit) + 1_000
+        self.limit = Int64(limit) + 1_000
+        deadline = now() + self.limit
         state = .waiting(probe: probes.map { now() + $0.after })
         self.grace = Int64(grace)
         self.probes = probes
@@ -105,6 +108,8 @@ struct StatementDeadline {
         let isOver = isLate || isCancelled
         idle = finding == .idle ? idle + 1 : 0
         silent = finding == .silent ? silent + 1 : 0
+        // No longer a wait for a standby, which alone has no limit.
+        if deadline == nil { deadline = now() + limit }
         switch finding {
         case .waitsForStandby:
             // A cancelled wait would be reported as committed; left alone, the commit is confirmed when the standby is

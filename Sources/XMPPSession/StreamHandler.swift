@@ -265,7 +265,8 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         )
         // Consumed: else the message would be copied out of it.
         switch consume action {
-        case .deliver(let message, let timer):
+        case .deliver(var message, let timer):
+            message.stampDelay = UInt32(clamping: receivedAt - time.wall)
             received.append(message)
             if let timer { setTimer(timer) }
         case .note(let kind):

@@ -210,6 +210,28 @@ import Vocabulary
         #expect(cancelled.found(finding, isUnsent: false) == (finding == .works ? .cancel : .giveUp))
     }
 
+    @Test(
+        "The limit holds again from when it no longer waits for a standby",
+        arguments: [
+            (BackendFinding.works, false, StatementDeadline.Step.cancel), (.unclear, false, .giveUp),
+            (.idle, true, .giveUp),
+        ]
+    )
+    func limitReturns(finding: BackendFinding, isUnsent: Bool, step: StatementDeadline.Step) {
+        let clock = Clock()
+        var deadline = StatementDeadline(20_000, grace: 500, probes: .init(after: 5_000, limit: 2_000)) { clock.now }
+        var steps: [StatementDeadline.Step] = []
+        for time in stride(from: 5_000, through: 120_000, by: 5_000) {
+            clock.now = Int64(time)
+            #expect(deadline.next(isCancelled: false) == .probe)
+            steps.append(deadline.found(time <= 60_000 ? .waitsForStandby : finding, isUnsent: isUnsent))
+            if steps.last != .wait { break }
+        }
+        // The limit of 20 s and its second, from 65 s on, where the probes are 5 s apart.
+        #expect(steps.last == step && clock.now == 90_000)
+        #expect(deadline.waitsForStandby, "told once")
+    }
+
     @Test("A probe that takes too long is an answer")
     func slowProbe() {
         let clock = Clock()

@@ -57,12 +57,12 @@ package struct IncomingMessage: Sendable {
 
     /// The ledger's key: the first 16 bytes of SHA-256(sender_id ‖ 0x00 ‖ message_id), or its per-device form.
     package var messageKey = Digest128(high: 0, low: 0)
-    /// Whether ``messageKey`` is of the per-device form (configuration key `id_scope`).
-    package var isKeyedByDevice = false
     /// The content's fingerprint, as docs/protocol.md defines it.
     package var fingerprint = Digest128(high: 0, low: 0)
     /// The first 16 bytes of SHA-256(registration token).
     package var deviceKey = Digest128(high: 0, low: 0)
+    /// Whether ``messageKey`` is of the per-device form (configuration key `id_scope`).
+    package var isKeyedByDevice = false
 
     /// The sender's index in the configuration.
     package var sender: UInt16 = 0
@@ -70,8 +70,10 @@ package struct IncomingMessage: Sendable {
     package var stanzaNumber: UInt32 = 0
     /// When it was parsed, by the database's clock, in microseconds since 1970 UTC; stored as `received_at`.
     package var receivedAt: Int64 = 0
-    /// The same in nanoseconds of the monotonic clock, for the ack's latency.
+    /// When its read was parsed, in nanoseconds of the monotonic clock.
     package var parsedAt: UInt64 = 0
+    /// By how many microseconds ``receivedAt`` was put off, so that no two copies of a worker have one time.
+    package var stampDelay: UInt32 = 0
 
     package init(kind: Kind, bytes: MessageBytes, stanza: ByteSpan) {
         self.kind = kind

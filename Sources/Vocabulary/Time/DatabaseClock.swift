@@ -25,6 +25,30 @@ package final class DatabaseClock: Sendable {
     /// The time at a past moment by the present offset.
     package func time(at moment: MonotonicTime) -> Int64 { moment.microseconds &+ offset.load(ordering: .relaxed) }
 
+    /// New stamps for messages that wait.
+    package var stamps: Stamps {
+        let offset = offset.load(ordering: .relaxed)
+        return Stamps(offset: offset, least: monotonic().microseconds &+ offset &- Stamps.oldest)
+    }
+
+    /// New stamps by one reading of a clock: another task may set it meanwhile.
+    package struct Stamps {
+        /// The age, in microseconds, of what has waited for longer than the database accepts.
+        fileprivate static let oldest = (StampLimits.oldest - StampLimits.margin).microseconds
+
+        fileprivate let offset: Int64
+        fileprivate var least: Int64
+
+        /// A message's new time, in microseconds since 1970 UTC: shifted as the clock was, so that the messages of a
+        /// worker keep their order and each its own; at least the oldest that the database accepts.
+        package mutating func stamp(parsed: MonotonicTime, delay: UInt32) -> Int64 {
+            let own = parsed.microseconds &+ offset &+ Int64(delay)
+            guard own < least else { return own }
+            defer { least += 1 }
+            return least
+        }
+    }
+
     /// Whether stamps given at that moment predate a step, with a second's margin for those of other threads.
     package func hasStepped(since moment: MonotonicTime) -> Bool {
         let stepped = steppedAt.load(ordering: .relaxed)
