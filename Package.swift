@@ -280,15 +280,17 @@ let package = Package(
         ),
 
         // Workers on virtual time, by seed.
+        .systemLibrary(name: "CSwiftRuntime", path: "Simulation/Runtime"),
         .executableTarget(
             name: "Simulation",
             dependencies: [
                 "Vocabulary", "UpstreamKit", "Telemetry", "Digests", "TLSWire", "XMLWire", "XMPP", "XMPPSession",
-                "Ingest", "Dispatcher", "SimulatedDatabase", "CCSEmulator", nio, logging,
+                "Ingest", "Dispatcher", "SimulatedDatabase", "CCSEmulator", "CSwiftRuntime",
+                nio, logging,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             path: "Simulation",
-            exclude: ["Database", "mutants.toml", "failed-seeds.txt"],
+            exclude: ["Database", "Runtime", "mutants.toml", "failed-seeds.txt"],
             swiftSettings: strict
         ),
         // PostgreSQL behind the ports, on virtual time.

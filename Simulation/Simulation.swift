@@ -62,6 +62,14 @@ final class Simulation {
             clock: scheduler.timeSource(RandomSource(seed: plan.seed, for: "database")),
             plan.database
         )
+        if plan.text.refusedEvery > 0 {
+            database.setRefusal { message in
+                let number = message.messageID.flatMap { id in
+                    MessageText.number(UnsafeBufferPointer(rebasing: message.bytes.unsafeBytes[id.range]))
+                }
+                return number.map(plan.text.isRefused) == true ? "22P05" : nil
+            }
+        }
         statements = DatabaseFaults(scheduler, seed: plan.seed, database)
         handlers = Handlers(scheduler, seed: plan.seed, judge: judge, account: account)
         workers = Array(repeating: nil, count: plan.workers)
@@ -299,10 +307,26 @@ final class Simulation {
             let missing = (0..<plan.messages)
                 .filter { kind.wants($0, of: plan.text) && !handlers.isDone($0, by: index) }
             if let first = missing.first {
-                return "handler \(kind.name) has not done \(missing.count) messages in time, of these \(first) first"
+                return
+                    "handler \(kind.name) has not done \(missing.count) messages in time, of these \(first) first: \(left)"
             }
         }
-        return "deliveries are left although every handler has done every message"
+        return "every handler has done every message, and deliveries are left: \(left)"
+    }
+
+    /// The deliveries that are left, for a report.
+    private var left: String {
+        let now = database.now
+        return database.read { tables in
+            let rows = tables.queues.filter { !$0.value.rows.isEmpty }.sorted { $0.key < $1.key }.map {
+                handler,
+                queue in
+                let first = queue.rows.values.reduce(Int64.max) { min($0, max($1.nextAttemptAt, $1.leaseUntil ?? 0)) }
+                return "\(queue.rows.count) of \(handler), the first due in \((first - now) / 1_000) ms"
+            }
+            let ends = tables.blocks.values.map { ($0.leaseUntil - now) / 1_000 }
+            return (rows + (ends.isEmpty ? [] : ["blocks whose leases end in \(ends) ms"])).joined(separator: "; ")
+        }
     }
 
     private func stop() {

@@ -77,6 +77,8 @@ struct Journal: Sendable {
     private mutating func takeBack(after kept: Int64) -> [Change] {
         let lost = commits.filter { $0.number > kept }
         commits.removeAll { $0.number > kept }
+        // The log goes on from there: nobody waits for what is gone.
+        (last, replicated) = (kept, min(replicated, kept))
         return lost.reversed().flatMap { $0.inverses.reversed() }
     }
 

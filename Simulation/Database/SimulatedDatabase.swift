@@ -221,7 +221,13 @@ package final class SimulatedDatabase: Sendable {
                 guard clock.now() < limit else { throw .raised("55P03") }
                 try await sleep(.milliseconds(5))
             case .open(let number, let value):
-                try await sleep(fault?.delay ?? .zero)
+                do throws(StoreError) {
+                    try await sleep(fault?.delay ?? .zero)
+                } catch {
+                    // Whoever gives up asks the server to cancel.
+                    state.withLock { _ = $0.close(number) }
+                    throw error
+                }
                 let commit = try state.withLock { state throws(StoreError) in
                     guard Self.session(state, of: worker) == session, let transaction = state.close(number) else {
                         throw StoreError.lost

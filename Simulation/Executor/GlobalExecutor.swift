@@ -1,8 +1,8 @@
-import Glibc
+import CSwiftRuntime
 
 /// Takes the place of Swift's global executor: every job of every task goes to the running ``Scheduler``.
 ///
-/// The runtime has variables for that purpose, which `libswift_Concurrency` exports; a custom global executor has no
+/// The runtime has variables for that purpose; a custom global executor has no
 /// public form yet (Swift 6.3). Threads of other libraries may not touch tasks meanwhile.
 enum GlobalExecutor {
     private typealias Original = @convention(thin) (UnownedJob) -> Void
@@ -15,14 +15,14 @@ enum GlobalExecutor {
 
     /// Installs the hooks, for the rest of the process's life.
     static func install() {
-        variable("swift_task_enqueueGlobal_hook", Optional<Hook>.self).pointee = { job, _ in
+        variable(simulation_enqueue_hook(), Optional<Hook>.self).pointee = { job, _ in
             Scheduler.running.enqueue(job)
         }
         // Both are how a task sleeps by a real clock.
-        variable("swift_task_enqueueGlobalWithDelay_hook", Optional<DelayHook>.self).pointee = { _, _, _ in
+        variable(simulation_enqueue_with_delay_hook(), Optional<DelayHook>.self).pointee = { _, _, _ in
             GlobalExecutor.refuseSleep()
         }
-        variable("swift_task_enqueueGlobalWithDeadline_hook", Optional<DeadlineHook>.self).pointee = {
+        variable(simulation_enqueue_with_deadline_hook(), Optional<DeadlineHook>.self).pointee = {
             _,
             _,
             _,
@@ -38,9 +38,11 @@ enum GlobalExecutor {
         fatalError("a task sleeps by the system's clock: inject a TimeSource")
     }
 
-    private static func variable<Function>(_ name: String, _ type: Function.Type) -> UnsafeMutablePointer<Function> {
-        guard let variable = dlsym(nil, name) else { fatalError("the Swift runtime has no \(name)") }
-        return variable.assumingMemoryBound(to: type)
+    private static func variable<Function>(
+        _ address: UnsafeMutableRawPointer,
+        _ type: Function.Type
+    ) -> UnsafeMutablePointer<Function> {
+        address.assumingMemoryBound(to: type)
     }
 
     /// Runs a job on its process's executor, or, as the global executor would, on none.

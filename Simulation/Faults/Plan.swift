@@ -34,10 +34,12 @@ struct Plan {
         database.latency = (latency / 10)...latency
         let lag = random.time(.microseconds(200), .milliseconds(50))
         database.replication = random.chance(0.5) ? .synchronous(lag: lag) : .none
+        var refusals = SplitMix(seed: seed, for: "refusals")
         text = MessageText(
             devices: [1, 10, 1_000][random.below(3)],
             categories: 3,
-            oddEvery: [0, 5, 40][random.below(3)]
+            malformedEvery: [0, 5, 40][random.below(3)],
+            refusedEvery: [0, 0, 7, 60][refusals.below(4)]
         )
         rate = 1e9 / Double(random.time(.microseconds(500), .milliseconds(200)).nanoseconds)
         // Few kinds in each run, so that it sees much of them.

@@ -23,8 +23,9 @@ struct MessageText {
     let devices: Int
     let categories: Int
 
-    /// Every so many messages are odd, and belong in quarantine; 0 for none.
-    let oddEvery: Int
+    /// Of every so many messages one has no category, or is refused by the database for its content: it belongs in
+    /// quarantine, and is acked; 0 for none.
+    let (malformedEvery, refusedEvery): (Int, Int)
 
     func device(of number: Int) -> Int { number % devices }
 
@@ -33,8 +34,15 @@ struct MessageText {
         !isOdd(number) && Handlers.kinds.contains { $0.ordering == .device && $0.category == number % categories }
     }
 
-    /// Whether a message's category is none: it is stored in quarantine, and acked.
-    func isOdd(_ number: Int) -> Bool { oddEvery > 0 && number % oddEvery == oddEvery - 1 }
+    /// Whether a message belongs in quarantine.
+    func isOdd(_ number: Int) -> Bool { isMalformed(number) || isRefused(number) }
+
+    private func isMalformed(_ number: Int) -> Bool { Self.isLast(number, of: malformedEvery) }
+
+    private static func isLast(_ number: Int, of count: Int) -> Bool { count > 0 && number % count == count - 1 }
+
+    /// Whether the database refuses a message's row.
+    func isRefused(_ number: Int) -> Bool { !isMalformed(number) && Self.isLast(number, of: refusedEvery) }
 
     /// Appends a message's stanza, or one with the same id and other content.
     func append(_ number: Int, isOther: Bool = false, to buffer: inout ByteBuffer) {
@@ -55,14 +63,14 @@ struct MessageText {
     }
 
     private func appendPayload(_ number: Int, isOther: Bool, to buffer: inout ByteBuffer) {
-        let isOdd = isOdd(number)
+        let isMalformed = isMalformed(number)
         buffer.writeBytes(Self.id)
         Self.append(number, digits: Self.digits, to: &buffer)
         buffer.writeBytes(Self.device)
         Self.append(device(of: number), digits: 4, to: &buffer)
-        buffer.writeBytes(isOdd ? Self.oddCategory : Self.category)
+        buffer.writeBytes(isMalformed ? Self.oddCategory : Self.category)
         Self.append(number % categories, digits: 1, to: &buffer)
-        buffer.writeBytes(isOdd ? Self.oddData : isOther ? Self.otherData : Self.data)
+        buffer.writeBytes(isMalformed ? Self.oddData : isOther && !isOdd(number) ? Self.otherData : Self.data)
         Self.append(number, digits: Self.digits, to: &buffer)
         buffer.writeBytes(Self.close)
     }

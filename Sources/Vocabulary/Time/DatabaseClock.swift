@@ -59,8 +59,12 @@ package final class DatabaseClock: Sendable {
     package var difference: ClockDifference? { latest.withLock { $0 } }
 
     /// Takes a reading; the offset changes only if the reading rules it out, so that stamps don't jitter with latency.
+    ///
+    /// It takes the least offset that a reading allows, which later ones only raise: after the first, it goes back by
+    /// ``step`` or more, or not at all. So messages that are stamped anew one after the other keep their order.
     package func learn(_ reading: ClockReading) {
         latest.withLock { latest in
+            let isFirst = latest == nil
             latest = ClockDifference(
                 asked: reading.asked.wall,
                 database: reading.database,
@@ -69,10 +73,9 @@ package final class DatabaseClock: Sendable {
             let lowest = reading.database.microseconds &- reading.answered.monotonic.microseconds
             let highest = reading.database.microseconds &- reading.asked.monotonic.microseconds
             let known = offset.load(ordering: .relaxed)
-            guard known < lowest || known > highest else { return }
-            let found = lowest &+ (highest &- lowest) / 2
-            offset.store(found, ordering: .relaxed)
-            if (found &- known).magnitude >= UInt64(Self.step) {
+            guard known < lowest || known > highest && (isFirst || known &- highest >= Self.step) else { return }
+            offset.store(lowest, ordering: .relaxed)
+            if (lowest &- known).magnitude >= UInt64(Self.step) {
                 steppedAt.store(reading.answered.monotonic.nanoseconds, ordering: .relaxed)
             }
         }
