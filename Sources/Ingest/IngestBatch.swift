@@ -124,12 +124,12 @@ package struct IngestBatch: Sendable {
         for share in shares { share.sink.settled(SettledCopies(share.ranges, of: messages, trace)) }
     }
 
-    /// Restamps copies by the database's clock, as of when they were parsed, and in the order of their first stamps.
+    /// Restamps copies by the database's clock, as of when they were parsed, in that order.
     package mutating func stamp(_ range: Range<Int>, by clock: DatabaseClock) {
         var stamps = clock.stamps
         for index in range {
             let parsed = MonotonicTime(nanoseconds: messages[index].parsedAt)
-            messages[index].receivedAt = stamps.stamp(parsed: parsed, delay: messages[index].stampDelay)
+            messages[index].receivedAt = stamps.stamp(parsed: parsed)
         }
     }
 

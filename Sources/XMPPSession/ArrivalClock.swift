@@ -12,6 +12,7 @@ package final class ArrivalClock: Sendable {
     package static let maximumStepBack: Int64 = 60_000_000
 
     private let last = Atomic<Int64>(0)
+    private let lastMoment = Atomic<UInt64>(0)
     private let wall: @Sendable () -> Int64
     private let elapsed: @Sendable () -> MonotonicTime
 
@@ -24,6 +25,18 @@ package final class ArrivalClock: Sendable {
     }
 
     package func now() -> Int64 { wall() }
+
+    /// A unique moment of the monotonic clock, in nanoseconds, a microsecond from any other: `now`, or as little later as
+    /// possible.
+    package func uniqueMoment(near now: UInt64) -> UInt64 {
+        var seen = lastMoment.load(ordering: .relaxed)
+        while true {
+            let next = max(now, seen &+ 1_000)
+            let (done, original) = lastMoment.weakCompareExchange(expected: seen, desired: next, ordering: .relaxed)
+            if done { return next }
+            seen = original
+        }
+    }
 
     /// Nanoseconds of the monotonic clock, by which connections measure time.
     func monotonic() -> UInt64 { elapsed().nanoseconds }

@@ -106,7 +106,7 @@ extension StreamHandler where Delegate == MessageReceiver {
         } else {
             sendAcks(buffer, count: count, isCounted: false, copies.trace)
             delegate.metrics.ackLatency.observe { add in
-                copies.visit { add(Double(now &- $0[$1].parsedAt) * 1e-9) }
+                copies.visit { add(Double(now &- min(now, $0[$1].parsedAt)) * 1e-9) }
             }
         }
     }

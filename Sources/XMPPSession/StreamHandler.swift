@@ -255,7 +255,8 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         readTime = time
         // All readers know the client namespace alone; the raw bytes stay unchanged.
         if isComponent { stanza.moveElements(from: XMLNamespace.component, to: XMLNamespace.client) }
-        let receivedAt = clock.unique(near: time.wall)
+        let moment = clock.uniqueMoment(near: time.monotonic)
+        let receivedAt = clock.unique(near: time.wall &+ Int64((moment &- time.monotonic) / 1_000))
         let following = stream.unreadBytes
         let action = bound.session.stanza(
             stanza,
@@ -266,7 +267,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         // Consumed: else the message would be copied out of it.
         switch consume action {
         case .deliver(var message, let timer):
-            message.stampDelay = UInt32(clamping: receivedAt - time.wall)
+            message.parsedAt = moment
             received.append(message)
             if let timer { setTimer(timer) }
         case .note(let kind):

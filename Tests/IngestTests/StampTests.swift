@@ -65,10 +65,9 @@ struct StampTests {
     private static func messages(_ reads: [Int64], ahead: Int64) -> [IncomingMessage] {
         var messages = IntegrationSupport.messages(1...UInt8(reads.count))
         for (index, read) in reads.enumerated() {
-            messages[index].parsedAt = UInt64(read) * 1_000
-            let own = start + ahead + read
-            messages[index].receivedAt = index == 0 ? own : max(own, messages[index - 1].receivedAt + 1)
-            messages[index].stampDelay = UInt32(messages[index].receivedAt - own)
+            let own = UInt64(read) * 1_000
+            messages[index].parsedAt = index == 0 ? own : max(own, messages[index - 1].parsedAt + 1_000)
+            messages[index].receivedAt = start + ahead + Int64(messages[index].parsedAt / 1_000)
         }
         return messages
     }
@@ -79,7 +78,7 @@ struct StampTests {
         return try #require(queue.take())
     }
 
-    @Test("a new time is the first one, shifted as the clock was")
+    @Test("a new time is that of its parsing, by the clock as it is known now")
     func anew() throws {
         let clock = Self.clock(ahead: -40 * Self.day, at: 9_000)
         clock.learn(Self.reading(at: 9_000))

@@ -21,6 +21,13 @@ struct ArrivalClockTests {
         #expect(times.max() == 16_999)
     }
 
+    @Test("Moments are a microsecond apart at least, and never before their reading")
+    func uniqueMoments() {
+        let clock = ArrivalClock(wall: { 0 })
+        let moments = [5_000_300, 5_000_300, 5_001_000, 9_000_000, 8_000_000].map { clock.uniqueMoment(near: $0) }
+        #expect(moments == [5_000_300, 5_001_300, 5_002_300, 9_000_000, 9_001_000])
+    }
+
     @Test("The wall clock is followed; set back, it is waited for")
     func followsTheWallClock() {
         let clock = ArrivalClock(wall: { 0 })

@@ -70,10 +70,8 @@ package struct IncomingMessage: Sendable {
     package var stanzaNumber: UInt32 = 0
     /// When it was parsed, by the database's clock, in microseconds since 1970 UTC; stored as `received_at`.
     package var receivedAt: Int64 = 0
-    /// When its read was parsed, in nanoseconds of the monotonic clock.
+    /// The same in nanoseconds of the monotonic clock: a microsecond apart at least from any other copy of the worker.
     package var parsedAt: UInt64 = 0
-    /// By how many microseconds ``receivedAt`` was put off, so that no two copies of a worker have one time.
-    package var stampDelay: UInt32 = 0
 
     package init(kind: Kind, bytes: MessageBytes, stanza: ByteSpan) {
         self.kind = kind

@@ -39,10 +39,10 @@ package final class DatabaseClock: Sendable {
         fileprivate let offset: Int64
         fileprivate var least: Int64
 
-        /// A message's new time, in microseconds since 1970 UTC: shifted as the clock was, so that the messages of a
-        /// worker keep their order and each its own; at least the oldest that the database accepts.
-        package mutating func stamp(parsed: MonotonicTime, delay: UInt32) -> Int64 {
-            let own = parsed.microseconds &+ offset &+ Int64(delay)
+        /// The new time of a message that was parsed at that moment, in microseconds since 1970 UTC; at least the
+        /// oldest that the database accepts.
+        package mutating func stamp(parsed: MonotonicTime) -> Int64 {
+            let own = parsed.microseconds &+ offset
             guard own < least else { return own }
             defer { least += 1 }
             return least
