@@ -4,12 +4,13 @@ import Synchronization
 ///
 /// It stamps messages, so that nothing depends on a worker's clock. Until the first reading it follows the system's.
 package final class DatabaseClock: Sendable {
-    /// The change, in microseconds, from which waiting messages are stamped anew; less may be a reading's error.
+    /// The change, in microseconds, that is certainly one; less may be a reading's error.
     package static let step: Int64 = 1_000_000
 
     /// The offset from the monotonic clock in microseconds.
     private let offset: Atomic<Int64>
-    /// When the offset last changed by ``step`` or more, in nanoseconds of the monotonic clock; 0 for never.
+    /// When the offset last changed so far that waiting messages are stamped anew, in nanoseconds of the monotonic clock;
+    /// 0 for never.
     private let steppedAt = Atomic<UInt64>(0)
     private let latest = Mutex<ClockDifference?>(nil)
     private let monotonic: @Sendable () -> MonotonicTime
@@ -75,7 +76,8 @@ package final class DatabaseClock: Sendable {
             let known = offset.load(ordering: .relaxed)
             guard known < lowest || known > highest && (isFirst || known &- highest >= Self.step) else { return }
             offset.store(lowest, ordering: .relaxed)
-            if (lowest &- known).magnitude >= UInt64(Self.step) {
+            // Stamps that are ahead by less are accepted, and those of later messages follow them (`ArrivalClock`).
+            if lowest &- known >= Self.step || known &- lowest > StampLimits.ahead.microseconds {
                 steppedAt.store(reading.answered.monotonic.nanoseconds, ordering: .relaxed)
             }
         }
