@@ -54,8 +54,9 @@ struct Command: ParsableCommand {
     func run() throws {
         Self.makeHashesRepeatable()
         GlobalExecutor.install()
-        var sums = Sums()
-        for seed in try range() {
+        var (sums, range) = (Sums(), try range())
+        if let sofar = Sums.earlier { (sums, range) = (sofar.sums, sofar.next...range.upperBound) }
+        for seed in range {
             if let seconds, sums.took > Double(seconds) { break }
             let plan = Plan(
                 seed: seed,
@@ -76,6 +77,10 @@ struct Command: ParsableCommand {
                     print("seed \(seed): two runs differ: \(report.steps) steps and \(other.steps)")
                     throw ExitCode.failure
                 }
+            }
+            if sums.isLarge, seed < range.upperBound {
+                sums.keep(next: seed + 1)
+                Self.startAgain()
             }
             if self.seed != nil { print("seed \(seed): digest \(String(report.digest, radix: 16))") }
         }
@@ -127,9 +132,13 @@ struct Command: ParsableCommand {
         let name = "SWIFT_DETERMINISTIC_HASHING"
         guard getenv(name) == nil else { return }
         setenv(name, "1", 1)
+        startAgain()
+    }
+
+    private static func startAgain() -> Never {
         var arguments = CommandLine.arguments.map { strdup($0) } + [nil]
         execv("/proc/self/exe", &arguments)
-        fatalError("cannot start again with \(name)")
+        fatalError("cannot start again")
     }
 }
 
@@ -141,7 +150,11 @@ private struct Sums {
     var faults = 0
     var steps: UInt64 = 0
     var time: UInt64 = 0
-    let start = ContinuousClock.now
+    /// Seconds that processes before this one took, and what they delivered.
+    private var before = (seconds: 0.0, copies: 0)
+    private let start = ContinuousClock.now
+
+    init() {}
 
     mutating func add(_ report: Simulation.Report) {
         runs += 1
@@ -153,7 +166,35 @@ private struct Sums {
     }
 
     /// Seconds of real time.
-    var took: Double { Double((ContinuousClock.now - start) / .milliseconds(1)) / 1_000 }
+    var took: Double { before.seconds + Double((ContinuousClock.now - start) / .milliseconds(1)) / 1_000 }
+
+    // MARK: A process after the other
+
+    private static let name = "SIMULATION_SO_FAR"
+
+    /// Whether this process holds much of what is never given back: tasks of workers that were killed.
+    var isLarge: Bool { copies - before.copies > 500_000 }
+
+    /// Hands on to the next process, which goes on with a seed.
+    func keep(next seed: UInt64) {
+        let numbers = [
+            seed, UInt64(runs), UInt64(copies), UInt64(acks), UInt64(faults), steps, time, UInt64(took * 1e3),
+        ]
+        setenv(Self.name, numbers.map(String.init).joined(separator: " "), 1)
+    }
+
+    /// What earlier processes have seen, and the seed to go on with; nil in the first.
+    static var earlier: (sums: Sums, next: UInt64)? {
+        guard let text = getenv(name).map({ String(cString: $0) }) else { return nil }
+        unsetenv(name)
+        let numbers = text.split(separator: " ").compactMap { UInt64($0) }
+        guard numbers.count == 8 else { return nil }
+        var sums = Sums()
+        (sums.runs, sums.copies, sums.acks) = (Int(numbers[1]), Int(numbers[2]), Int(numbers[3]))
+        (sums.faults, sums.steps, sums.time) = (Int(numbers[4]), numbers[5], numbers[6])
+        sums.before = (Double(numbers[7]) / 1e3, sums.copies)
+        return (sums, numbers[0])
+    }
 
     var text: String {
         let took = took

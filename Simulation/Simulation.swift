@@ -1,3 +1,4 @@
+import Dispatcher
 import SimulatedDatabase
 import Telemetry
 import Vocabulary
@@ -48,6 +49,7 @@ final class Simulation {
     private var random: SplitMix
     private var phase = Phase.traffic
     private var struck = 0
+    private var brokenLeases = 0
     private var frozen: Set<Int> = []
     /// How many messages each handler has to do.
     private let wantedCounts: [String: Int]
@@ -161,6 +163,7 @@ final class Simulation {
     private func strike(_ fault: Fault) {
         guard case .traffic = phase else { return }
         struck += 1
+        if fault.breaksLeases { brokenLeases += 1 }
         judge.note("fault: \(fault)")
         switch fault {
         case .cut(let draw): account.stream(draw)?.link?.cut()
@@ -292,9 +295,20 @@ final class Simulation {
     // MARK: Handlers
 
     private var areAllHandled: Bool {
-        for (index, kind) in Handlers.kinds.enumerated() where handlers.doneCount(index) < wanted(kind) { return false }
+        for (index, kind) in Handlers.kinds.enumerated() {
+            let missing = wanted(kind) - handlers.doneCount(index)
+            guard missing <= 0 || missing == crashedCount(index, kind) else { return false }
+        }
         // What is done and not settled yet would be done again.
         return database.read { $0.blocks.isEmpty && $0.queues.values.allSatisfy(\.rows.isEmpty) }
+    }
+
+    /// The dead letters of messages that a handler has not done, where enough leases were broken off to make them.
+    private func crashedCount(_ index: Int, _ kind: Handlers.Kind) -> Int {
+        guard brokenLeases >= DispatchSettings().crashLimit else { return 0 }
+        let name = kind.name
+        let dead = database.read { $0.deadLetters.keys.filter { $0.handler == name }.map(\.message) }
+        return dead.compactMap(account.number).count { !handlers.isDone($0, by: index) }
     }
 
     private func wanted(_ kind: Handlers.Kind) -> Int {

@@ -83,6 +83,14 @@ enum Fault: Equatable {
         }
     }
 
+    /// Whether deliveries that a worker holds count as ended by its crash: it dies, or is taken for dead.
+    var breaksLeases: Bool {
+        switch self {
+        case .kill, .freeze, .databaseClock: true
+        default: false
+        }
+    }
+
     private static func sign(_ random: inout SplitMix) -> Int { random.chance(0.5) ? 1 : -1 }
 }
 
