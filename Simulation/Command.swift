@@ -21,7 +21,7 @@ struct Command: ParsableCommand {
     @Option(help: "The seeds of many runs: 1..1000.")
     var seeds: String?
 
-    @Option(help: "Runs new seeds for this many seconds, from one that the clock gives.")
+    @Option(help: "Runs seeds for this many seconds: those of --seeds, or new ones from one that the clock gives.")
     var seconds: Int?
 
     @Option(help: "How many messages devices send in a run.")
@@ -43,9 +43,7 @@ struct Command: ParsableCommand {
     var twice = false
 
     func validate() throws {
-        if [seeds, seed.map(String.init), seconds.map(String.init)].compactMap(\.self).count > 1 {
-            throw ValidationError("only one of --seed, --seeds and --seconds")
-        }
+        if seed != nil, seeds != nil || seconds != nil { throw ValidationError("--seed is a run of its own") }
         if messages < 1 { throw ValidationError("--messages: at least 1") }
         if let workers, !(1...16).contains(workers) { throw ValidationError("--workers: 1 to 16") }
         _ = try (kinds(), range())
@@ -117,7 +115,7 @@ struct Command: ParsableCommand {
 
     private func range() throws -> ClosedRange<UInt64> {
         if let seed { return seed...seed }
-        if seconds != nil {
+        if seconds != nil, seeds == nil {
             let first = UInt64(Timestamp.now.microseconds) / 1_000
             return first...first + 1_000_000_000
         }

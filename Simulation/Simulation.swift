@@ -163,7 +163,7 @@ final class Simulation {
     private func strike(_ fault: Fault) {
         guard case .traffic = phase else { return }
         struck += 1
-        if fault.breaksLeases { brokenLeases += 1 }
+        if fault.breaksLeases(of: plan.shape.lease) { brokenLeases += 1 }
         judge.note("fault: \(fault)")
         switch fault {
         case .cut(let draw): account.stream(draw)?.link?.cut()
@@ -303,12 +303,15 @@ final class Simulation {
         return database.read { $0.blocks.isEmpty && $0.queues.values.allSatisfy(\.rows.isEmpty) }
     }
 
-    /// The dead letters of messages that a handler has not done, where enough leases were broken off to make them.
+    /// The messages that a handler has not done because they died with too many workers, where so many leases were broken.
     private func crashedCount(_ index: Int, _ kind: Handlers.Kind) -> Int {
-        guard brokenLeases >= DispatchSettings().crashLimit else { return 0 }
+        let limit = DispatchSettings().crashLimit
+        guard brokenLeases >= limit else { return 0 }
         let name = kind.name
-        let dead = database.read { $0.deadLetters.keys.filter { $0.handler == name }.map(\.message) }
-        return dead.compactMap(account.number).count { !handlers.isDone($0, by: index) }
+        let dead = database.read { tables in
+            tables.deadLetters.filter { $0.key.handler == name && $0.value.delivery.crashes >= limit }
+        }
+        return dead.keys.map(\.message).compactMap(account.number).count { !handlers.isDone($0, by: index) }
     }
 
     private func wanted(_ kind: Handlers.Kind) -> Int {

@@ -84,9 +84,11 @@ enum Fault: Equatable {
     }
 
     /// Whether deliveries that a worker holds count as ended by its crash: it dies, or is taken for dead.
-    var breaksLeases: Bool {
+    func breaksLeases(of length: Duration) -> Bool {
+        // A lease may be near its end, and is extended when half of it is over.
         switch self {
-        case .kill, .freeze, .databaseClock: true
+        case .kill: true
+        case .freeze(_, let time), .databaseClock(let time): time > length / 4
         default: false
         }
     }

@@ -256,7 +256,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         // All readers know the client namespace alone; the raw bytes stay unchanged.
         if isComponent { stanza.moveElements(from: XMLNamespace.component, to: XMLNamespace.client) }
         let moment = clock.uniqueMoment(near: time.monotonic)
-        let receivedAt = clock.unique(near: time.wall &+ Int64((moment &- time.monotonic) / 1_000))
+        let receivedAt = clock.unique(near: time.wall &+ Int64(moment / 1_000 &- time.monotonic / 1_000))
         let following = stream.unreadBytes
         let action = bound.session.stanza(
             stanza,

@@ -137,7 +137,9 @@ private struct SourceFile {
     }
 
     /// An enum of statements, or an extension of one, from its first line to its closing brace.
-    private static var catalog: Regex<Substring> { #/(?ms)^(?:package )?(?:enum|extension) \w+Statements\b.*?^}/# }
+    private static var catalog: Regex<Substring> {
+        #/(?ms)^(?:package )?(?:enum|extension) \w+Statements\b[^\n]*\{$.*?^}/#
+    }
 
     /// By catalog, the names of its statements that are not private.
     var declarations: [String: Set<String>] {
@@ -146,7 +148,7 @@ private struct SourceFile {
         let opening = /^(?:package )?(?:enum|extension) (\w+Statements)\b/
         let member =
             #/^ +(?:package )?static (?:let|var|func) `?(\w+)`?.*(?::|->) (?:SQL|(?:Prepared|Postgres)?Statement)\b/#
-        let made = /^ +(?:package )?static let `?(\w+)`? = (?:SQL|PreparedStatement|PostgresStatement|[Ss]ettling)\b/
+        let made = /^ +(?:package )?static let `?(\w+)`? = (?:SQL|\w+Statement|[Ss]ettling|calling|leasing)\b/
         for line in text.ranges(of: Self.catalog).flatMap({ Self.joinedSignatures(text[$0]) }) {
             if let match = line.firstMatch(of: opening) {
                 type = String(match.1)

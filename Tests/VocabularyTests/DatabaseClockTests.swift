@@ -16,10 +16,15 @@ struct DatabaseClockTests {
     }
 
     /// A reading that took so many microseconds; the database's clock shows an hour more than the monotonic one.
-    private static func reading(_ asked: Int64, taking duration: Int64, ahead: Int64 = 0) -> ClockReading {
+    private static func reading(
+        _ asked: Int64,
+        taking duration: Int64,
+        ahead: Int64 = 0,
+        behind: Int64 = 0
+    ) -> ClockReading {
         ClockReading(
             asked: moment(asked, ahead: ahead),
-            database: Timestamp(microseconds: hour + asked + duration / 2),
+            database: Timestamp(microseconds: hour + asked + duration / 2 - behind),
             answered: moment(asked + duration, ahead: ahead)
         )
     }
@@ -36,7 +41,7 @@ struct DatabaseClockTests {
         #expect(clock.difference == nil && !clock.hasStepped(since: Self.at(0)))
     }
 
-    @Test("a reading that leaves it possible changes nothing; the first to rule it out sets it", arguments: [1, -1])
+    @Test("a reading that leaves it possible changes nothing; one that rules it out sets it", arguments: [1, -1])
     func learns(sign: Int64) {
         let clock = DatabaseClock(Self.moment(0, ahead: sign * 400))
         clock.learn(Self.reading(1_000, taking: 1_000, ahead: sign * 400))
@@ -44,10 +49,12 @@ struct DatabaseClockTests {
         let other = DatabaseClock(Self.moment(0, ahead: sign * 400))
         other.learn(Self.reading(6_000, taking: 200))
         #expect(other.time(at: Self.at(7_000)) == Self.hour + 6_900, "the least that the reading allows")
+        other.learn(Self.reading(8_000, taking: 100, behind: 300))
+        #expect(other.time(at: Self.at(9_000)) == Self.hour + 8_650)
         #expect(!other.hasStepped(since: Self.at(0)), "less than a second is no step")
     }
 
-    @Test("after the first reading it goes forward by little, and back by a second or not at all")
+    @Test("for an hour after a step it goes forward by little, and back by a second or not at all")
     func goesForward() {
         let clock = DatabaseClock(Self.moment(0, ahead: Self.days))
         clock.learn(Self.reading(1_000, taking: 1_000))
@@ -55,18 +62,16 @@ struct DatabaseClockTests {
         // A faster answer knows better.
         clock.learn(Self.reading(3_000, taking: 200))
         #expect(clock.time(at: Self.at(0)) == Self.hour - 100)
-        func set(back: Int64, at time: Int64) -> ClockReading {
-            var reading = Self.reading(time, taking: 200)
-            reading.database = Timestamp(microseconds: reading.database.microseconds - back)
-            return reading
-        }
-        clock.learn(set(back: 900_000, at: 5_000))
+        clock.learn(Self.reading(5_000, taking: 200, behind: 900_000))
         #expect(clock.time(at: Self.at(0)) == Self.hour - 100)
-        clock.learn(set(back: 1_100_000, at: 7_000))
+        clock.learn(Self.reading(7_000, taking: 200, behind: 1_100_000))
         #expect(clock.time(at: Self.at(0)) == Self.hour - 100 - 1_100_000)
         #expect(!clock.hasStepped(since: Self.at(2_000_000)), "what was stamped is ahead by little, and keeps its time")
-        clock.learn(set(back: 1_100_000 + 61_000_000, at: 5_000_000))
+        clock.learn(Self.reading(5_000_000, taking: 200, behind: 1_100_000 + 61_000_000))
         #expect(clock.hasStepped(since: Self.at(2_000_000)))
+        // Nothing waits that long.
+        clock.learn(Self.reading(4 * Self.hour, taking: 200, behind: 63_000_000))
+        #expect(clock.time(at: Self.at(0)) == Self.hour - 100 - 63_000_000)
     }
 
     @Test("what was stamped before a step is told from what was stamped after it, and a second more")

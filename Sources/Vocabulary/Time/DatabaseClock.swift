@@ -4,7 +4,7 @@ import Synchronization
 ///
 /// It stamps messages, so that nothing depends on a worker's clock. Until the first reading it follows the system's.
 package final class DatabaseClock: Sendable {
-    /// The change, in microseconds, that is certainly one; less may be a reading's error.
+    /// The change, in microseconds, from which the offset goes back, and messages that wait are stamped anew.
     package static let step: Int64 = 1_000_000
 
     /// The offset from the monotonic clock in microseconds.
@@ -12,8 +12,14 @@ package final class DatabaseClock: Sendable {
     /// When the offset last changed so far that waiting messages are stamped anew, in nanoseconds of the monotonic clock;
     /// 0 for never.
     private let steppedAt = Atomic<UInt64>(0)
-    private let latest = Mutex<ClockDifference?>(nil)
+    private let readings = Mutex(Readings())
     private let monotonic: @Sendable () -> MonotonicTime
+
+    private struct Readings {
+        var latest: ClockDifference?
+        /// When the reading was answered that last changed the offset.
+        var changedAt = MonotonicTime(nanoseconds: 0)
+    }
 
     package init(_ start: ClockReading.Moment = .now, monotonic: @escaping @Sendable () -> MonotonicTime = { .now }) {
         offset = Atomic(start.wall.microseconds &- start.monotonic.microseconds)
@@ -57,16 +63,16 @@ package final class DatabaseClock: Sendable {
     }
 
     /// The difference at the last reading; nil before the first.
-    package var difference: ClockDifference? { latest.withLock { $0 } }
+    package var difference: ClockDifference? { readings.withLock(\.latest) }
 
     /// Takes a reading; the offset changes only if the reading rules it out, so that stamps don't jitter with latency.
     ///
-    /// It takes the least offset that a reading allows, which later ones only raise: after the first, it goes back by
-    /// ``step`` or more, or not at all. So messages that are stamped anew one after the other keep their order.
+    /// It takes the least offset that a reading allows. For as long as messages may wait that are stamped anew after a
+    /// step, it goes back by ``step`` or more, or not at all: so they keep their order.
     package func learn(_ reading: ClockReading) {
-        latest.withLock { latest in
-            let isFirst = latest == nil
-            latest = ClockDifference(
+        readings.withLock { readings in
+            let answered = reading.answered.monotonic.nanoseconds
+            readings.latest = ClockDifference(
                 asked: reading.asked.wall,
                 database: reading.database,
                 answered: reading.answered.wall
@@ -74,12 +80,18 @@ package final class DatabaseClock: Sendable {
             let lowest = reading.database.microseconds &- reading.answered.monotonic.microseconds
             let highest = reading.database.microseconds &- reading.asked.monotonic.microseconds
             let known = offset.load(ordering: .relaxed)
-            guard known < lowest || known > highest && (isFirst || known &- highest >= Self.step) else { return }
-            offset.store(lowest, ordering: .relaxed)
-            // Stamps that are ahead by less are accepted, and those of later messages follow them (`ArrivalClock`).
+            // One that was asked for before the last change may be of before it.
+            let isBack = known > highest && reading.asked.monotonic >= readings.changedAt
+            let stepped = steppedAt.load(ordering: .relaxed)
+            let waits = stepped > 0 && answered < stepped &+ UInt64(StampLimits.oldest.nanoseconds)
+            guard known < lowest || isBack && (!waits || known &- highest >= Self.step) else { return }
+            readings.changedAt = reading.answered.monotonic
+            // Stamps that are ahead by less are accepted, and those of later messages follow them (`ArrivalClock`). First,
+            // so that nobody sees the new offset without the step.
             if lowest &- known >= Self.step || known &- lowest > StampLimits.ahead.microseconds {
-                steppedAt.store(reading.answered.monotonic.nanoseconds, ordering: .relaxed)
+                steppedAt.store(answered, ordering: .releasing)
             }
+            offset.store(lowest, ordering: .releasing)
         }
     }
 }
