@@ -2,8 +2,8 @@ import CSwiftRuntime
 
 /// Takes the place of Swift's global executor: every job of every task goes to the running ``Scheduler``.
 ///
-/// The runtime has variables for that purpose; a custom global executor has no
-/// public form yet (Swift 6.3). Threads of other libraries may not touch tasks meanwhile.
+/// The runtime has variables for that purpose; a custom global executor has no public form yet (Swift 6.3). Threads of
+/// other libraries may not touch tasks meanwhile.
 enum GlobalExecutor {
     private typealias Original = @convention(thin) (UnownedJob) -> Void
     private typealias Hook = @convention(thin) (UnownedJob, Original) -> Void
@@ -15,14 +15,14 @@ enum GlobalExecutor {
 
     /// Installs the hooks, for the rest of the process's life.
     static func install() {
-        variable(simulation_enqueue_hook(), Optional<Hook>.self).pointee = { job, _ in
+        simulation_enqueue_hook().assumingMemoryBound(to: Optional<Hook>.self).pointee = { job, _ in
             Scheduler.running.enqueue(job)
         }
         // Both are how a task sleeps by a real clock.
-        variable(simulation_enqueue_with_delay_hook(), Optional<DelayHook>.self).pointee = { _, _, _ in
+        simulation_enqueue_with_delay_hook().assumingMemoryBound(to: Optional<DelayHook>.self).pointee = { _, _, _ in
             GlobalExecutor.refuseSleep()
         }
-        variable(simulation_enqueue_with_deadline_hook(), Optional<DeadlineHook>.self).pointee = {
+        simulation_enqueue_with_deadline_hook().assumingMemoryBound(to: Optional<DeadlineHook>.self).pointee = {
             _,
             _,
             _,
@@ -36,13 +36,6 @@ enum GlobalExecutor {
 
     private static func refuseSleep() -> Never {
         fatalError("a task sleeps by the system's clock: inject a TimeSource")
-    }
-
-    private static func variable<Function>(
-        _ address: UnsafeMutableRawPointer,
-        _ type: Function.Type
-    ) -> UnsafeMutablePointer<Function> {
-        address.assumingMemoryBound(to: type)
     }
 
     /// Runs a job on its process's executor, or, as the global executor would, on none.

@@ -12,7 +12,7 @@ package final class ArrivalClock: Sendable {
     package static let maximumStepBack: Int64 = 60_000_000
 
     private let last = Atomic<Int64>(0)
-    private let lastMoment = Atomic<UInt64>(0)
+    private let lastMoment = Atomic<Int64>(0)
     private let wall: @Sendable () -> Int64
     private let elapsed: @Sendable () -> MonotonicTime
 
@@ -29,13 +29,7 @@ package final class ArrivalClock: Sendable {
     /// A unique moment of the monotonic clock, in nanoseconds, a microsecond from any other: `now`, or as little later as
     /// possible.
     package func uniqueMoment(near now: UInt64) -> UInt64 {
-        var seen = lastMoment.load(ordering: .relaxed)
-        while true {
-            let next = max(now, seen &+ 1_000)
-            let (done, original) = lastMoment.weakCompareExchange(expected: seen, desired: next, ordering: .relaxed)
-            if done { return next }
-            seen = original
-        }
+        UInt64(Self.advance(lastMoment) { max(Int64(now), $0 &+ 1_000) })
     }
 
     /// Nanoseconds of the monotonic clock, by which connections measure time.
@@ -43,9 +37,15 @@ package final class ArrivalClock: Sendable {
 
     /// A unique time: `now`, or as little later as possible.
     package func unique(near now: Int64) -> Int64 {
+        Self.advance(last) { now < $0 &- Self.maximumStepBack ? now : max(now, $0 &+ 1) }
+    }
+
+    /// Replaces the last value by the one that follows it, whoever else does, and returns that.
+    @inline(__always)
+    private static func advance(_ last: borrowing Atomic<Int64>, _ following: (Int64) -> Int64) -> Int64 {
         var seen = last.load(ordering: .relaxed)
         while true {
-            let next = now < seen &- Self.maximumStepBack ? now : max(now, seen &+ 1)
+            let next = following(seen)
             let (done, original) = last.weakCompareExchange(expected: seen, desired: next, ordering: .relaxed)
             if done { return next }
             seen = original
