@@ -69,10 +69,8 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/jpsim/Yams", from: "6.2.2"),
-        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1"),
-        .package(url: "https://github.com/swift-server/async-http-client", from: "1.37.0"),
+        .package(url: "https://github.com/hummingbird-project/hummingbird", from: "2.28.1", traits: []),
         .package(url: "https://github.com/apple/swift-http-types", from: "1.3.0"),
-        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.0"),
         .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
     ],
     targets: [
@@ -111,6 +109,12 @@ let package = Package(
                 "Vocabulary", "Telemetry", "DNS", "TLSWire", "XMLWire", "XMPP", "Ingest", nio, nioPosix,
                 logging,
             ]
+        ),
+
+        // Requests over HTTP/1.1.
+        module(
+            "HTTPWire",
+            ["Vocabulary", "TLSWire", nio, nioPosix, .product(name: "NIOHTTP1", package: "swift-nio")]
         ),
 
         // What reads a configuration's keys: the file's tree, types, secrets, problems.
@@ -173,10 +177,8 @@ let package = Package(
         module(
             "TraceExport",
             [
-                "Vocabulary", "Telemetry", tracing, logging, nio, nioPosix,
+                "Vocabulary", "Telemetry", "HTTPWire", "TLSWire", tracing, logging, nio,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
-                .product(name: "AsyncHTTPClient", package: "async-http-client"),
-                .product(name: "NIOSSL", package: "swift-nio-ssl"),
             ]
         ),
 
@@ -188,11 +190,8 @@ let package = Package(
             "Handlers",
             [
                 "Vocabulary", "CGlibc", "UpstreamKit", "ConfigurationKeys", "Telemetry", "Digests", "Dispatcher",
-                "Processes", "Postgres", "TLSWire", "Probing", nio, nioPosix, logging,
+                "Processes", "Postgres", "TLSWire", "HTTPWire", "Probing", nio, nioPosix, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
-                .product(name: "AsyncHTTPClient", package: "async-http-client"),
-                // For the webhooks' client alone, whose TLS it is.
-                .product(name: "NIOSSL", package: "swift-nio-ssl"),
             ]
         ),
 
@@ -228,12 +227,10 @@ let package = Package(
             "Console",
             [
                 "Vocabulary", "UpstreamKit", "Telemetry", "Digests", "Postgres", "MessageStore", "Querying",
-                "Replaying", "Resources", "ConfigurationKeys", "UpstreamConfiguration", nio, logging, lifecycle,
+                "Replaying", "Resources", "ConfigurationKeys", "UpstreamConfiguration", "TLSWire", nio, logging, lifecycle,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
-                .product(name: "NIOSSL", package: "swift-nio-ssl"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
-                .product(name: "HummingbirdTLS", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ],
             exclude: ["Assets"],
@@ -335,9 +332,8 @@ let package = Package(
             name: "ConsoleSupport",
             dependencies: [
                 "UpstreamConfiguration", "IntegrationSupport",
-                "Console", "Postgres", "QuerySupport", nio, logging, lifecycle,
+                "Console", "Postgres", "QuerySupport", nio, nioPosix, logging, lifecycle,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
-                .product(name: "AsyncHTTPClient", package: "async-http-client"),
             ],
             path: "Tests/ConsoleSupport",
             swiftSettings: strict
@@ -349,6 +345,10 @@ let package = Package(
         suite("DigestsTests", ["Vocabulary", "Digests"]),
         suite("DNSTests", ["DNS"]),
         suite("TLSWireTests", ["Vocabulary", "TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
+        suite(
+            "HTTPWireTests",
+            ["HTTPWire", "TLSWire", nio, nioEmbedded, .product(name: "NIOHTTP1", package: "swift-nio")]
+        ),
         suite("XMLWireTests", ["XMLWire", "CGlibc", nio, nioEmbedded]),
         suite("XMPPTests", ["Vocabulary", "XMPP", "XMLWire", "Digests"]),
         suite(
@@ -432,7 +432,7 @@ let package = Package(
         suite(
             "HandlersTests",
             [
-                "Vocabulary", "ConfigurationKeys", "Handlers", "UpstreamKit", "Dispatcher", "Digests",
+                "Vocabulary", "ConfigurationKeys", "Handlers", "UpstreamKit", "Dispatcher", "Digests", "HTTPWire",
                 "IntegrationSupport", "TLSWire", logging,
             ]
         ),
@@ -453,10 +453,8 @@ let package = Package(
                 "Vocabulary", "CCSEmulator", "QuerySupport", "Postgres", "MessageStore", "Querying",
                 "Console", "Resources",
                 "ConsoleSupport",
-                "IntegrationSupport", "TLSWire", nio, logging,
+                "IntegrationSupport", "HTTPWire", "TLSWire", nio, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
-                .product(name: "NIOSSL", package: "swift-nio-ssl"),
-                .product(name: "AsyncHTTPClient", package: "async-http-client"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HTTPTypes", package: "swift-http-types"),
             ]

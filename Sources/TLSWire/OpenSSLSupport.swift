@@ -113,6 +113,9 @@ extension PEMSource {
         }
     }
 
+    /// Throws unless it is a private key in PEM, without a passphrase.
+    package func checkPrivateKey() throws(TLSError) { try withPrivateKey("the key") { _ throws(TLSError) in } }
+
     func withPrivateKey(_ what: String, _ body: (OpaquePointer) throws(TLSError) -> Void) throws(TLSError) {
         try withBIO(what) { bio throws(TLSError) in
             // Without our callback OpenSSL would ask for a passphrase on the terminal. We own the key.

@@ -71,6 +71,8 @@ package struct TLSServerConfiguration: Sendable {
     package var identity: TLSIdentity
     package var minimumVersion = TLSVersion.v1_2
     package var maximumVersion = TLSVersion.v1_3
+    /// Whether only suites are spoken with which a key that becomes known later opens no recorded traffic.
+    package var needsForwardSecrecy = false
     /// OpenSSL's security level, nil for the system's default; for tests, where 0 lets a server speak TLS 1.1.
     package var securityLevel: Int32?
 

@@ -65,6 +65,7 @@ package final class TLSContext: @unchecked Sendable {
     /// A context for a listener; throws ``TLSError/Code/misconfigured``.
     package static func server(_ configuration: TLSServerConfiguration) throws(TLSError) -> TLSContext {
         let context = try TLSContext(expecting: nil)
+        if configuration.needsForwardSecrecy { try context.requireForwardSecrecy() }
         if let level = configuration.securityLevel { SSL_CTX_set_security_level(context.handle, level) }
         try context.setVersions(configuration.minimumVersion, configuration.maximumVersion)
         try context.load(configuration.identity, names: ("the certificate", "the private key"))
@@ -87,8 +88,12 @@ package final class TLSContext: @unchecked Sendable {
             Int(SSL_MODE_RELEASE_BUFFERS) | Int(SSL_MODE_ENABLE_PARTIAL_WRITE)
                 | Int(SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER)
         )
-        // Forward secrecy and authenticated encryption only (RFC 9325 §4.2); all TLS 1.3 suites have both.
-        guard expected == nil || SSL_CTX_set_cipher_list(handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM") == 1 else {
+        if expected != nil { try requireForwardSecrecy() }
+    }
+
+    /// Speaks suites with forward secrecy and authenticated encryption only (RFC 9325 §4.2); all of TLS 1.3 have both.
+    private func requireForwardSecrecy() throws(TLSError) {
+        guard SSL_CTX_set_cipher_list(handle, "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM") == 1 else {
             throw .internalFailure("a list of cipher suites")
         }
     }

@@ -1,4 +1,3 @@
-package import AsyncHTTPClient
 package import Console
 import Foundation
 import IntegrationSupport
@@ -37,13 +36,6 @@ package struct ConsoleHarness: Sendable {
             }
         }
     }
-
-    /// Follows no redirect, and opens as many connections as are asked for; lives as long as the process.
-    private static let client = {
-        var configuration = HTTPClient.Configuration(redirectConfiguration: .disallow)
-        configuration.connectionPool.concurrentHTTP1ConnectionsPerHostSoftLimit = 256
-        return HTTPClient(eventLoopGroupProvider: .singleton, configuration: configuration)
-    }()
 
     /// The port on 127.0.0.1.
     package let port: Int
@@ -177,12 +169,8 @@ extension ConsoleHarness {
         json: String? = nil
     ) async throws -> ConsoleReply {
         let response = try await open(path, method, as: caller, headers: headers, json: json, within: .seconds(30))
-        let body = try await response.body.collect(upTo: 64 << 20)
-        return ConsoleReply(
-            status: Int(response.status.code),
-            headers: response.headers,
-            body: Array(body.readableBytesView)
-        )
+        let body = try await response.collect()
+        return ConsoleReply(status: Int(response.status.code), headers: response.headers, body: body)
     }
 
     /// Sends a request and gives the answer as it comes, for streams.
@@ -193,16 +181,16 @@ extension ConsoleHarness {
         headers: [String: String] = [:],
         json: String? = nil,
         within limit: TimeAmount = .seconds(120)
-    ) async throws -> HTTPClientResponse {
-        var request = HTTPClientRequest(url: "http://127.0.0.1:\(port)\(path)")
-        request.method = HTTPMethod(rawValue: method)
-        if let token = caller.token { request.headers.add(name: "Authorization", value: "Bearer \(token)") }
-        if let json {
-            request.headers.add(name: "Content-Type", value: "application/json")
-            request.body = .bytes(ByteBuffer(string: json))
+    ) async throws -> OpenReply {
+        var head = HTTPRequestHead(version: .http1_1, method: HTTPMethod(rawValue: method), uri: path)
+        head.headers.add(name: "Host", value: "127.0.0.1:\(port)")
+        if let token = caller.token { head.headers.add(name: "Authorization", value: "Bearer \(token)") }
+        if json != nil { head.headers.add(name: "Content-Type", value: "application/json") }
+        if json != nil || head.method == .POST {
+            head.headers.add(name: "Content-Length", value: "\(json?.utf8.count ?? 0)")
         }
-        for (name, value) in headers { request.headers.replaceOrAdd(name: name, value: value) }
-        return try await Self.client.execute(request, timeout: limit)
+        for (name, value) in headers { head.headers.replaceOrAdd(name: name, value: value) }
+        return try await ConsoleClient.send(port, head, json.map { Array($0.utf8) } ?? [], within: limit)
     }
 
     /// GET.

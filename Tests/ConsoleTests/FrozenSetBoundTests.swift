@@ -1,4 +1,3 @@
-import AsyncHTTPClient
 import ConsoleSupport
 import NIOHTTP1
 import QuerySupport

@@ -1,14 +1,14 @@
-import AsyncHTTPClient
 import ConfigurationKeys
 import ConsoleSupport
 import Foundation
+import HTTPWire
 import IntegrationSupport
 import NIOCore
 import NIOHTTP1
-import NIOSSL
 import TLSWire
 import Testing
 import UpstreamConfiguration
+import Vocabulary
 
 @testable import Console
 
@@ -26,23 +26,22 @@ import UpstreamConfiguration
         rules.isTLS = true
         var limits = ConsoleLimits()
         limits.idle = .seconds(5)
-        let roots = try NIOSSLCertificate.fromPEMBytes(authority.certificatePEM)
+        let roots = authority.certificatePEM
         try await ConsoleHarness.run(rules: rules, limits: limits, certificate: certificate) { console in
-            var tls = TLSConfiguration.makeClientConfiguration()
-            tls.trustRoots = .certificates(roots)
-            let client = HTTPClient(configuration: .init(tlsConfiguration: tls))
-            let address = "https://127.0.0.1:\(console.port)"
             let link = console.access.oneTimePath(for: Principal(name: "x", role: .viewer), lifetime: .seconds(60))
-            let reply = try await client.execute(HTTPClientRequest(url: address + link), timeout: .seconds(20))
+            let endpoint = try #require(HTTPEndpoint("https://127.0.0.1:\(console.port)\(link)"))
+            var tls = TLSClientConfiguration(serverName: "127.0.0.1")
+            tls.trust = .pem(roots)
+            let client = HTTPClient(endpoint, connectTimeout: .seconds(10))
+            let address = try #require(endpoint.address)
+            let target = HTTPClient.Target(address, tls: try TLSContext.client(tls))
+            let reply = try await client.send(HTTPRequest(.GET, link), to: target, until: .now + .seconds(20))
+            client.shutdown()
             let policy = reply.headers["Strict-Transport-Security"]
             let cookie = reply.headers["Set-Cookie"].first ?? ""
-            tls.maximumTLSVersion = .tlsv11
-            tls.minimumTLSVersion = .tlsv1
-            let old = HTTPClient(configuration: .init(tlsConfiguration: tls))
-            let refused = try? await old.execute(HTTPClientRequest(url: address + "/livez"), timeout: .seconds(20))
-            try await client.shutdown()
-            try await old.shutdown()
-            #expect(policy == ["max-age=31536000"] && refused == nil)
+            #expect(try Self.speaks(console.port, "-tls1_2") && Self.speaks(console.port, "-tls1_3"))
+            let old = try Self.speaks(console.port, "-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0")
+            #expect(policy == ["max-age=31536000"] && !old)
             #expect(cookie.hasPrefix("__Host-upstream-session=") && cookie.hasSuffix("; Secure"))
             let clear = try RawConnection.exchange(console.port, "GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
             #expect(clear?.contains("HTTP/1.1") == false)
@@ -76,17 +75,23 @@ import UpstreamConfiguration
         try maker.run()
         maker.waitUntilExit()
         let certificate = ConsoleTLSConfiguration(certificateFile: chain, keyFile: SecretFile(path: key))
-        let roots = try NIOSSLCertificate.fromPEMFile(chain)
         try await ConsoleHarness.run(certificate: certificate) { console in
             for (ciphers, isSpoken) in [("AES128-GCM-SHA256:AES256-SHA", false), ("ECDHE+AESGCM", true)] {
-                var tls = TLSConfiguration.makeClientConfiguration()
-                (tls.trustRoots, tls.maximumTLSVersion, tls.cipherSuites) = (.certificates(roots), .tlsv12, ciphers)
-                let client = HTTPClient(configuration: .init(tlsConfiguration: tls))
-                let request = HTTPClientRequest(url: "https://127.0.0.1:\(console.port)/livez")
-                let reply = try? await client.execute(request, timeout: .seconds(20))
-                try await client.shutdown()
-                #expect((reply?.status == .ok) == isSpoken, "\(ciphers)")
+                #expect(try Self.speaks(console.port, "-tls1_2", "-cipher", ciphers) == isSpoken, "\(ciphers)")
             }
         }
+    }
+
+    /// Whether OpenSSL's client, with these options, completes a handshake.
+    private static func speaks(_ port: Int, _ options: String...) throws -> Bool {
+        let client = Process()
+        client.executableURL = URL(filePath: "/usr/bin/openssl")
+        client.arguments = ["s_client", "-connect", "127.0.0.1:\(port)"] + options
+        client.standardInput = FileHandle.nullDevice
+        client.standardOutput = FileHandle.nullDevice
+        client.standardError = FileHandle.nullDevice
+        try client.run()
+        client.waitUntilExit()
+        return client.terminationStatus == 0
     }
 }

@@ -1,4 +1,5 @@
 import Dispatcher
+import HTTPWire
 import Synchronization
 import Testing
 import UpstreamKit
@@ -28,10 +29,9 @@ import Vocabulary
     ) async throws -> HandlerVerdict {
         let url = "http://\(host):\(try Self.receiver.get().port)\(path)"
         let options = WebhookHandler.Options(
-            endpoint: try #require(WebhookEndpoint(url)),
+            endpoint: try #require(HTTPEndpoint(url)),
             timeout: timeout,
             policy: NetworkPolicy(allowed: allowed.compactMap(Network.init)),
-            connections: 2,
             mode: mode,
             rejectStatuses: rejecting
         )
@@ -185,10 +185,9 @@ import Vocabulary
     @Test("A plain server does not get an https request")
     func tlsIsNotSpokenWithAPlainServer() async throws {
         let options = WebhookHandler.Options(
-            endpoint: try #require(WebhookEndpoint("https://127.0.0.1:\(try Self.receiver.get().port)/verify")),
+            endpoint: try #require(HTTPEndpoint("https://127.0.0.1:\(try Self.receiver.get().port)/verify")),
             timeout: .seconds(10),
-            policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init)),
-            connections: 1
+            policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init))
         )
         let handler = try WebhookHandler(options: options) { [Array(WebhookReceiver.secret.utf8)] }
         let verdict = await HandlerVerdict.of(handler, message, HandlerContext(handler: "h"))

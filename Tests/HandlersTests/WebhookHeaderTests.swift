@@ -1,5 +1,6 @@
 import Dispatcher
 import Foundation
+import HTTPWire
 import Testing
 import UpstreamKit
 import Vocabulary
@@ -60,10 +61,9 @@ import Vocabulary
         func verdict(_ expected: String) async throws -> HandlerVerdict {
             let handler = try WebhookHandler(
                 options: WebhookHandler.Options(
-                    endpoint: try #require(WebhookEndpoint(endpoint + expected)),
+                    endpoint: try #require(HTTPEndpoint(endpoint + expected)),
                     timeout: .seconds(20),
-                    policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init)),
-                    connections: 1
+                    policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init))
                 ),
                 headers: {
                     let line = Array("Authorization: \(value.text)".utf8)

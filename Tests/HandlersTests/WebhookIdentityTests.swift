@@ -1,6 +1,7 @@
 import ConfigurationKeys
 import Dispatcher
 import Foundation
+import HTTPWire
 import IntegrationSupport
 import TLSWire
 import Testing
@@ -58,11 +59,10 @@ import Vocabulary
         try WebhookHandler(
             options: WebhookHandler.Options(
                 endpoint: try #require(
-                    WebhookEndpoint("https://endpoint.invalid:\(receiver.port)/identity?name=\(name)")
+                    HTTPEndpoint("https://endpoint.invalid:\(receiver.port)/identity?name=\(name)")
                 ),
                 timeout: .seconds(20),
                 policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init)),
-                connections: 1,
                 tls: tls
             ),
             resolver: AddressResolver { _ in ["127.0.0.1"].compactMap(NetworkAddress.init) }
@@ -113,7 +113,7 @@ import Vocabulary
     func halfReplaced() throws {
         let files = try Files()
         try files.issue("first")
-        let trust = try WebhookTrust(files.tls)
+        let trust = try WebhookTrust(files.tls, host: "endpoint.invalid")
         func later(_ seconds: Int) -> WebhookTrust.Current { trust.current(now: .now + .seconds(seconds)) }
         #expect(later(2).generation == 0 && later(2).problem == nil)
         try files.issue("second", key: false)
@@ -145,7 +145,7 @@ import Vocabulary
             )
         )
         for (tls, path) in cases {
-            let error = #expect(throws: FileError.self, "\(tls)") { try WebhookTrust(tls) }
+            let error = #expect(throws: FileError.self, "\(tls)") { try WebhookTrust(tls, host: "endpoint.invalid") }
             #expect(error?.message.contains(path) == true, "\(error?.message ?? "-")")
             #expect(error?.message.contains("s3cret") == false)
         }

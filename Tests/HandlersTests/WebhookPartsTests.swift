@@ -1,5 +1,6 @@
 import Digests
 import Foundation
+import HTTPWire
 import Testing
 import UpstreamKit
 import Vocabulary
@@ -137,8 +138,8 @@ import Vocabulary
             "HTTPS://a_b.example?x": ("a_b.example", "https://a_b.example/?x"),
         ]
         for (text, (host, url)) in good {
-            #expect(WebhookEndpoint(text)?.host == host)
-            #expect(WebhookEndpoint(text)?.url == url)
+            #expect(HTTPEndpoint(text)?.host == host)
+            #expect(HTTPEndpoint(text)?.url == url)
         }
         let bad = [
             "", "example.com", "ftp://example.com", "https://", "https:///x", "https://user@example.com/",
@@ -147,7 +148,7 @@ import Vocabulary
             "https://example.com:0", "https://example.com:99999", "https://example.com:x", "https://caf\u{E9}.example",
             "https://[fe80::1%25eth0]/", "https://example.com:", "https://]/",
         ]
-        for text in bad { #expect(WebhookEndpoint(text) == nil, "\(text)") }
+        for text in bad { #expect(HTTPEndpoint(text) == nil, "\(text)") }
     }
 }
 

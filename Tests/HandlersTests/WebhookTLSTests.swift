@@ -1,6 +1,7 @@
 import ConfigurationKeys
 import Dispatcher
 import Foundation
+import HTTPWire
 import TLSWire
 import Testing
 import UpstreamKit
@@ -48,10 +49,9 @@ import Vocabulary
     private func post(to url: String, trusting caFile: String?) async throws -> HandlerVerdict {
         let handler = try WebhookHandler(
             options: WebhookHandler.Options(
-                endpoint: try #require(WebhookEndpoint(url)),
+                endpoint: try #require(HTTPEndpoint(url)),
                 timeout: .seconds(20),
                 policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init)),
-                connections: 1,
                 tls: WebhookTLSFiles(ca: caFile)
             ),
             resolver: AddressResolver { _ in ["127.0.0.1"].compactMap(NetworkAddress.init) }
@@ -157,8 +157,8 @@ import Vocabulary
         let folder = try Folder()
         for (name, text) in [("empty.pem", ""), ("rubbish.pem", "not a certificate")] {
             let file = try folder.write(Array(text.utf8), as: name)
-            #expect(throws: FileError.self) { try WebhookTrust(WebhookTLSFiles(ca: file)) }
+            #expect(throws: FileError.self) { try WebhookTrust(WebhookTLSFiles(ca: file), host: "endpoint.invalid") }
         }
-        #expect(throws: FileError.self) { try WebhookTrust(WebhookTLSFiles(ca: "/nowhere/ca.pem")) }
+        #expect(throws: FileError.self) { try WebhookTrust(WebhookTLSFiles(ca: "/nowhere/ca.pem"), host: "endpoint.invalid") }
     }
 }

@@ -1,11 +1,10 @@
 import ConfigurationKeys
 import Hummingbird
 import HummingbirdCore
-import HummingbirdTLS
 import Logging
 import NIOCore
-import NIOSSL
 import ServiceLifecycle
+import TLSWire
 import Telemetry
 package import UpstreamConfiguration
 
@@ -17,7 +16,7 @@ package struct ConsoleServer: Service {
     private let access: ConsoleAccess
     private let logger: Logger
     private let limits: ConsoleLimits
-    private let tls: TLSConfiguration?
+    private let tls: TLSContext?
     private let onListening: @Sendable (Int) async -> Void
     let connections: ClientConnections
 
@@ -64,7 +63,8 @@ package struct ConsoleServer: Service {
             ),
             server: HTTPServerBuilder { responder in
                 let channel = ConsoleChannel(limits, connections, responder: responder)
-                return try tls.map { try TLSChannel(channel, tlsConfiguration: $0) } ?? channel
+                guard let tls else { return channel }
+                return TLSChannel(base: channel, context: tls)
             },
             configuration: ApplicationConfiguration(
                 address: .hostname(host, port: port),
@@ -118,24 +118,15 @@ package struct ConsoleServer: Service {
     }
 
     /// TLS 1.2 or 1.3 with the configured certificate.
-    static func tls(_ files: ConsoleTLSConfiguration) throws(ConsoleError) -> TLSConfiguration {
-        do {
-            let chain = try NIOSSLCertificate.fromPEMFile(files.certificateFile)
-            let key = try NIOSSLPrivateKey(file: files.keyFile.path, format: .pem)
-            var configuration = TLSConfiguration.makeServerConfiguration(
-                certificateChain: chain.map { .certificate($0) },
-                privateKey: .privateKey(key)
-            )
-            configuration.minimumTLSVersion = .tlsv12
-            // Of TLS 1.2 only suites with forward secrecy: with RSA key exchange, whoever gets the key can read
-            // recorded traffic.
-            configuration.cipherSuites = "ECDHE+AESGCM:ECDHE+CHACHA20"
-            configuration.applicationProtocols = ["http/1.1"]
-            // Checks now that the key belongs to the certificate.
-            _ = try NIOSSLContext(configuration: configuration)
-            return configuration
+    static func tls(_ files: ConsoleTLSConfiguration) throws(ConsoleError) -> TLSContext {
+        let certificate = PEMSource.file(files.certificateFile)
+        let identity = TLSIdentity(certificateChain: certificate, privateKey: .file(files.keyFile.path))
+        var configuration = TLSServerConfiguration(identity)
+        configuration.needsForwardSecrecy = true
+        do throws(TLSError) {
+            return try TLSContext.server(configuration)
         } catch {
-            throw ConsoleError("console.tls: the certificate and its key cannot be used: \(error)")
+            throw ConsoleError("console.tls: the certificate and its key cannot be used: \(error.message)")
         }
     }
 }

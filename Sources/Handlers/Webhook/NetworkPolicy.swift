@@ -1,5 +1,4 @@
-import Glibc
-import NIOPosix
+import HTTPWire
 import Vocabulary
 
 /// The addresses that a webhook may be sent to: public ones over TLS, and what the operator allows.
@@ -51,7 +50,7 @@ extension NetworkPolicy {
     ///
     /// One forbidden address forbids all: a name that resolves to public and private addresses is not trusted.
     func addresses(
-        of endpoint: WebhookEndpoint,
+        of endpoint: HTTPEndpoint,
         by resolver: AddressResolver = .system
     ) async throws(WebhookRefusal) -> [NetworkAddress] {
         let host = endpoint.host
@@ -86,52 +85,4 @@ extension NetworkPolicy {
         }
         return addresses
     }
-}
-
-struct AddressResolver: Sendable {
-    /// Returns all addresses of a name, in the order to try them; throws ``ResolveError`` if there are none.
-    let resolve: @Sendable (String) async throws -> [NetworkAddress]
-
-    /// `getaddrinfo`, which blocks and therefore runs on NIO's thread pool.
-    static let system = AddressResolver { host in
-        try await NIOThreadPool.singleton.runIfActive { try lookUp(host) }
-    }
-
-    private static func lookUp(_ host: String) throws -> [NetworkAddress] {
-        var hints = addrinfo()
-        hints.ai_family = AF_UNSPEC
-        hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
-        var list: UnsafeMutablePointer<addrinfo>?
-        let number = getaddrinfo(host, nil, &hints, &list)
-        guard number == 0 else { throw ResolveError(reason: String(cString: gai_strerror(number))) }
-        // Ours since getaddrinfo succeeded.
-        defer { freeaddrinfo(list) }
-        var addresses: [NetworkAddress] = []
-        var next = list
-        while let entry = next {
-            next = entry.pointee.ai_next
-            guard let address = entry.pointee.ai_addr.flatMap(read), !addresses.contains(address) else { continue }
-            addresses.append(address)
-        }
-        guard !addresses.isEmpty else { throw ResolveError(reason: "it has no address") }
-        return addresses
-    }
-
-    private static func read(_ address: UnsafeMutablePointer<sockaddr>) -> NetworkAddress? {
-        switch Int32(address.pointee.sa_family) {
-        case AF_INET:
-            address.withMemoryRebound(to: sockaddr_in.self, capacity: 1) { pointer in
-                withUnsafeBytes(of: pointer.pointee.sin_addr) { NetworkAddress(bytes: Array($0)) }
-            }
-        case AF_INET6:
-            address.withMemoryRebound(to: sockaddr_in6.self, capacity: 1) { pointer in
-                withUnsafeBytes(of: pointer.pointee.sin6_addr) { NetworkAddress(bytes: Array($0)) }
-            }
-        default: nil
-        }
-    }
-}
-
-struct ResolveError: Error {
-    var reason: String
 }

@@ -1,11 +1,10 @@
-import AsyncHTTPClient
 import ConfigurationKeys
 import Dispatcher
-import Glibc
+import HTTPWire
 import NIOCore
 import NIOHTTP1
-import NIOPosix
-import NIOSSL
+import Synchronization
+import TLSWire
 import UpstreamKit
 import Vocabulary
 
@@ -23,18 +22,13 @@ final class WebhookHandler: ContainedHandler {
     }
 
     struct Options: Sendable {
-        var endpoint: WebhookEndpoint
+        var endpoint: HTTPEndpoint
         var timeout: Duration
         var policy: NetworkPolicy
-        /// The most concurrent connections: the handler's concurrency.
-        var connections: Int
         var mode = Mode.structured
         var tls = WebhookTLSFiles()
         var rejectStatuses: Set<Int> = []
     }
-
-    /// The most bytes read of a response's body, so that the connection can be reused.
-    static let bodyLimit = 64 * 1024
 
     /// The most bytes of a response's body that are stored with a failure.
     static let keptLimit = 1024
@@ -43,7 +37,10 @@ final class WebhookHandler: ContainedHandler {
     private let secrets: @Sendable () throws -> [[UInt8]]
     private let headers: @Sendable () throws -> WebhookHeaders
     private let resolver: AddressResolver
-    private let clients: PinnedClients
+    private let client: HTTPClient
+    private let trust: WebhookTrust
+    /// The address that requests go to, and the last that could not be reached.
+    private let addresses = Mutex<(current: NetworkAddress?, lastFailed: NetworkAddress?)>((nil, nil))
 
     /// A handler that posts to an endpoint.
     ///
@@ -56,71 +53,33 @@ final class WebhookHandler: ContainedHandler {
         secrets: @escaping @Sendable () throws -> [[UInt8]]
     ) throws(FileError) {
         (self.options, self.secrets, self.headers, self.resolver) = (options, secrets, headers, resolver)
-        self.clients = PinnedClients(
-            host: options.endpoint.host,
-            connections: options.connections,
-            connectTimeout: TimeAmount(min(options.timeout, .seconds(10))),
-            trust: try WebhookTrust(options.tls)
-        )
+        trust = try WebhookTrust(options.tls, host: options.endpoint.host)
+        client = HTTPClient(options.endpoint, connectTimeout: TimeAmount(min(options.timeout, .seconds(10))))
     }
 
     func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
         let deadline = min(context.deadline, .now + options.timeout)
         let request = try makeRequest(message, context)
-        let addresses = try await checkedAddresses()
-        guard let loan = clients.borrow(addresses) else { throw CancellationError() }
-        let response: HTTPClientResponse
-        do {
-            response = try await send(request, by: loan, until: deadline)
+        let address = try await address()
+        let trust = trust.current()
+        // A client that looked the name up again could get another address than the checked one (DNS rebinding).
+        let target = HTTPClient.Target(address, tls: options.endpoint.isPlain ? nil : trust.context)
+        let answer: HTTPAnswer
+        do throws(HTTPFailure) {
+            // Receivers recognise a message that comes again by its `webhook-id`.
+            answer = try await client.send(request, to: target, until: deadline)
         } catch {
-            await clients.giveBack(loan, isReachable: Task.isCancelled)
             try Task.checkCancellation()
-            throw Self.failure(of: error, trustProblem: loan.trustProblem)
+            addresses.withLock { $0 = (nil, address) }
+            throw Self.failure(of: error, trustProblem: trust.problem)
         }
-        let body = await Self.start(of: response.body, until: deadline)
-        await clients.giveBack(loan, isReachable: true)
-        return try judge(Int(response.status.code), response.headers, body)
+        addresses.withLock { $0 = (address, $0.lastFailed == address ? nil : $0.lastFailed) }
+        return try judge(answer.status, answer.headers, answer.body)
     }
 
-    func shutdown() async {
-        await clients.shutdown()
-    }
+    func shutdown() async { client.shutdown() }
 
-    /// Sends the request; if a reused connection may have ended under it, once more on a new one.
-    ///
-    /// A server closes idle connections, and a request that meets that end gets no response (RFC 9112 §9.3.1). It may
-    /// have been read all the same: receivers recognise a repeated message by its `webhook-id`.
-    private func send(
-        _ request: HTTPClientRequest,
-        by loan: PinnedClients.Loan,
-        until deadline: ContinuousClock.Instant
-    ) async throws -> HTTPClientResponse {
-        func execute(_ request: HTTPClientRequest, by client: HTTPClient) async throws -> HTTPClientResponse {
-            let time = TimeAmount(ContinuousClock.now.duration(to: deadline))
-            return try await client.execute(request, deadline: .now() + time)
-        }
-        do {
-            let response = try await execute(request, by: loan.client)
-            clients.answered(loan)
-            return response
-        } catch  where Self.hasClosed(error) && clients.reusesConnections(loan) {
-            var request = request
-            request.headers.replaceOrAdd(name: "connection", value: "close")
-            return try await execute(request, by: clients.unpooled(loan))
-        }
-    }
-
-    private static func hasClosed(_ error: any Error) -> Bool {
-        switch error {
-        case let error as HTTPClientError: error == .remoteConnectionClosed
-        case let error as NIOSSLError: error == .uncleanShutdown
-        case let error as IOError: [ECONNRESET, EPIPE].contains(error.errnoCode)
-        case let error as ChannelError: error == .ioOnClosedChannel || error == .eof
-        default: false
-        }
-    }
-
-    private func makeRequest(_ message: UpstreamMessage, _ context: HandlerContext) throws -> HTTPClientRequest {
+    private func makeRequest(_ message: UpstreamMessage, _ context: HandlerContext) throws -> HTTPRequest {
         let signer = try Self.usable("secret") { try WebhookSigner(secrets: secrets()) }
         let added = try Self.usable("headers", headers)
         let event: CloudEvent =
@@ -130,8 +89,8 @@ final class WebhookHandler: ContainedHandler {
             }
         let id = message.messageKey.description
         let timestamp = Timestamp.now.microseconds / 1_000_000
-        var request = HTTPClientRequest(url: options.endpoint.url)
-        request.method = .POST
+        var request = HTTPRequest(.POST, options.endpoint.target, body: event.body)
+        request.keptLimit = Self.keptLimit
         request.headers = [
             "user-agent": "upstream-worker",
             "accept-encoding": "identity",
@@ -145,49 +104,21 @@ final class WebhookHandler: ContainedHandler {
             request.headers.replaceOrAdd(name: "traceparent", value: traceparent)
         }
         if let tracestate = context.tracestate { request.headers.replaceOrAdd(name: "tracestate", value: tracestate) }
-        request.body = .bytes(event.body)
         return request
     }
 
-    private func checkedAddresses() async throws -> [NetworkAddress] {
+    /// The address that works, or else the first that has not just failed; all were checked.
+    private func address() async throws -> NetworkAddress {
         do throws(WebhookRefusal) {
-            return try await options.policy.addresses(of: options.endpoint, by: resolver)
+            let found = try await options.policy.addresses(of: options.endpoint, by: resolver)
+            return addresses.withLock { state in
+                let wanted = found.filter { $0 != state.lastFailed }
+                // There is at least one: the resolver throws otherwise.
+                return wanted.first { $0 == state.current } ?? wanted.first ?? found[0]
+            }
         } catch {
             if error.status == .unavailable { try Task.checkCancellation() }
             throw Self.down(error.group, "\(error.cause); \(error.fix)")
-        }
-    }
-
-    /// The start of a response's body, up to the limit or the deadline.
-    private static func start(
-        of body: HTTPClientResponse.Body,
-        until deadline: ContinuousClock.Instant
-    ) async -> [UInt8] {
-        await withTaskGroup(of: [UInt8]?.self) { tasks in
-            tasks.addTask {
-                var kept: [UInt8] = []
-                var count = 0
-                do {
-                    for try await part in body {
-                        kept += part.readableBytesView.prefix(keptLimit - kept.count)
-                        count += part.readableBytes
-                        if count > bodyLimit { break }
-                    }
-                } catch {
-                    // The status counts even if the body breaks off.
-                    return kept
-                }
-                return kept
-            }
-            tasks.addTask {
-                try? await Task.sleep(until: deadline, clock: .continuous)
-                return nil
-            }
-            let first = await tasks.next() ?? nil
-            tasks.cancelAll()
-            // At the deadline: the bytes received, once the task has seen the cancellation.
-            for await rest in tasks where first == nil { return rest ?? [] }
-            return first ?? []
         }
     }
 
@@ -216,17 +147,15 @@ final class WebhookHandler: ContainedHandler {
         }
     }
 
-    private static func failure(of error: any Error, trustProblem: String?) -> HandlerVerdictError {
+    private static func failure(of failure: HTTPFailure, trustProblem: String?) -> HandlerVerdictError {
         // The TLS files may have caused the failure.
         let note = trustProblem.map { " (the TLS files have changed and can't be used: \($0))" } ?? ""
-        return switch error {
-        case let error as HTTPClientError where error == .deadlineExceeded || error == .connectTimeout:
-            down("webhook timeout", "no answer in time")
-        case let error as HTTPClientError:
-            down("webhook \(error.shortDescription)", "the request failed: \(error.shortDescription)\(note)")
-        case is NIOConnectionError: down("webhook connection failed", "no connection: \(error)\(note)")
-        default: down("webhook \(type(of: error))", "the request failed: \(error)\(note)")
-        }
+        let detail =
+            switch failure {
+            case .tls(let error) where error.code == .plaintextPeer: "the endpoint does not speak TLS on this port"
+            default: failure.description.replacing("tls.ca_file", with: "webhook.ca_file")
+            }
+        return down("webhook \(failure.name)", detail + note)
     }
 
     private static func down(_ group: String, _ detail: String) -> HandlerVerdictError {

@@ -1,4 +1,5 @@
 import ConfigurationKeys
+import HTTPWire
 import NIOCore
 import Probing
 import TLSWire
@@ -85,7 +86,7 @@ struct WebhookKind: HandlerKind {
     }
 
     func body(_ common: HandlerCommon) throws(HandlerProblem) -> HandlerRegistration.Body {
-        guard let endpoint = WebhookEndpoint(url) else {
+        guard let endpoint = HTTPEndpoint(url) else {
             throw HandlerProblem("webhook.url", "'\(url)' is not an http or https URL")
         }
         try check("secret_file", secretFile) { _ = try WebhookSigner(secrets: secretFile.lines()) }
@@ -93,7 +94,6 @@ struct WebhookKind: HandlerKind {
             endpoint: endpoint,
             timeout: timeout,
             policy: policy,
-            connections: common.concurrency,
             mode: mode,
             tls: WebhookTLSFiles(ca: caFile, certificate: certificateFile, key: keyFile?.path),
             rejectStatuses: Set(rejectStatuses)
@@ -131,7 +131,7 @@ extension ConfigurationType where Value == String {
 
 extension WebhookKind {
     func probes(_ session: any HandlerProbeSession) -> [Probe] {
-        guard let endpoint = WebhookEndpoint(url) else { return [] }
+        guard let endpoint = HTTPEndpoint(url) else { return [] }
         var steps = [Probe("webhook", isNeeded: true) { await host(of: endpoint) }]
         if endpoint.tlsPort != nil { steps.append(Probe("certificate") { await serverCertificate() }) }
         if let certificateFile {
@@ -148,7 +148,7 @@ extension WebhookKind {
         if let end = try? await remaining() { note(.webhook, end) }
     }
 
-    private func host(of endpoint: WebhookEndpoint) async -> Probe.Result {
+    private func host(of endpoint: HTTPEndpoint) async -> Probe.Result {
         do throws(WebhookRefusal) {
             let list = try await policy.addresses(of: endpoint).map(\.description).joined(separator: ", ")
             return .passed(detail: "its host is at \(list), where requests may go; none was sent")
@@ -159,7 +159,7 @@ extension WebhookKind {
 
     /// The seconds until the certificate of the endpoint expires; connects without sending anything.
     private func remaining() async throws(CertificateProbe.Failure) -> Int {
-        guard let endpoint = WebhookEndpoint(url), let port = endpoint.tlsPort else {
+        guard let endpoint = HTTPEndpoint(url), let port = endpoint.tlsPort else {
             throw .unreachable("no https endpoint")
         }
         guard let address = try? await policy.addresses(of: endpoint).first else {

@@ -1,6 +1,6 @@
 import ConfigurationKeys
-import NIOSSL
 import Synchronization
+import TLSWire
 
 /// The TLS files of a webhook: the authorities it trusts, and its own identity; a certificate and its key go together.
 struct WebhookTLSFiles: Sendable, Hashable {
@@ -10,15 +10,15 @@ struct WebhookTLSFiles: Sendable, Hashable {
     var key: String?
 }
 
-/// The TLS settings of webhooks: everything verified, 1.2 at least, against the system's certificates or a file's, with
+/// The TLS settings of a webhook: everything verified, 1.2 at least, against the system's certificates or a file's, with
 /// our own certificate if there is one.
 ///
 /// The files are read again while the worker runs. A rotation replaces them one by one, and may be seen half done: the
 /// last good set stays in use until all files are good again.
 final class WebhookTrust: Sendable {
     struct Current: Sendable {
-        var configuration: TLSConfiguration
-        /// Grows each time the files have changed.
+        var context: TLSContext
+        /// Grows each time the files have changed, and ``context`` with them.
         var generation = 0
         /// Why the present files can't be used; nil if they are in use.
         var problem: String?
@@ -33,14 +33,15 @@ final class WebhookTrust: Sendable {
         var read: ContinuousClock.Instant
     }
 
+    private let host: String
     private let files: WebhookTLSFiles
     private let state: Mutex<State>
 
     /// Reads the files; throws ``FileError`` if one can't be read or holds nothing of its kind, or they don't match.
-    init(_ files: WebhookTLSFiles) throws(FileError) {
-        self.files = files
+    init(_ files: WebhookTLSFiles, host: String) throws(FileError) {
+        (self.host, self.files) = (host, files)
         let contents = try Self.contents(of: files)
-        let current = Current(configuration: try Self.configuration(files, contents))
+        let current = Current(context: try Self.context(host, files, contents))
         state = Mutex(State(current: current, contents: contents, read: .now))
     }
 
@@ -54,7 +55,7 @@ final class WebhookTrust: Sendable {
                 let contents = try Self.contents(of: files)
                 state.current.problem = nil
                 guard contents != state.contents else { return state.current }
-                state.current.configuration = try Self.configuration(files, contents)
+                state.current.context = try Self.context(host, files, contents)
                 state.current.generation += 1
                 state.contents = contents
             } catch {
@@ -74,40 +75,34 @@ final class WebhookTrust: Sendable {
         return contents
     }
 
-    private static func configuration(
+    private static func context(
+        _ host: String,
         _ files: WebhookTLSFiles,
         _ contents: [[UInt8]]
-    ) throws(FileError) -> TLSConfiguration {
-        var configuration = TLSConfiguration.makeClientConfiguration()
-        // The library's own default is 1.0.
-        configuration.minimumTLSVersion = .tlsv12
-        if let path = files.ca {
-            configuration.trustRoots = .certificates(try certificates(contents[0], path))
+    ) throws(FileError) -> TLSContext {
+        var configuration = TLSClientConfiguration(serverName: host)
+        if let path = files.ca { configuration.trust = try certificates(contents[0], path) }
+        if let path = files.certificate, let keyPath = files.key {
+            let (chain, key) = (try certificates(contents[1], path), PEMSource.pem(contents[2]))
+            do throws(TLSError) { try key.checkPrivateKey() } catch {
+                throw FileError(path: keyPath, fault: "holds no private key in PEM form without a passphrase")
+            }
+            configuration.identity = TLSIdentity(certificateChain: chain, privateKey: key)
         }
-        guard let path = files.certificate, let keyPath = files.key else { return configuration }
-        configuration.certificateChain = try certificates(contents[1], path).map { .certificate($0) }
-        do {
-            configuration.privateKey = .privateKey(try NIOSSLPrivateKey(bytes: contents[2], format: .pem))
+        do throws(TLSError) {
+            return try TLSContext.client(configuration)
         } catch {
-            throw FileError(path: keyPath, fault: "holds no private key in PEM form without a passphrase")
+            // Also compares the key with the certificate.
+            let fault = files.certificate.map { "holds a key that is not that of the first certificate in '\($0)'" }
+            throw FileError(path: files.key ?? files.ca ?? host, fault: fault ?? "can't be used: \(error.message)")
         }
-        do {
-            // Compares the two, which would otherwise happen only with the first connection.
-            _ = try NIOSSLContext(configuration: configuration)
-        } catch {
-            throw FileError(path: keyPath, fault: "holds a key that is not that of the first certificate in '\(path)'")
-        }
-        return configuration
     }
 
-    private static func certificates(_ bytes: [UInt8], _ path: String) throws(FileError) -> [NIOSSLCertificate] {
-        let certificates: [NIOSSLCertificate]
-        do {
-            certificates = try NIOSSLCertificate.fromPEMBytes(bytes)
-        } catch {
-            throw FileError(path: path, fault: "holds no certificates in PEM form: \(error)")
+    private static func certificates(_ bytes: [UInt8], _ path: String) throws(FileError) -> PEMSource {
+        let source = PEMSource.pem(bytes)
+        do throws(TLSError) { _ = try CertificateEnd.remaining(source) } catch {
+            throw FileError(path: path, fault: "holds no certificates in PEM form")
         }
-        guard !certificates.isEmpty else { throw FileError(path: path, fault: "holds no certificate") }
-        return certificates
+        return source
     }
 }

@@ -1,4 +1,4 @@
-import AsyncHTTPClient
+import ConsoleSupport
 import Foundation
 import NIOCore
 
@@ -18,10 +18,10 @@ struct EventReader {
     private(set) var lastID: String?
     /// The comments so far.
     private(set) var comments = 0
-    private var chunks: HTTPClientResponse.Body.AsyncIterator
+    private var chunks: AsyncThrowingStream<ByteBuffer, any Error>.Iterator
     private var pending: [UInt8] = []
 
-    init(_ response: HTTPClientResponse) { chunks = response.body.makeAsyncIterator() }
+    init(_ response: OpenReply) { chunks = response.body.makeAsyncIterator() }
 
     /// The next event; nil at the end.
     mutating func next() async throws -> Event? {

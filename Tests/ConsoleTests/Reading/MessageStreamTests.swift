@@ -1,4 +1,3 @@
-import AsyncHTTPClient
 import ConsoleSupport
 import Logging
 import NIOHTTP1

@@ -1,20 +1,28 @@
-import Vocabulary
+package import Vocabulary
 
-/// The URL of a webhook, parsed once and strictly, so that every part of the program sees the same host.
-struct WebhookEndpoint: Sendable, Hashable {
-    let isPlain: Bool
+/// A URL of scheme `http` or `https`, parsed once and strictly, so that every part of the program sees the same host.
+package struct HTTPEndpoint: Sendable, Hashable {
+    package let isPlain: Bool
     /// The host in lower case: a name, or an address without brackets.
-    let host: String
-    /// The port of an https endpoint; nil for http.
-    let tlsPort: Int?
-    let address: NetworkAddress?
-    let url: String
+    package let host: String
+    package let port: Int
+    /// The host, unless it is a name.
+    package let address: NetworkAddress?
+    /// Host and port as in the URL, for the field `Host` (RFC 9110 section 7.2).
+    package let authority: String
+    /// Path and query (RFC 9112 section 3.2.1).
+    package let target: String
 
-    /// Parses an `http` or `https` URL.
+    /// The port of an https endpoint; nil for http.
+    package var tlsPort: Int? { isPlain ? nil : port }
+
+    package var url: String { "\(isPlain ? "http" : "https")://\(authority)\(target)" }
+
+    /// Parses a URL.
     ///
     /// - Returns: nil for a URL with credentials, a fragment, or a host of other than letters, digits, `-`, `_` and `.`
     ///   (international names use their `xn--` form) or an address.
-    init?(_ text: String) {
+    package init?(_ text: String) {
         guard text.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != 0x23 && $0 != 0x5C }) else { return nil }
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 2, parts[1].hasPrefix("//") else { return nil }
@@ -25,8 +33,8 @@ struct WebhookEndpoint: Sendable, Hashable {
         }
         let rest = parts[1].dropFirst(2)
         let authority = rest.prefix { $0 != "/" && $0 != "?" }
-        var target = String(rest.dropFirst(authority.count))
-        if !target.hasPrefix("/") { target = "/" + target }
+        let target = String(rest.dropFirst(authority.count))
+        self.target = target.hasPrefix("/") ? target : "/" + target
         let port: Substring
         if authority.hasPrefix("[") {
             let end = authority.firstIndex(of: "]") ?? authority.startIndex
@@ -50,8 +58,7 @@ struct WebhookEndpoint: Sendable, Hashable {
         guard port.isEmpty || port.hasPrefix(":") && UInt16(port.dropFirst()).map({ $0 > 0 }) == true else {
             return nil
         }
-        tlsPort = isPlain ? nil : Int(port.dropFirst()) ?? 443
-        let bracketed = host.contains(":") ? "[\(host)]" : host
-        url = "\(isPlain ? "http" : "https")://\(bracketed)\(port)\(target)"
+        self.port = Int(port.dropFirst()) ?? (isPlain ? 80 : 443)
+        self.authority = (host.contains(":") ? "[\(host)]" : host) + port
     }
 }

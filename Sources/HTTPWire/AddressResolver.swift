@@ -1,0 +1,54 @@
+import Glibc
+import NIOPosix
+package import Vocabulary
+
+/// Looks up the addresses of a name.
+package struct AddressResolver: Sendable {
+    /// Returns all addresses of a name, in the order to try them; throws ``ResolveError`` if there are none.
+    package let resolve: @Sendable (String) async throws -> [NetworkAddress]
+
+    package init(_ resolve: @escaping @Sendable (String) async throws -> [NetworkAddress]) { self.resolve = resolve }
+
+    /// `getaddrinfo`, which blocks and therefore runs on NIO's thread pool.
+    package static let system = AddressResolver { host in
+        try await NIOThreadPool.singleton.runIfActive { try lookUp(host) }
+    }
+
+    private static func lookUp(_ host: String) throws -> [NetworkAddress] {
+        var hints = addrinfo()
+        hints.ai_family = AF_UNSPEC
+        hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+        var list: UnsafeMutablePointer<addrinfo>?
+        let number = getaddrinfo(host, nil, &hints, &list)
+        guard number == 0 else { throw ResolveError(reason: String(cString: gai_strerror(number))) }
+        // Ours since getaddrinfo succeeded.
+        defer { freeaddrinfo(list) }
+        var addresses: [NetworkAddress] = []
+        var next = list
+        while let entry = next {
+            next = entry.pointee.ai_next
+            guard let address = entry.pointee.ai_addr.flatMap(read), !addresses.contains(address) else { continue }
+            addresses.append(address)
+        }
+        guard !addresses.isEmpty else { throw ResolveError(reason: "it has no address") }
+        return addresses
+    }
+
+    private static func read(_ address: UnsafeMutablePointer<sockaddr>) -> NetworkAddress? {
+        switch Int32(address.pointee.sa_family) {
+        case AF_INET:
+            address.withMemoryRebound(to: sockaddr_in.self, capacity: 1) { pointer in
+                withUnsafeBytes(of: pointer.pointee.sin_addr) { NetworkAddress(bytes: Array($0)) }
+            }
+        case AF_INET6:
+            address.withMemoryRebound(to: sockaddr_in6.self, capacity: 1) { pointer in
+                withUnsafeBytes(of: pointer.pointee.sin6_addr) { NetworkAddress(bytes: Array($0)) }
+            }
+        default: nil
+        }
+    }
+}
+
+package struct ResolveError: Error {
+    package var reason: String
+}
