@@ -74,6 +74,18 @@ struct DatabaseClockTests {
         #expect(clock.time(at: Self.at(0)) == Self.hour - 100 - 63_000_000)
     }
 
+    @Test("steps back add up, for as long as stamps are ahead")
+    func addsUp() {
+        for (pause, isStep) in [(1_000_000, true), (40_000_000, false)] as [(Int64, Bool)] {
+            let clock = DatabaseClock(Self.moment(0))
+            clock.learn(Self.reading(1_000, taking: 200))
+            clock.learn(Self.reading(2_000_000, taking: 200, behind: 31_000_000))
+            #expect(!clock.hasStepped(since: Self.at(1_000)))
+            clock.learn(Self.reading(2_000_000 + pause, taking: 200, behind: 61_000_000))
+            #expect(clock.hasStepped(since: Self.at(1_000)) == isStep)
+        }
+    }
+
     @Test("what was stamped before a step is told from what was stamped after it, and a second more")
     func steps() {
         let clock = DatabaseClock(Self.moment(0, ahead: -Self.days))

@@ -19,6 +19,9 @@ package final class DatabaseClock: Sendable {
         var latest: ClockDifference?
         /// When the reading was answered that last changed the offset.
         var changedAt = MonotonicTime(nanoseconds: 0)
+        /// The latest time that was told before the offset went back, in microseconds: stamps go on from there, until the
+        /// clock has caught up.
+        var front = Int64.min
     }
 
     package init(_ start: ClockReading.Moment = .now, monotonic: @escaping @Sendable () -> MonotonicTime = { .now }) {
@@ -86,10 +89,14 @@ package final class DatabaseClock: Sendable {
             let waits = stepped > 0 && answered < stepped &+ UInt64(StampLimits.oldest.nanoseconds)
             guard known < lowest || isBack && (!waits || known &- highest >= Self.step) else { return }
             readings.changedAt = reading.answered.monotonic
-            // Stamps that are ahead by less are accepted, and those of later messages follow them (`ArrivalClock`). First,
-            // so that nobody sees the new offset without the step.
-            if lowest &- known >= Self.step || known &- lowest > StampLimits.ahead.microseconds {
+            let told = reading.answered.monotonic.microseconds
+            readings.front = max(readings.front, told &+ known)
+            // Stamps that are ahead by less are accepted, and those of later messages follow them (`ArrivalClock`), each a
+            // microsecond later: hence a second less. First, so that nobody sees the new offset without the step.
+            let ahead = StampLimits.ahead.microseconds &- Self.step
+            if lowest &- known >= Self.step || readings.front &- told &- lowest > ahead {
                 steppedAt.store(answered, ordering: .releasing)
+                readings.front = .min
             }
             offset.store(lowest, ordering: .releasing)
         }
