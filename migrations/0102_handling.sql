@@ -511,9 +511,6 @@ BEGIN
         RETURNING 1
     )
     SELECT count(*) FROM rows INTO found;
-    IF found > 0 THEN
-        PERFORM pg_notify('upstream_deliveries', '');
-    END IF;
     RETURN found;
 END
 $$;
@@ -567,7 +564,9 @@ COMMENT ON FUNCTION upstream.raise_deliveries_missing(uuid[], uuid[], text[], te
 --
 -- Rows are leased to holder, with the token fence, where offered names the handler and holder asks for the category. Those of the
 -- handlers in packed go into a block each, with the number block. origins and scopes are the rows of upstream.senders that these
--- messages need; is_registered says that the handlers in locals have to be known as the holder's.
+-- messages need; is_registered says that the handlers in locals have to be known as the holder's. What comes back in is_elsewhere says
+-- that others have deliveries to fetch, of which the caller tells them after the commit: with a NOTIFY in it, this transaction would
+-- have all others like it on the server wait for its commit, and that for the standby.
 --
 -- IS TRUE keeps the planner from making a join of the look-ups in fresh, whose size it can't know: a hashed subplan is
 -- right at every batch size.
@@ -578,14 +577,13 @@ CREATE FUNCTION upstream.store_batch(
     only_sender text, only_from text,
     holder text, fence bigint, lease_length bigint, offered text[], locals text[], packed text[], block bigint,
     origins text[], scopes text[], is_registered boolean, is_mixed boolean, is_retry boolean,
-    OUT stored bigint, OUT refused_state text, OUT refused_table text, OUT refused_constraint text
+    OUT stored bigint, OUT refused_state text, OUT refused_table text, OUT refused_constraint text, OUT is_elsewhere boolean
 )
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- The keys that are new; null where all are.
     fresh uuid[];
     taken bigint;
-    is_elsewhere boolean;
     is_short boolean;
     -- The handlers whose deliveries are in a block already: every message of the batch.
     whole text[] := '{}';
@@ -752,9 +750,6 @@ BEGIN
         -- Or several subscriptions of a handler match, or a message is one that the ledger has forgotten.
         IF is_short THEN
             PERFORM upstream.raise_deliveries_missing(coalesce(fresh, store_batch.keys), keys, categories, whole, fence, block);
-        END IF;
-        IF is_elsewhere THEN
-            PERFORM pg_notify('upstream_deliveries', '');
         END IF;
     END IF;
 EXCEPTION

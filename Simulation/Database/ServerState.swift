@@ -8,7 +8,7 @@ struct RunningTransaction: Sendable {
     var inverses: [Change] = []
     /// Its advisory locks.
     var locks: [LockKey] = []
-    /// Whether its COMMIT wakes other workers.
+    /// Whether other workers are to be woken after its COMMIT.
     var notifies = false
 }
 

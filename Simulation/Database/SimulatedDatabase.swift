@@ -250,7 +250,14 @@ package final class SimulatedDatabase: Sendable {
         case blocked
         /// Its COMMIT comes later.
         case open(Int, T)
-        case committed(Int64, T)
+        case committed(Commit, T)
+    }
+
+    private struct Commit: Sendable {
+        /// 0 for none.
+        let number: Int64
+        /// Whether other workers are to be woken.
+        let notifies: Bool
     }
 
     private func step<T: Sendable>(
@@ -292,12 +299,12 @@ package final class SimulatedDatabase: Sendable {
         return .open(state.lastTransaction, value)
     }
 
-    /// Commits the running transaction, or takes it back if its fault says so; returns the commit's number, 0 for none.
+    /// Commits the running transaction, or takes it back if its fault says so.
     private func finish(
         _ state: inout ServerState,
         _ fault: StatementFault?,
         _ waitsForDisk: Bool
-    ) throws(StoreError) -> Int64 {
+    ) throws(StoreError) -> Commit {
         if let end = fault?.end, !end.isApplied {
             _ = state.undo()
             throw end.error
@@ -309,13 +316,12 @@ package final class SimulatedDatabase: Sendable {
         } else if waitsForDisk {
             state.journal.flush()
         }
-        if state.current.notifies { state.notify() }
-        return number
+        return Commit(number: number, notifies: state.current.notifies)
     }
 
-    /// Waits for the standby, and for the answer.
+    /// Waits for the standby, and for the answer; only who has it wakes other workers.
     private func confirm(
-        _ commit: Int64,
+        _ commit: Commit,
         _ worker: String,
         _ session: Session,
         _ fault: StatementFault?,
@@ -326,7 +332,7 @@ package final class SimulatedDatabase: Sendable {
                 let wait = try state.withLock { state throws(StoreError) in
                     guard Self.session(state, of: worker) == session else { throw StoreError.lost }
                     let now = clock.now()
-                    guard !state.journal.isConfirmed(commit, at: now) else { return Duration.zero }
+                    guard !state.journal.isConfirmed(commit.number, at: now) else { return Duration.zero }
                     let end = state.journal.confirmation(at: now) ?? now + .milliseconds(50)
                     return max(now.duration(to: end), .microseconds(1))
                 }
@@ -337,6 +343,7 @@ package final class SimulatedDatabase: Sendable {
         try await travel()
         if let end = fault?.end { throw end.error }
         guard isAlive(session, of: worker) else { throw .lost }
+        if commit.notifies { state.withLock { $0.notify() } }
     }
 
     /// A message's way through the network.

@@ -54,20 +54,20 @@ struct DispatchShared: Sendable {
 }
 
 /// An auto-reset event: wakes one waiting task; signals without a waiter coalesce into one.
-final class DispatchSignal: Sendable {
+package final class DispatchSignal: Sendable {
     private let stream: AsyncStream<Void>
     private let continuation: AsyncStream<Void>.Continuation
 
-    init() { (stream, continuation) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1)) }
+    package init() { (stream, continuation) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1)) }
 
     /// Wakes the waiting task, or else the next one to wait.
-    func set() { continuation.yield() }
+    package func set() { continuation.yield() }
 
     /// Ends every wait, after a signal that nobody has waited for.
     func finish() { continuation.finish() }
 
     /// Waits for a signal, one task at a time; false once the signal is finished or the task was cancelled.
-    func wait() async -> Bool {
+    package func wait() async -> Bool {
         var iterator = stream.makeAsyncIterator()
         return await iterator.next() != nil && !Task.isCancelled
     }

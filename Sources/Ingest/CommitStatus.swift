@@ -15,6 +15,7 @@ package final class CommitStatus: Sendable {
     private let waiting = Mutex(Waiting())
     private let failure = Mutex<(at: ContinuousClock.Instant, text: String)?>(nil)
     private let warnings = Mutex<Set<String>>([])
+    private let lastNotifyingFailure = Mutex<ContinuousClock.Instant?>(nil)
     private static let warningLimit = 50
 
     package init(metrics: Metrics? = nil, logger: Logger? = nil) {
@@ -70,6 +71,22 @@ package final class CommitStatus: Sendable {
                 .sqlstate: .string(sqlState), .routine: .string(routine),
                 .error: .string(text ?? "PostgreSQL's log may tell more: the text may quote rows"),
             ]
+        )
+    }
+
+    /// Logs, at most once a minute, that other workers were not woken.
+    package func notifyingFailed(_ text: String) {
+        let isDue = lastNotifyingFailure.withLock { last in
+            if let last, ContinuousClock.now - last < .seconds(60) { return false }
+            last = .now
+            return true
+        }
+        guard isDue else { return }
+        logger?.event(
+            .warning,
+            .notificationsUnavailable,
+            "other workers can't be woken for new deliveries; they find them by polling",
+            [.error: .string(text)]
         )
     }
 

@@ -12,16 +12,19 @@ package final class MessageStore: MessageWriter {
     private let standbyWait: StandbyWait
     private let history = InsertHistory()
     private let clock: DatabaseClock?
+    private let bell: DeliveryBell?
 
     /// Makes a writer that connects on demand.
     ///
     /// `senders` are the configured ids, in the order of ``IncomingMessage/sender``. `status` learns what commits wait for;
-    /// the clock that stamps messages learns the database's time with each session, and when it refuses theirs.
+    /// the clock that stamps messages learns the database's time with each session, and when it refuses theirs; without
+    /// `bell`, the writer's own session wakes other workers.
     package init(
         _ settings: PostgresSettings,
         senders: [String],
         status: CommitStatus? = nil,
-        clock: DatabaseClock? = nil
+        clock: DatabaseClock? = nil,
+        bell: DeliveryBell? = nil
     ) {
         var settings = settings
         settings.isWriter = true
@@ -31,7 +34,7 @@ package final class MessageStore: MessageWriter {
         let standbyWait = StandbyWait(status)
         self.standbyWait = standbyWait
         self.status = status
-        self.clock = clock
+        (self.clock, self.bell) = (clock, bell)
         client = PostgresClient(
             settings,
             clock: clock,
@@ -60,9 +63,10 @@ package final class MessageStore: MessageWriter {
             senders: senders,
             isRetry: isRetry,
             history: history,
-            times: clock == nil ? nil : BatchPlan.times(batch)
+            times: clock == nil ? nil : BatchPlan.times(batch),
+            bell: bell
         )
-        return try await run { [clock] connection throws(PostgresError) in
+        let outcomes = try await run { [clock] connection throws(PostgresError) in
             do throws(PostgresError) {
                 return try commit.run(connection)
             } catch {
@@ -70,6 +74,9 @@ package final class MessageStore: MessageWriter {
                 throw error
             }
         }
+        // The try that committed may have had no reply.
+        if isRetry { bell?.ring() }
+        return outcomes
     }
 
     /// Runs a commit's statements and tracks what they wait for.
@@ -120,6 +127,8 @@ struct BatchCommit {
     var history: InsertHistory?
     /// The time span of all copies; nil for any.
     var times: ClosedRange<Int64>?
+    /// Nil to notify on this session.
+    var bell: DeliveryBell?
 
     func run(_ connection: isolated PostgresConnection) throws(PostgresError) -> [StoreOutcome] {
         do throws(PostgresError) {
@@ -198,7 +207,11 @@ struct BatchCommit {
         parameters.append(offer.token != 0)
         parameters.append(isMixed)
         parameters.append(isRetry)
-        return try report(connection, StoreStatements.insert, parameters)
+        let report = try report(connection, StoreStatements.insert, parameters)
+        if case .stored(_, isForOthers: true) = report {
+            if let bell { bell.ring() } else { connection.notifyAfterCommit(DeliveryBell.channel) }
+        }
+        return report
     }
 
     /// Calls a function that returns refused rows instead of failing.

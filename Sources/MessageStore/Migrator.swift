@@ -185,7 +185,9 @@ package struct Migrator: Sendable {
 
     /// How much of the schema from before 0.1.0 was applied; none if these migrations are its own.
     private func unreleasedPart(of applied: [Applied]) -> UnreleasedSchema.Part {
-        let isOurs = migrations.contains { $0.version == applied.first?.version }
+        let isOurs = applied.allSatisfy { row in
+            migrations.contains { $0.version == row.version && $0.checksum == row.checksum }
+        }
         return isOurs ? .none : UnreleasedSchema.part(of: applied)
     }
 
@@ -239,10 +241,11 @@ package struct Migrator: Sendable {
         }
     }
 
-    /// Records the migrations whose objects a schema from before 0.1.0 has.
+    /// Records the migrations whose objects a schema from before 0.1.0 has, and renews its functions.
     private func adopt(_ connection: isolated PostgresConnection) throws(PostgresError) -> [Migration] {
         let steps = migrations.filter { $0.version <= UnreleasedSchema.lastHeld }
         try connection.script(UnreleasedSchema.leave)
+        try connection.script(UnreleasedSchema.functions(of: steps))
         for step in steps { try record(.up, step, connection) }
         return steps
     }

@@ -6,18 +6,27 @@ import Vocabulary
 /// It reports refusals instead of failing, so that PostgreSQL's log quotes no row. Only what it reports, and a text that
 /// `text` can't hold, blames a message: any other error of a statement or its COMMIT is waited out.
 enum RowReport {
-    case stored(Int)
+    /// Some of their deliveries may be for other workers.
+    case stored(Int, isForOthers: Bool)
     /// A row was refused, or its day has no partition; the server's message, without any of the row's content.
     case failed(PostgresError)
 
     init(_ result: PostgresResult) throws(PostgresError) {
-        let (stored, sqlState, table, constraint): (Int?, String?, String?, String?) =
-            try result.onlyRow { ($0, $1, $2, $3) }
-        guard let sqlState else {
+        self = try result.only { row throws(PostgresError) in
+            let (stored, sqlState) = (try row.next(Int?.self), try row.next(String?.self))
+            let (table, constraint) = (try row.next(String?.self), try row.next(String?.self))
+            let isForOthers = try row.hasMore ? row.next(Bool?.self) : nil
+            if let sqlState { return try Self.refused(sqlState, table, constraint) }
             guard let stored else { throw PostgresError(.schema, "rows neither stored nor refused") }
-            self = .stored(stored)
-            return
+            return .stored(stored, isForOthers: isForOthers ?? false)
         }
+    }
+
+    private static func refused(
+        _ sqlState: String,
+        _ table: String?,
+        _ constraint: String?
+    ) throws(PostgresError) -> RowReport {
         var error = PostgresError(
             sqlState: sqlState,
             severity: "ERROR",
@@ -31,14 +40,14 @@ enum RowReport {
         case .missingPartition: break
         default: throw error
         }
-        self = .failed(error)
+        return .failed(error)
     }
 
     /// How many rows were stored.
     @discardableResult
     func count() throws(PostgresError) -> Int {
         switch self {
-        case .stored(let count): return count
+        case .stored(let count, _): return count
         case .failed(let error): throw error
         }
     }

@@ -1,9 +1,9 @@
 import Vocabulary
 
-/// The schema of the last build before 0.1.0, which `migrate up` adopts.
+/// The schemas of builds before 0.1.0 which `migrate up` adopts: made by 27 migrations, 0001 to 0030, or by five, 0101 to
+/// 0105.
 ///
-/// Its 27 migrations, 0001 to 0030, created the objects of the first five of ``Migration/embedded``, and functions that only
-/// still older workers called.
+/// They have the tables of the first five of ``Migration/embedded``; functions differ.
 enum UnreleasedSchema {
     /// How many of its migrations a database has.
     enum Part {
@@ -14,19 +14,36 @@ enum UnreleasedSchema {
 
     /// The last of our migrations whose objects it has.
     static let lastHeld = "0105"
-    /// The checksum of its first migration.
+    /// The checksum of the first of the 27.
     private static let first = "380575eae00351c8"
-    /// FNV-1a over all of its migrations, a line `VERSION CHECKSUM` each.
-    private static let all = "d6294eb3d091cb1d"
+    /// FNV-1a over all migrations of each schema, a line `VERSION CHECKSUM` each.
+    private static let all = ["d6294eb3d091cb1d", "f43c192c65eb185f"]
 
-    /// Compares the applied migrations with its own.
+    /// Compares the applied migrations with theirs.
     static func part(of applied: [Migrator.Applied]) -> Part {
-        guard applied.first?.checksum == first else { return .none }
         let lines = applied.map { "\($0.version) \($0.checksum)" }
-        return Hex.encode(FNV1a.hash(lines.joined(separator: "\n"))) == all ? .all : .some
+        if all.contains(Hex.encode(FNV1a.hash(lines.joined(separator: "\n")))) { return .all }
+        return applied.first?.checksum == first ? .some : .none
     }
 
-    /// Deletes the records of its migrations and its surplus functions.
+    /// A script that gives an adopted schema the functions of these migrations.
+    static func functions(of migrations: [Migration]) -> String {
+        var script: [Substring] = []
+        var end: String?
+        for line in migrations.map(\.up).joined(separator: "\n").split(separator: "\n", omittingEmptySubsequences: false) {
+            if line.hasPrefix("CREATE FUNCTION ") {
+                end = "$$;"
+                script.append("CREATE OR REPLACE " + line.dropFirst("CREATE ".count))
+            } else {
+                if line.hasPrefix("COMMENT ON FUNCTION ") { end = "';" }
+                if end != nil { script.append(line) }
+            }
+            if let found = end, line.hasSuffix(found) { end = nil }
+        }
+        return script.joined(separator: "\n")
+    }
+
+    /// Deletes the records of their migrations, and the functions that have gone or return something else now.
     static let leave = """
         DELETE FROM upstream.schema_migrations;
         DO $$
@@ -35,8 +52,8 @@ enum UnreleasedSchema {
         BEGIN
             FOR function IN
                 SELECT oid FROM pg_catalog.pg_proc
-                WHERE pronamespace = 'upstream'::regnamespace AND (
-                    proname IN ('store_messages', 'id_scope') OR proname = 'store_batch' AND pronargs < 29)
+                WHERE pronamespace = 'upstream'::regnamespace
+                    AND proname IN ('store_messages', 'id_scope', 'store_batch')
             LOOP
                 EXECUTE format('DROP FUNCTION %s', function);
             END LOOP;

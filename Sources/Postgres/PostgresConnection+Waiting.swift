@@ -158,6 +158,28 @@ extension PostgresConnection {
         }
     }
 
+    /// Wakes the sessions that listen to a channel, in a transaction of its own, outside any other.
+    ///
+    /// A transaction that notifies locks out all others that do, on the whole server, until its commit is over. So this
+    /// one waits neither for the disk nor for a standby.
+    package func notify(_ channel: String) throws(PostgresError) {
+        try run("SELECT set_config('synchronous_commit', 'off', true), pg_notify(\(channel), '')")
+    }
+
+    /// Wakes the sessions that listen to a channel, once the open transaction has committed, or now if there is none.
+    ///
+    /// A notification may be lost: what has committed does not fail for it.
+    package func notifyAfterCommit(_ channel: String) {
+        channels.insert(channel)
+        if !isInTransaction { notifyAll() }
+    }
+
+    /// Notifies ``channels``, after the commit.
+    func notifyAll() {
+        for channel in channels { do throws(PostgresError) { try notify(channel) } catch {} }
+        channels = []
+    }
+
     private func takeNotifications(_ connection: ConnectionHandle) -> Bool {
         var isNotified = false
         // We own each notification and free it.

@@ -18,6 +18,8 @@ package actor PostgresConnection {
     nonisolated let onWarning: (@Sendable (ServerWarning) -> Void)?
     /// The statement limit of the current transaction in milliseconds; nil for that of ``settings``.
     var statementLimit: Int?
+    /// The channels to notify once the current transaction has committed.
+    var channels: Set<String> = []
 
     /// Whether a pooler that may change the server session between transactions is in between.
     ///
@@ -176,7 +178,7 @@ package actor PostgresConnection {
         _ body: (isolated PostgresConnection) throws(PostgresError) -> T
     ) throws(PostgresError) -> T {
         try begin()
-        defer { statementLimit = nil }
+        defer { (statementLimit, channels) = (nil, []) }
         let value: T
         do throws(PostgresError) {
             value = try body(self)
@@ -185,6 +187,7 @@ package actor PostgresConnection {
             throw error
         }
         try commit(thenResetting: thenResetting)
+        notifyAll()
         return value
     }
 
@@ -196,6 +199,7 @@ package actor PostgresConnection {
     ) async throws(PostgresError) -> T {
         try await run { connection throws(PostgresError) in
             try connection.begin("; SET LOCAL lock_timeout = 5000")
+            defer { connection.channels = [] }
             let result = Result { () throws(PostgresError) in try body(connection) }
             if connection.isInTransaction {
                 // Otherwise the session's next user could commit what was not rolled back.

@@ -60,6 +60,9 @@ package struct PostgresRow {
         return try value(at: Int(column))
     }
 
+    /// Whether columns are left to read.
+    package var hasMore: Bool { column < PQnfields(result.pointer) }
+
     package mutating func skip(_ columns: Int) { column += Int32(columns) }
 
     /// Skips the remaining columns, whose bytes the caller reads from the result.

@@ -18,11 +18,17 @@ enum TestMigrations {
         ]
     }
 
-    /// The 27 of the last build before 0.1.0, each after a line with its name.
-    static func unreleased() throws -> [Migration] {
+    /// What builds before 0.1.0 had: first 27 migrations, then five.
+    enum Unreleased: String, CaseIterable {
+        case first = "migrations-before-0.1.0"
+        case last = "migrations-five-before-0.1.0"
+    }
+
+    /// The migrations of a build before 0.1.0; in the file, each stands after a line with its name.
+    static func unreleased(_ build: Unreleased = .first) throws -> [Migration] {
         let (process, output) = (Process(), Pipe())
         process.executableURL = URL(filePath: "/usr/bin/env")
-        process.arguments = ["gzip", "-dc", folder.appending(path: "migrations-before-0.1.0.sql.gz").path]
+        process.arguments = ["gzip", "-dc", folder.appending(path: build.rawValue + ".sql.gz").path]
         process.standardOutput = output
         try process.run()
         let data = try output.fileHandleForReading.readToEnd() ?? Data()

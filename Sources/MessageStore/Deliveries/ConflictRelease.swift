@@ -34,6 +34,7 @@ package enum ConflictRelease {
         }
         guard !handlers.isEmpty else { return .noHandler }
         try connection.run(ConflictReleaseStatements.mark(key.digest, fingerprint))
+        connection.notifyAfterCommit(DeliveryBell.channel)
         let subject = "conflict \(key), fingerprint \(fingerprint)"
         try AuditLog.record(connection, .releaseConflict, subject, count: handlers.count, by: author)
         return .released(handlers.sorted())
@@ -64,12 +65,11 @@ enum ConflictReleaseStatements {
         """
     }
 
-    /// Records when and by whom it was released, and wakes the workers.
+    /// Records when and by whom it was released.
     static func mark(_ key: Digest128, _ fingerprint: Digest128) -> SQL {
         """
         UPDATE upstream.conflicts SET released_at = now(), released_by = session_user
         WHERE message_key = \(key) AND fingerprint = \(fingerprint)
-        RETURNING pg_notify('\(raw: DeliveryStatements.channel)', '')
         """
     }
 }

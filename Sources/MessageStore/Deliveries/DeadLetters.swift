@@ -125,7 +125,9 @@ package struct DeadLetters: Sendable {
 
         /// Applies it to the dead letters that a statement's part `gone` deletes and returns; returns how many.
         package func run(_ connection: isolated PostgresConnection, on gone: SQL) throws(PostgresError) -> Int {
-            try connection.run(DeadLetterStatements.act(self, gone)).onlyRow { (count: Int, _: Int) in count }
+            let count: Int = try connection.run(DeadLetterStatements.act(self, gone)).value()
+            if self == .retry, count > 0 { connection.notifyAfterCommit(DeliveryBell.channel) }
+            return count
         }
     }
 }
@@ -258,7 +260,7 @@ enum DeadLetterStatements {
     /// Turns the rows deleted by the part `gone` into deliveries again, or drops them; returns how many.
     static func act(_ fate: DeadLetters.Fate, _ gone: SQL) -> SQL {
         switch fate {
-        case .discard: "WITH \(gone) SELECT count(*), 0::int8 FROM gone"
+        case .discard: "WITH \(gone) SELECT count(*) FROM gone"
         case .retry:
             """
             WITH \(gone), back AS (
@@ -268,9 +270,7 @@ enum DeadLetterStatements {
                 SELECT handler, message_key, received_at, now(), last_error, replay_id, device_key FROM gone
                 ON CONFLICT DO NOTHING
             )
-            SELECT count(*), (
-                SELECT count(pg_notify('\(raw: DeliveryStatements.channel)', '')) FROM (SELECT FROM gone LIMIT 1) AS one
-            ) FROM gone
+            SELECT count(*) FROM gone
             """
         }
     }

@@ -28,9 +28,6 @@ struct BacklogParameters: Sendable {
 
 /// The statements of the dispatcher.
 enum DeliveryStatements {
-    /// The channel of ingest's notifications about deliveries for other workers.
-    static let channel = "upstream_deliveries"
-
     // MARK: Handlers
 
     /// Registers a process; the texts of this and the next two are in `migrations/`.
@@ -138,5 +135,5 @@ enum DeliveryStatements {
     // MARK: Notifications
 
     /// Subscribes to notifications about new deliveries.
-    static let listen: SQL = "LISTEN \(raw: channel)"
+    static let listen: SQL = "LISTEN \(raw: DeliveryBell.channel)"
 }

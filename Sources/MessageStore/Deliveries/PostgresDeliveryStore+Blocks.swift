@@ -72,7 +72,8 @@ extension PostgresDeliveryStore {
                 // A site may deny pg_terminate_backend.
                 guard error.failureClass == .permission else { throw error }
             }
-            return try connection.run(DeliveryStatements.unpackExpired, ())
+            let count: Int = try connection.run(DeliveryStatements.unpackExpired, ()).value()
+            if count > 0 { connection.notifyAfterCommit(DeliveryBell.channel) }
         }
     }
 }

@@ -137,9 +137,9 @@ package struct WaitingDeliveries: Sendable {
             switch self {
             case .retryNow:
                 try connection.run(WaitingStatements.endHolds(filter))
-                return try connection.run(WaitingStatements.retryNow(filter, limit: limit)).onlyRow {
-                    (count: Int, _: Int) in count
-                }
+                let count: Int = try connection.run(WaitingStatements.retryNow(filter, limit: limit)).value()
+                if count > 0 { connection.notifyAfterCommit(DeliveryBell.channel) }
+                return count
             case .cancel:
                 let why = author.reason.map { ": \($0)" } ?? ""
                 let error = "cancelled by \(author.name)\(why)"
@@ -289,9 +289,7 @@ enum WaitingStatements {
             UPDATE upstream.deliveries SET next_attempt_at = now()
             WHERE ctid = ANY (ARRAY(SELECT place FROM chosen)) RETURNING 1
         )
-        SELECT count(*), (
-            SELECT count(pg_notify('\(raw: DeliveryStatements.channel)', '')) FROM (SELECT FROM moved LIMIT 1) AS one
-        ) FROM moved
+        SELECT count(*) FROM moved
         """
     }
 

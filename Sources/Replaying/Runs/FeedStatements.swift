@@ -98,9 +98,7 @@ enum FeedStatements {
             ON CONFLICT (message_key, handler) DO NOTHING
             RETURNING 1
         )
-        SELECT
-            (SELECT count(*) FROM queued),
-            (SELECT count(pg_notify('upstream_deliveries', '')) FROM (SELECT FROM queued LIMIT 1) AS one)
+        SELECT count(*) FROM queued
         """
 
     struct PackedStep: Sendable {

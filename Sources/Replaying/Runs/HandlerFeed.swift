@@ -54,10 +54,8 @@ enum HandlerFeed {
                     count = cut - position
                 }
             } else {
-                queued = try connection.run(FeedStatements.queue, step).only { row throws(PostgresError) in
-                    defer { row.skipRest() }
-                    return try row.next(Int64.self)
-                }
+                queued = try connection.run(FeedStatements.queue, step).value()
+                if queued > 0 { connection.notifyAfterCommit(DeliveryBell.channel) }
             }
             if queued < count {
                 try connection.run(FeedStatements.skip(count - queued, lease))

@@ -196,6 +196,7 @@ extension WorkerParts {
         }
         if let writing {
             list.append(UntilShutdown(MemoryRunner(metrics: metrics).run))
+            list.append(bounded(.milliseconds(100), UntilShutdown(writing.bell.run)))
             list.append(bounded(.milliseconds(100), StoreRunner(stores: writing.stores)))
             list.append(IngestRunner(queue: ingest, service: writing.service))
         }
@@ -226,9 +227,11 @@ extension WorkerParts {
         return !Task.isCancelled
     }
 
-    private func writing() -> (service: IngestService, stores: [MessageStore]) {
+    private func writing() -> (service: IngestService, stores: [MessageStore], bell: DeliveryBell) {
+        let bell = DeliveryBell(database, status: commits)
+        let ids = configuration.senders.map(\.senderID)
         let stores = (0..<configuration.database.writers).map { _ in
-            MessageStore(database, senders: configuration.senders.map(\.senderID), status: commits, clock: clock)
+            MessageStore(database, senders: ids, status: commits, clock: clock, bell: bell)
         }
         let service = IngestService(
             queue: ingest,
@@ -239,7 +242,7 @@ extension WorkerParts {
             tracing: tracing?.pipeline,
             stamps: clock
         )
-        return (service, stores)
+        return (service, stores, bell)
     }
 
     private func receive() async {

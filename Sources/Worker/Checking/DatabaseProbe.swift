@@ -250,8 +250,8 @@ struct SessionBudget {
         let functions = configuration.handlers.reduce(0) { sum, handler in
             sum + (type(of: handler.kind).takesSessions ? handler.concurrency : 0)
         }
-        // The monitor, retention, the heartbeat, and two for replays, one of which reads for those to handlers.
-        let services = 5
+        // The monitor, retention, the heartbeat, the bell, and two for replays, one of which reads for those to handlers.
+        let services = 6
         // Claims, settlements and heartbeats, and notifications.
         let handlers = configuration.handlers.count
         let dispatch = handlers == 0 ? 0 : PostgresDeliveryStore.mostSessions(handlers: handlers) + 1

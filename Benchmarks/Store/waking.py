@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""What waking handlers elsewhere costs those who store: receiving and dispatching in one process, and in two.
+
+    make program
+    Benchmarks/Store/waking.py [--messages 60000] [--rounds 3] [--delay 20] [--program FILE]
+
+A private PostgreSQL whose synchronous standby confirms after --delay milliseconds (remote_apply), 16 connections, 8 writers;
+one process and two in turns. Then lone messages, with the roles split: the time from arrival to the handler's call.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, f"{ROOT}/Benchmarks/Chaos")
+from system import SENDER, Cluster, wait_until  # noqa: E402
+
+SETUP = """
+CREATE SCHEMA app;
+CREATE TABLE app.taken (took double precision);
+CREATE FUNCTION app.take(message upstream.messages) RETURNS void LANGUAGE sql
+    AS 'INSERT INTO app.taken VALUES (extract(epoch FROM clock_timestamp() - message.received_at) * 1000)';
+"""
+
+
+class Standby:
+    """A synchronous standby of a cluster, on this machine."""
+
+    def __init__(self, primary, delay):
+        self.primary, self.data = primary, f"{primary.socket}/standby"
+        primary.call("pg_basebackup", "-D", self.data, "-U", "upstream", "-h", primary.socket, "-R", "-c", "fast")
+        with open(f"{self.data}/postgresql.auto.conf", "a") as file:
+            file.write(f"port = 5433\nrecovery_min_apply_delay = {delay}\nmax_connections = 200\n")
+        primary.call("pg_ctl", "-D", self.data, "-w", "-l", f"{primary.socket}/standby.log", "start")
+        for setting in ("synchronous_standby_names = '*'", "synchronous_commit = 'remote_apply'"):
+            primary.query(f"ALTER SYSTEM SET {setting}")
+        primary.query("SELECT pg_reload_conf()")
+
+    def stop(self):
+        self.primary.query("ALTER SYSTEM RESET synchronous_standby_names")
+        self.primary.query("SELECT pg_reload_conf()")
+        self.primary.call("pg_ctl", "-D", self.data, "-m", "immediate", "stop", check=False)
+
+
+def write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+    return path
+
+
+def configuration(folder, cluster, port, connections, writers, handler):
+    return write(
+        f"{folder}/worker.yaml",
+        f"""database: {{url: "{cluster.url}", writers: {writers}}}
+senders:
+  - sender_id: "{SENDER}"
+    host: 127.0.0.1
+    port: {port}
+    domain: gcm.googleapis.com
+    connections: {connections}
+    secret_file: {folder}/secret
+    tls: {{ca_file: {folder}/ca.pem}}
+handlers:
+  - {{name: taken, categories: ["*"], {handler}}}
+admin: {{listen: off}}
+log: {{level: warning}}
+""",
+    )
+
+
+class Emulator:
+    def __init__(self, program, folder, count, rate):
+        self.command = [
+            program, "emulate", "--listen", "127.0.0.1:0", "--write-ca", f"{folder}/ca.pem", "--sender-id", SENDER,
+            "--secret-file", f"{folder}/secret", "--count", str(count), "--json",
+        ] + (["--rate", str(rate)] if rate else [])  # fmt: skip
+        self.log = open(f"{folder}/emulator.log", "w+")
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        wait_until("the emulator's port", lambda: self.port() is not None, 30)
+
+    def port(self):
+        text = open(self.log.name).read()
+        at = text.find("127.0.0.1:")
+        return text[at + 10 :].split()[0].strip(",;.\"') ") if at >= 0 else None
+
+    def wait(self):
+        out, _ = self.process.communicate(timeout=600)
+        return json.loads(out.splitlines()[-1])
+
+
+def run(options, folder, cluster, roles, count, rate, handler, connections=16, writers=8):
+    """One measurement: how long the acks took in all, with workers of these roles."""
+    emulator = Emulator(options.program, folder, count, rate)
+    path = configuration(folder, cluster, emulator.port(), connections, writers, handler)
+    log = open(f"{folder}/worker.log", "a")
+    # Who handles comes first: its subscription has to be there.
+    workers = []
+    for each in roles:
+        command = [options.program, "run", "--config", path, "--roles", each]
+        workers.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log))
+        if "dispatch" in each:
+            subscribed = "SELECT FROM upstream.handler_workers"
+            wait_until("the subscription", lambda: len(cluster.query(subscribed)) > 0, 60)
+    stored = "SELECT count(*), extract(epoch FROM max(received_at) - min(received_at)) FROM upstream.messages"
+    emulator.wait()
+    total, seconds = cluster.query(stored)[0].split("|")
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        worker.wait(60)
+    if int(total) != count:
+        raise RuntimeError(f"{total} messages stored of {count}")
+    return float(seconds)
+
+
+def clean(cluster):
+    cluster.query("TRUNCATE upstream.messages, upstream.message_ids, upstream.deliveries, upstream.delivery_blocks, app.taken")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--messages", type=int, default=60_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--delay", type=int, default=20)
+    parser.add_argument("--program", default=f"{ROOT}/.build/release/upstream-worker")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        write(f"{folder}/secret", "FAKE-secret-for-waking")
+        os.chmod(f"{folder}/secret", 0o600)
+        cluster = Cluster(folder)
+        standby = None
+        try:
+            cluster.query("ALTER SYSTEM SET max_connections = 200")
+            cluster.stop("fast")
+            cluster.start()
+            write(f"{folder}/ca.pem", "")
+            path = configuration(folder, cluster, 1, 1, 1, "log: {}")
+            subprocess.run([options.program, "migrate", "up", "--config", path], check=True, capture_output=True)
+            cluster.query(SETUP)
+            took = lone(options, folder, cluster)
+            print(f"lone messages, no standby: arrival to handler elsewhere p50 {took[0]:.1f} ms, p99 {took[1]:.1f}", flush=True)
+            standby = Standby(cluster, options.delay)
+            rates = {"one process": [], "two": []}
+            for _ in range(options.rounds):
+                for name, roles in (("one process", ["receive,dispatch"]), ("two", ["dispatch", "receive"])):
+                    clean(cluster)
+                    seconds = run(options, folder, cluster, roles, options.messages, None, "log: {}")
+                    rates[name].append(options.messages / seconds)
+                    print(f"{name}: {rates[name][-1]:,.0f} stored/s", flush=True)
+            one, two = (statistics.median(each) for each in rates.values())
+            print(f"medians: one process {one:,.0f}, two {two:,.0f} stored/s: {two / one:.2f}", flush=True)
+            took = lone(options, folder, cluster)
+            print(f"lone messages, standby {options.delay} ms away: p50 {took[0]:.1f} ms, p99 {took[1]:.1f}")
+        finally:
+            if standby:
+                standby.stop()
+            cluster.stop("immediate")
+
+
+def lone(options, folder, cluster):
+    clean(cluster)
+    run(options, folder, cluster, ["dispatch", "receive"], 300, 20, "sql: {function: app.take}", connections=1, writers=1)
+    time.sleep(0.5)
+    took = sorted(map(float, cluster.query("SELECT took FROM app.taken")))
+    if len(took) != 300:
+        raise RuntimeError(f"{len(took)} of 300 handled")
+    return took[150], took[297]
+
+
+if __name__ == "__main__":
+    main()
