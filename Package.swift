@@ -227,7 +227,8 @@ let package = Package(
             "Console",
             [
                 "Vocabulary", "UpstreamKit", "Telemetry", "Digests", "Postgres", "MessageStore", "Querying",
-                "Replaying", "Resources", "ConfigurationKeys", "UpstreamConfiguration", "TLSWire", nio, logging, lifecycle,
+                "Replaying", "Resources", "ConfigurationKeys", "UpstreamConfiguration", "TLSWire", nio, logging,
+                lifecycle,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),

@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, f"{ROOT}/Benchmarks/Chaos")
@@ -93,26 +92,30 @@ class Emulator:
         return json.loads(out.splitlines()[-1])
 
 
-def run(options, folder, cluster, roles, count, rate, handler, connections=16, writers=8):
+def run(options, folder, cluster, roles, count, rate, handler, connections=16, writers=8, handled=lambda: None):
     """One measurement: how long the acks took in all, with workers of these roles."""
     emulator = Emulator(options.program, folder, count, rate)
     path = configuration(folder, cluster, emulator.port(), connections, writers, handler)
     log = open(f"{folder}/worker.log", "a")
-    # Who handles comes first: its subscription has to be there.
     workers = []
-    for each in roles:
-        command = [options.program, "run", "--config", path, "--roles", each]
-        workers.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log))
-        if "dispatch" in each:
-            subscribed = "SELECT FROM upstream.handler_workers"
-            wait_until("the subscription", lambda: len(cluster.query(subscribed)) > 0, 60)
+    try:
+        # Who handles comes first: its subscription has to be there.
+        for each in roles:
+            command = [options.program, "run", "--config", path, "--roles", each]
+            workers.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log))
+            if "dispatch" in each:
+                subscribed = "SELECT handler FROM upstream.handler_workers"
+                wait_until("the subscription", lambda: len(cluster.query(subscribed)) > 0, 60)
+        emulator.wait()
+        handled()
+    finally:
+        emulator.process.kill()
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.wait(60)
     stored = "SELECT count(*), extract(epoch FROM max(received_at) - min(received_at)) FROM upstream.messages"
-    emulator.wait()
     total, seconds = cluster.query(stored)[0].split("|")
-    for worker in workers:
-        worker.terminate()
-    for worker in workers:
-        worker.wait(60)
     if int(total) != count:
         raise RuntimeError(f"{total} messages stored of {count}")
     return float(seconds)
@@ -164,11 +167,16 @@ def main():
 
 def lone(options, folder, cluster):
     clean(cluster)
-    run(options, folder, cluster, ["dispatch", "receive"], 300, 20, "sql: {function: app.take}", connections=1, writers=1)
-    time.sleep(0.5)
-    took = sorted(map(float, cluster.query("SELECT took FROM app.taken")))
-    if len(took) != 300:
-        raise RuntimeError(f"{len(took)} of 300 handled")
+
+    def took():
+        return sorted(map(float, cluster.query("SELECT took FROM app.taken")))
+
+    def handled():
+        wait_until("all to be handled", lambda: len(took()) == 300, 30)
+
+    handler = "sql: {function: app.take}"
+    run(options, folder, cluster, ["dispatch", "receive"], 300, 20, handler, connections=1, writers=1, handled=handled)
+    took = took()
     return took[150], took[297]
 
 

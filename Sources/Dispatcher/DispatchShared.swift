@@ -64,7 +64,7 @@ package final class DispatchSignal: Sendable {
     package func set() { continuation.yield() }
 
     /// Ends every wait, after a signal that nobody has waited for.
-    func finish() { continuation.finish() }
+    package func finish() { continuation.finish() }
 
     /// Waits for a signal, one task at a time; false once the signal is finished or the task was cancelled.
     package func wait() async -> Bool {

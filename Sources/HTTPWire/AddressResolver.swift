@@ -9,9 +9,17 @@ package struct AddressResolver: Sendable {
 
     package init(_ resolve: @escaping @Sendable (String) async throws -> [NetworkAddress]) { self.resolve = resolve }
 
-    /// `getaddrinfo`, which blocks and therefore runs on NIO's thread pool.
+    /// The longest wait for the name servers.
+    private static let limit = Duration.seconds(10)
+
+    /// `getaddrinfo`, which blocks, and so runs on NIO's thread pool: nobody waits for it who is cancelled.
     package static let system = AddressResolver { host in
-        try await NIOThreadPool.singleton.runIfActive { try lookUp(host) }
+        let found = Promise<Result<[NetworkAddress], any Error>?>()
+        NIOThreadPool.singleton.submit { _ in found.fulfil(Result { try lookUp(host) }) }
+        guard let result = await found.value(or: nil, within: limit) else {
+            throw ResolveError(reason: "no name server has answered")
+        }
+        return try result.get()
     }
 
     private static func lookUp(_ host: String) throws -> [NetworkAddress] {

@@ -47,6 +47,7 @@ package final class HTTPClient: Sendable {
         to target: Target,
         until deadline: ContinuousClock.Instant
     ) async throws(HTTPFailure) -> HTTPAnswer {
+        guard deadline > .now else { throw .timeout }
         if let connection = takeIdle(target) {
             do throws(HTTPFailure) {
                 return try await send(request, over: connection, until: deadline)
@@ -158,7 +159,9 @@ private final class Connection: Sendable {
         do {
             let address = try SocketAddress(ipAddress: target.address.description, port: endpoint.port)
             bootstrap.connect(to: address).whenFailure { error in
-                if case .connectTimeout = error as? ChannelError { return bound.value.fail(.timeout) }
+                if case .connectTimeout = error as? ChannelError {
+                    return bound.value.fail(.unreachable("\(address) does not answer"))
+                }
                 bound.value.fail(.unreachable("\(error)"))
             }
         } catch {

@@ -33,7 +33,7 @@ package struct HTTPEndpoint: Sendable, Hashable {
         }
         let rest = parts[1].dropFirst(2)
         let authority = rest.prefix { $0 != "/" && $0 != "?" }
-        let target = String(rest.dropFirst(authority.count))
+        let target = Self.encoded(rest.dropFirst(authority.count))
         self.target = target.hasPrefix("/") ? target : "/" + target
         let port: Substring
         if authority.hasPrefix("[") {
@@ -60,5 +60,15 @@ package struct HTTPEndpoint: Sendable, Hashable {
         }
         self.port = Int(port.dropFirst()) ?? (isPlain ? 80 : 443)
         self.authority = (host.contains(":") ? "[\(host)]" : host) + port
+    }
+
+    /// Percent-encodes what a target may not hold as it is (RFC 3986 appendix A), as browsers do.
+    private static func encoded(_ text: Substring) -> String {
+        text.reduce(into: "") { target, character in
+            guard "\"<>^`{|}".contains(character), let byte = character.asciiValue else {
+                return target.append(character)
+            }
+            target += "%" + Hex.encode([byte]).uppercased()
+        }
     }
 }

@@ -61,6 +61,15 @@ package enum HTTPFailure: Error, CustomStringConvertible {
         }
     }
 
+    /// The description for an operator whose setting `caFile` names the trusted authorities.
+    package func text(caFile: String) -> String {
+        guard case .tls(let error) = self else { return description }
+        if error.code == .plaintextPeer { return "the endpoint does not speak TLS on this port" }
+        // The settings of a stream's sender, which an endpoint has not got.
+        let text = error.message.replacing(", or set tls.server_name to one", with: "")
+        return "TLS failed: " + text.replacing("tls.ca_file", with: caFile)
+    }
+
     /// What a channel's error means.
     init(_ error: any Error) {
         switch error {
@@ -68,6 +77,7 @@ package enum HTTPFailure: Error, CustomStringConvertible {
         case let error as TLSError where error.code == .io || error.code == .truncated: self = .closed
         case let error as TLSError where error.code == .handshakeTimeout: self = .timeout
         case let error as TLSError: self = .tls(error)
+        case HTTPParserError.invalidEOFState: self = .closed
         case let error as HTTPParserError: self = .malformed("\(error)")
         default: self = .closed
         }
@@ -104,6 +114,7 @@ final class HTTPExchangeHandler: ChannelInboundHandler {
     private var exchange: Exchange?
     private var context: ChannelHandlerContext?
     private var isReady = false
+    private var wasUsed = false
     /// Why no further request is served.
     private var end: HTTPFailure?
 
@@ -112,8 +123,14 @@ final class HTTPExchangeHandler: ChannelInboundHandler {
     }
 
     /// Sends a request, once connected.
-    func start(_ request: HTTPRequest, until deadline: NIODeadline, on loop: any EventLoop, _ promise: EventLoopPromise<Outcome>) {
-        if let end { return promise.fail(end) }
+    func start(
+        _ request: HTTPRequest,
+        until deadline: NIODeadline,
+        on loop: any EventLoop,
+        _ promise: EventLoopPromise<Outcome>
+    ) {
+        // A connection that was used before may end for any reason before it is used again.
+        if let end { return promise.fail(wasUsed ? .closed : end) }
         let timer = loop.assumeIsolated().scheduleTask(deadline: deadline) { self.fail(.timeout) }
         exchange = Exchange(request: request, promise: promise, timer: timer)
         send()
@@ -180,8 +197,11 @@ final class HTTPExchangeHandler: ChannelInboundHandler {
     }
 
     private func finish() {
-        guard let ended = exchange.take(), let answer = ended.answer, let head = ended.head else { return fail(.closed) }
+        guard let ended = exchange.take(), let answer = ended.answer, let head = ended.head else {
+            return fail(.closed)
+        }
         ended.timer.cancel()
+        wasUsed = true
         let isReusable = head.isKeepAlive && head.status != .switchingProtocols
         if !isReusable { end = .closed }
         ended.promise.succeed((answer, isReusable))
@@ -197,7 +217,12 @@ final class HTTPExchangeHandler: ChannelInboundHandler {
         guard isReady, let context, let exchange, !exchange.isSent else { return }
         self.exchange?.isSent = true
         let request = exchange.request
-        var head = HTTPRequestHead(version: .http1_1, method: request.method, uri: request.target, headers: request.headers)
+        var head = HTTPRequestHead(
+            version: .http1_1,
+            method: request.method,
+            uri: request.target,
+            headers: request.headers
+        )
         head.headers.replaceOrAdd(name: "host", value: authority)
         if request.method == .POST { head.headers.replaceOrAdd(name: "content-length", value: "\(request.body.count)") }
         context.write(wrapOutboundOut(.head(head)), promise: nil)

@@ -194,6 +194,8 @@ package struct Migrator: Sendable {
     /// The step to run, or the state that allows none; neither if there is nothing to do.
     private func next(_ direction: Direction, _ applied: [Applied]) -> (step: Migration?, refusal: SchemaState?) {
         let state = state(of: applied)
+        // Its own steps back are not here.
+        if direction == .down, unreleasedPart(of: applied) == .all { return (nil, state) }
         switch (state, direction) {
         case (.newer, _), (.edited, _), (.unreleased, _): return (nil, state)
         case (.current, .up), (.missing, .down): return (nil, nil)

@@ -30,7 +30,10 @@ enum UnreleasedSchema {
     static func functions(of migrations: [Migration]) -> String {
         var script: [Substring] = []
         var end: String?
-        for line in migrations.map(\.up).joined(separator: "\n").split(separator: "\n", omittingEmptySubsequences: false) {
+        for line in migrations.map(\.up).joined(separator: "\n").split(
+            separator: "\n",
+            omittingEmptySubsequences: false
+        ) {
             if line.hasPrefix("CREATE FUNCTION ") {
                 end = "$$;"
                 script.append("CREATE OR REPLACE " + line.dropFirst("CREATE ".count))

@@ -176,8 +176,10 @@ extension PostgresConnection {
 
     /// Notifies ``channels``, after the commit.
     func notifyAll() {
-        for channel in channels { do throws(PostgresError) { try notify(channel) } catch {} }
+        let due = channels
+        // First: behind a pooler a notification is a transaction like any other, which ends here too.
         channels = []
+        for channel in due { do throws(PostgresError) { try notify(channel) } catch {} }
     }
 
     private func takeNotifications(_ connection: ConnectionHandle) -> Bool {

@@ -25,8 +25,8 @@ package enum TLSEvent: Sendable, Hashable {
 /// `channelInactive`. Any failure is one ``TLSError`` through `errorCaught`, after which the channel is closed; the
 /// alert is sent first. Writes before the handshake's end wait, up to 64 KiB, and never reach an unverified peer.
 ///
-/// `close` sends close_notify and waits at most the context's `closeTimeout` for the peer's. Closing one direction only
-/// is not supported.
+/// `close` sends close_notify and waits at most the context's `closeTimeout` for the peer's; so does closing the output,
+/// after which nothing is received. An input that ends without close_notify is truncated, and closes the channel.
 package final class TLSHandler: ChannelDuplexHandler {
     package typealias InboundIn = ByteBuffer
     package typealias InboundOut = ByteBuffer
@@ -109,6 +109,22 @@ package final class TLSHandler: ChannelDuplexHandler {
         context.fireChannelInactive()
     }
 
+    /// The input's end, where the channel allows half-closure.
+    package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        guard case .inputClosed = event as? ChannelEvent else { return context.fireUserInboundEventTriggered(event) }
+        switch self.machine.state {
+        case .idle, .closed: context.fireUserInboundEventTriggered(event)
+        case .closing: self.closeTransport(context)
+        case .handshaking:
+            self.fail(TLSError(.handshakeFailed, "the peer closed the connection during the TLS handshake"), context)
+        case .established:
+            self.deliverHeld(context)
+            context.fireUserInboundEventTriggered(event)
+            let text = "the connection ended without TLS close_notify: what was received may be incomplete"
+            self.fail(TLSError(.truncated, text), context)
+        }
+    }
+
     package func errorCaught(context: ChannelHandlerContext, error: any Error) {
         self.fail(TLSError(.io, "the network connection failed", underlying: error), context)
     }
@@ -154,7 +170,7 @@ package final class TLSHandler: ChannelDuplexHandler {
     // MARK: - Ends
 
     package func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
-        guard mode == .all else {
+        guard mode != .input else {
             promise?.fail(ChannelError.operationUnsupported)
             return
         }

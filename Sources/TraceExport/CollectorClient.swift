@@ -1,6 +1,7 @@
 import HTTPWire
 import NIOCore
 import NIOHTTP1
+import Synchronization
 import TLSWire
 import Vocabulary
 
@@ -12,6 +13,8 @@ package final class CollectorClient: Sendable {
     private let headers: @Sendable () throws -> [(name: String, value: String)]
     private let client: HTTPClient
     private let tls: TLSContext?
+    /// The address that answered last.
+    private let lastGood = Mutex<NetworkAddress?>(nil)
 
     /// A client that does not connect yet; `/v1/traces` is appended to the collector's base URL, as in OTLP.
     ///
@@ -25,7 +28,9 @@ package final class CollectorClient: Sendable {
         headers: @escaping @Sendable () throws -> [(name: String, value: String)]
     ) throws(CollectorFailure) {
         let url = (endpoint.hasSuffix("/") ? String(endpoint.dropLast()) : endpoint) + "/v1/traces"
-        guard let parsed = HTTPEndpoint(url) else { throw CollectorFailure("'\(endpoint)' is not an http or https URL") }
+        guard let parsed = HTTPEndpoint(url) else {
+            throw CollectorFailure("'\(endpoint)' is not an http or https URL")
+        }
         self.endpoint = parsed
         agent = "OTel-OTLP-Exporter-Swift/\(version) upstream-worker"
         (self.timeout, self.headers) = (timeout, headers)
@@ -33,7 +38,7 @@ package final class CollectorClient: Sendable {
         do throws(TLSError) {
             tls = try parsed.isPlain ? nil : .client(TLSClientConfiguration(serverName: parsed.host, caFile: caFile))
         } catch {
-            throw CollectorFailure("tracing: \(error.message)")
+            throw CollectorFailure(HTTPFailure.tls(error).text(caFile: "tracing.ca_file"))
         }
     }
 
@@ -61,16 +66,23 @@ package final class CollectorClient: Sendable {
         do {
             var addresses = endpoint.address.map { [$0] } ?? []
             if addresses.isEmpty { addresses = try await AddressResolver.system.resolve(endpoint.host) }
+            // The one that worked comes first.
+            if let last = lastGood.withLock(\.self), addresses.contains(last) {
+                addresses = [last] + addresses.filter { $0 != last }
+            }
             for address in addresses {
                 do throws(HTTPFailure) {
-                    return try await client.send(request, to: HTTPClient.Target(address, tls: tls), until: deadline)
+                    let answer = try await client.send(request, to: .init(address, tls: tls), until: deadline)
+                    lastGood.withLock { $0 = address }
+                    return answer
                 } catch {
-                    failure = error.description.replacing("tls.ca_file", with: "tracing.ca_file")
+                    failure = error.text(caFile: "tracing.ca_file")
                     guard case .unreachable = error else { break }
                 }
             }
         } catch {
-            failure = "\(endpoint.host) does not resolve: \((error as? ResolveError)?.reason ?? "the look-up was given up")"
+            failure =
+                "\(endpoint.host) does not resolve: \((error as? ResolveError)?.reason ?? "the look-up was given up")"
         }
         try Task.checkCancellation()
         throw CollectorFailure(failure)

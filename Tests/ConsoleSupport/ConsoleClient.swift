@@ -45,9 +45,15 @@ enum ConsoleClient {
         let timer = channel.eventLoop.scheduleTask(in: limit) { channel.pipeline.fireErrorCaught(TimedOut()) }
         channel.closeFuture.whenComplete { _ in timer.cancel() }
         channel.write(HTTPClientRequestPart.head(head), promise: nil)
-        if !body.isEmpty { channel.write(HTTPClientRequestPart.body(.byteBuffer(ByteBuffer(bytes: body))), promise: nil) }
+        if !body.isEmpty {
+            channel.write(HTTPClientRequestPart.body(.byteBuffer(ByteBuffer(bytes: body))), promise: nil)
+        }
         channel.writeAndFlush(HTTPClientRequestPart.end(nil), promise: nil)
-        return try await promise.futureResult.get()
+        return try await withTaskCancellationHandler {
+            try await promise.futureResult.get()
+        } onCancel: {
+            channel.close(promise: nil)
+        }
     }
 }
 

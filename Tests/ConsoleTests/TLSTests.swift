@@ -39,7 +39,7 @@ import Vocabulary
             client.shutdown()
             let policy = reply.headers["Strict-Transport-Security"]
             let cookie = reply.headers["Set-Cookie"].first ?? ""
-            #expect(try Self.speaks(console.port, "-tls1_2") && Self.speaks(console.port, "-tls1_3"))
+            for version in ["-tls1_2", "-tls1_3"] { #expect(try Self.speaks(console.port, version)) }
             let old = try Self.speaks(console.port, "-tls1_1", "-cipher", "DEFAULT@SECLEVEL=0")
             #expect(policy == ["max-age=31536000"] && !old)
             #expect(cookie.hasPrefix("__Host-upstream-session=") && cookie.hasSuffix("; Secure"))
@@ -77,7 +77,8 @@ import Vocabulary
         let certificate = ConsoleTLSConfiguration(certificateFile: chain, keyFile: SecretFile(path: key))
         try await ConsoleHarness.run(certificate: certificate) { console in
             for (ciphers, isSpoken) in [("AES128-GCM-SHA256:AES256-SHA", false), ("ECDHE+AESGCM", true)] {
-                #expect(try Self.speaks(console.port, "-tls1_2", "-cipher", ciphers) == isSpoken, "\(ciphers)")
+                let spoken = try Self.speaks(console.port, "-tls1_2", "-cipher", ciphers)
+                #expect(spoken == isSpoken, "\(ciphers)")
             }
         }
     }

@@ -136,6 +136,7 @@ import Vocabulary
             "http://127.0.0.1:80/x": ("127.0.0.1", "http://127.0.0.1:80/x"),
             "https://[FD00::1]:8443/": ("fd00::1", "https://[fd00::1]:8443/"),
             "HTTPS://a_b.example?x": ("a_b.example", "https://a_b.example/?x"),
+            "https://example.com/a?b={c}|\"%7C": ("example.com", "https://example.com/a?b=%7Bc%7D%7C%22%7C"),
         ]
         for (text, (host, url)) in good {
             #expect(HTTPEndpoint(text)?.host == host)

@@ -159,6 +159,8 @@ import Vocabulary
             let file = try folder.write(Array(text.utf8), as: name)
             #expect(throws: FileError.self) { try WebhookTrust(WebhookTLSFiles(ca: file), host: "endpoint.invalid") }
         }
-        #expect(throws: FileError.self) { try WebhookTrust(WebhookTLSFiles(ca: "/nowhere/ca.pem"), host: "endpoint.invalid") }
+        #expect(throws: FileError.self) {
+            try WebhookTrust(WebhookTLSFiles(ca: "/nowhere/ca.pem"), host: "endpoint.invalid")
+        }
     }
 }

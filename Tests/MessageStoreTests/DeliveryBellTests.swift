@@ -21,7 +21,8 @@ import Vocabulary
             group.addTask {
                 do { try await listener.listen { wakes.increment() } } catch {}
             }
-            let sessions = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+            let sessions =
+                "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
             try await waitUntil { try await fixture.store.integer(sessions) ?? 0 > 0 }
             try await body(wakes)
             group.cancelAll()
@@ -70,6 +71,18 @@ import Vocabulary
         await second.close()
     }
 
+    @Test("what was stored last before the end is told of all the same")
+    func finished() async throws {
+        let fixture = try await DeliveriesFixture()
+        try await listening(fixture) { wakes in
+            let bell = DeliveryBell(fixture.store.settings)
+            bell.ring()
+            bell.finish()
+            await bell.run()
+            try await waitUntil { wakes.value > 0 }
+        }
+    }
+
     @Test("where nobody can be notified, all is stored and released all the same, and a warning says so once")
     func refused() async throws {
         let fixture = try await DeliveriesFixture()
@@ -100,7 +113,8 @@ import Vocabulary
     @Test("no function of ours notifies: it would do so in its caller's transaction")
     func functions() async throws {
         let fixture = try await StoreFixture()
-        let sql = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'upstream'::regnamespace AND prosrc ILIKE '%notify%'"
+        let sql =
+            "SELECT count(*) FROM pg_proc WHERE pronamespace = 'upstream'::regnamespace AND prosrc ILIKE '%notify%'"
         #expect(try await fixture.integer(sql) == 0)
         #expect(try await fixture.integer(sql.replacingOccurrences(of: "%notify%", with: "%message_ids%")) ?? 0 > 0)
     }

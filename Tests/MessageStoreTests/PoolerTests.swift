@@ -58,6 +58,37 @@ import Vocabulary
         await deliveries.close()
     }
 
+    /// A notification is a transaction too, which ends with those that are due.
+    @Test("behind a pooler others are notified once, after the transaction or alone")
+    func notifies() async throws {
+        let fixture = try await StoreFixture()
+        let pooler = try Pgbouncer(before: SharedCluster.cluster)
+        defer { pooler.stop() }
+        let connection = try await pooler.connect(pooler.settings(fixture))
+        let (wakes, listener) = (Tally(), PostgresDeliveryStore(fixture.settings))
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask {
+                do { try await listener.listen { wakes.increment() } } catch {}
+            }
+            try await fixture.waitUntil(
+                "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND datname = current_database()"
+            )
+            for count in 1...2 {
+                try await connection.run { connection throws(PostgresError) in
+                    guard count == 1 else { return connection.notifyAfterCommit(DeliveryBell.channel) }
+                    try connection.transaction { connection throws(PostgresError) in
+                        connection.notifyAfterCommit(DeliveryBell.channel)
+                        try connection.script("SELECT 1")
+                    }
+                }
+                try await waitUntil { wakes.value >= count }
+                #expect(wakes.value == count)
+            }
+            group.cancelAll()
+        }
+        await connection.close()
+    }
+
     @Test("statements that are built run under our parameters, alone and in a transaction")
     func parameters() async throws {
         let fixture = try await StoreFixture()

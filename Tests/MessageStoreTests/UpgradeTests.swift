@@ -60,7 +60,10 @@ import Vocabulary
         Set(try #require(try await fixture.text(Self.catalog)).split(separator: "\n"))
     }
 
-    @Test("a database of a build before 0.1.0 is taken over, with all that is in it", arguments: TestMigrations.Unreleased.allCases)
+    @Test(
+        "a database of a build before 0.1.0 is taken over, with all that is in it",
+        arguments: TestMigrations.Unreleased.allCases
+    )
     func adopted(_ build: TestMigrations.Unreleased) async throws {
         let fixture = try await StoreFixture(migrated: false)
         let versions = Migration.embedded.map(\.version)
@@ -79,7 +82,7 @@ import Vocabulary
         #expect(try await fixture.count("audit WHERE action = 'migrate.up'") == Int64(versions.count))
         let after = try await catalog(fixture)
         // What older workers called, and what has changed since.
-        let names = ["function upstream.store_", "function upstream.id_scope", "function upstream.unpack_", "comment function "]
+        let names = ["function store_", "function id_scope", "function unpack_", "comment function "]
         let gone = before.subtracting(after)
         #expect(!gone.isEmpty && gone.allSatisfy { line in names.contains { line.hasPrefix($0) } }, "\(gone)")
         let fresh = try await catalog(try await StoreFixture())

@@ -113,6 +113,32 @@ import Testing
         pair.abandon()
     }
 
+    @Test(
+        "Where channels allow half-closure, an input that ends is truncated or a failed handshake, and closes all the same"
+    )
+    func inputClosed() throws {
+        let early = try Pair()
+        early.server.connect(to: try SocketAddress(ipAddress: "192.0.2.1", port: 1), promise: nil)
+        early.server.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
+        #expect(early.serverSeen.seen.codes == [.handshakeFailed] && !early.server.isActive)
+        early.abandon()
+        let pair = try Pair()
+        try pair.connect()
+        pair.server.pipeline.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
+        #expect(pair.serverSeen.seen.codes == [.truncated] && pair.serverSeen.seen.closedCleanly == 0)
+        #expect(!pair.server.isActive)
+        pair.abandon()
+    }
+
+    @Test("Closing the output closes, by close_notify") func outputClosed() throws {
+        let pair = try Pair()
+        try pair.connect()
+        let closing = pair.client.close(mode: .output)
+        try pair.exchange()
+        try pair.settled(closing)
+        #expect(pair.serverSeen.seen.closedCleanly == 1 && pair.serverSeen.seen.isInactive)
+    }
+
     @Test("The peer's close_notify is waited for no longer than allowed") func closeTimeout() throws {
         let pair = try Pair()
         try pair.connect()

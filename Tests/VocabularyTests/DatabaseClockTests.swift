@@ -77,13 +77,21 @@ struct DatabaseClockTests {
     @Test("steps back add up, for as long as stamps are ahead")
     func addsUp() {
         for (pause, isStep) in [(1_000_000, true), (40_000_000, false)] as [(Int64, Bool)] {
-            let clock = DatabaseClock(Self.moment(0))
+            let clock = DatabaseClock(Self.moment(0), monotonic: { Self.at(0) })
             clock.learn(Self.reading(1_000, taking: 200))
             clock.learn(Self.reading(2_000_000, taking: 200, behind: 31_000_000))
             #expect(!clock.hasStepped(since: Self.at(1_000)))
             clock.learn(Self.reading(2_000_000 + pause, taking: 200, behind: 61_000_000))
             #expect(clock.hasStepped(since: Self.at(1_000)) == isStep)
         }
+        // A step forward between them changes nothing about what is ahead.
+        let clock = DatabaseClock(Self.moment(0), monotonic: { Self.at(0) })
+        clock.learn(Self.reading(1_000, taking: 200))
+        clock.learn(Self.reading(2_000_000, taking: 200, behind: 31_000_000))
+        clock.learn(Self.reading(4_000_000, taking: 200, behind: 26_000_000))
+        #expect(clock.hasStepped(since: Self.at(1_000)))
+        clock.learn(Self.reading(6_000_000, taking: 200, behind: 66_000_000))
+        #expect(clock.hasStepped(since: Self.at(5_500_000)))
     }
 
     @Test("what was stamped before a step is told from what was stamped after it, and a second more")

@@ -4,7 +4,6 @@ import HTTPWire
 import NIOCore
 import NIOHTTP1
 import Synchronization
-import TLSWire
 import UpstreamKit
 import Vocabulary
 
@@ -150,12 +149,7 @@ final class WebhookHandler: ContainedHandler {
     private static func failure(of failure: HTTPFailure, trustProblem: String?) -> HandlerVerdictError {
         // The TLS files may have caused the failure.
         let note = trustProblem.map { " (the TLS files have changed and can't be used: \($0))" } ?? ""
-        let detail =
-            switch failure {
-            case .tls(let error) where error.code == .plaintextPeer: "the endpoint does not speak TLS on this port"
-            default: failure.description.replacing("tls.ca_file", with: "webhook.ca_file")
-            }
-        return down("webhook \(failure.name)", detail + note)
+        return down("webhook \(failure.name)", failure.text(caFile: "webhook.ca_file") + note)
     }
 
     private static func down(_ group: String, _ detail: String) -> HandlerVerdictError {

@@ -25,14 +25,17 @@ package final class DeliveryBell: Sendable {
     /// Asks for a notification, after the commit.
     func ring() { signal.set() }
 
-    /// Notifies whenever ``ring()`` asks for it, until the task is cancelled.
+    /// Ends ``run()``, after a last notification if one is due.
+    package func finish() { signal.finish() }
+
+    /// Notifies whenever ``ring()`` asks for it, until ``finish()``, or until the task is cancelled.
     package func run() async {
         while await signal.wait() {
             do throws(PostgresError) {
                 try await client.run { connection throws(PostgresError) in try connection.notify(Self.channel) }
             } catch {
-                // Without an answer from the server it is an outage, of which others tell.
-                if error.sqlState != nil, !Task.isCancelled { status?.notifyingFailed(error.message) }
+                // Of an outage others tell.
+                if !error.endsSession, !Task.isCancelled { status?.notifyingFailed(error.message) }
             }
             try? await Task.sleep(for: Self.pause)
         }

@@ -72,8 +72,13 @@ extension PostgresDeliveryStore {
                 // A site may deny pg_terminate_backend.
                 guard error.failureClass == .permission else { throw error }
             }
-            let count: Int = try connection.run(DeliveryStatements.unpackExpired, ()).value()
-            if count > 0 { connection.notifyAfterCommit(DeliveryBell.channel) }
+            try unpackExpired(connection)
         }
+    }
+
+    /// Turns the blocks of dead workers into rows, and tells those who may want them.
+    func unpackExpired(_ connection: isolated PostgresConnection) throws(PostgresError) {
+        let count: Int = try connection.run(DeliveryStatements.unpackExpired, ()).value()
+        if count > 0 { connection.notifyAfterCommit(DeliveryBell.channel) }
     }
 }

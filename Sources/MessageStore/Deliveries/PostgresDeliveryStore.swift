@@ -73,6 +73,8 @@ package final class PostgresDeliveryStore: DeliveryStore {
     /// Sends the registration's heartbeat.
     private func keepHandlers(_ connection: isolated PostgresConnection) throws(PostgresError) {
         guard let own = registered.withLock({ $0 }) else { return }
+        // The heartbeat does it as well, but tells nobody.
+        try unpackExpired(connection)
         let known = try connection.run(DeliveryStatements.keep, own.token).value(Int.self)
         guard known < own.handlers.count else { return }
         // Silent for so long that another worker has removed the registration.

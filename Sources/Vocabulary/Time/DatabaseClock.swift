@@ -89,15 +89,14 @@ package final class DatabaseClock: Sendable {
             let waits = stepped > 0 && answered < stepped &+ UInt64(StampLimits.oldest.nanoseconds)
             guard known < lowest || isBack && (!waits || known &- highest >= Self.step) else { return }
             readings.changedAt = reading.answered.monotonic
-            let told = reading.answered.monotonic.microseconds
+            // A reading may have lain about.
+            let told = max(reading.answered.monotonic, monotonic()).microseconds
             readings.front = max(readings.front, told &+ known)
-            // Stamps that are ahead by less are accepted, and those of later messages follow them (`ArrivalClock`), each a
-            // microsecond later: hence a second less. First, so that nobody sees the new offset without the step.
-            let ahead = StampLimits.ahead.microseconds &- Self.step
-            if lowest &- known >= Self.step || readings.front &- told &- lowest > ahead {
-                steppedAt.store(answered, ordering: .releasing)
-                readings.front = .min
-            }
+            // Stamps that are ahead by less are accepted, and those of later messages follow them (`ArrivalClock`).
+            let isFarBack = readings.front &- told &- lowest > StampLimits.ahead.microseconds
+            if isFarBack { readings.front = .min }
+            // First, so that nobody sees the new offset without the step.
+            if isFarBack || lowest &- known >= Self.step { steppedAt.store(answered, ordering: .releasing) }
             offset.store(lowest, ordering: .releasing)
         }
     }

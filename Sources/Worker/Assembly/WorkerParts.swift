@@ -196,8 +196,7 @@ extension WorkerParts {
         }
         if let writing {
             list.append(UntilShutdown(MemoryRunner(metrics: metrics).run))
-            list.append(bounded(.milliseconds(100), UntilShutdown(writing.bell.run)))
-            list.append(bounded(.milliseconds(100), StoreRunner(stores: writing.stores)))
+            list.append(bounded(.milliseconds(200), StoreRunner(stores: writing.stores, bell: writing.bell)))
             list.append(IngestRunner(queue: ingest, service: writing.service))
         }
         list.append(

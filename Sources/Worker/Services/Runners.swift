@@ -36,10 +36,13 @@ struct IngestRunner: Service {
 /// Closes the writers' database sessions once the writers have ended.
 struct StoreRunner: Service {
     let stores: [MessageStore]
+    let bell: DeliveryBell
 
     func run() async throws {
-        try? await gracefulShutdown()
         await withDiscardingTaskGroup { group in
+            group.addTask { await bell.run() }
+            try? await gracefulShutdown()
+            bell.finish()
             for store in stores { group.addTask { await store.close() } }
         }
     }
