@@ -8,7 +8,6 @@ import NIOHTTP1
 import TLSWire
 import Testing
 import UpstreamConfiguration
-import Vocabulary
 
 @testable import Console
 

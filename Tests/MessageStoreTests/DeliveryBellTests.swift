@@ -2,7 +2,6 @@ import Foundation
 import Ingest
 import IntegrationSupport
 import Logging
-import Postgres
 import Telemetry
 import Testing
 import Vocabulary
