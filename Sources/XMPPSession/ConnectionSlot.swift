@@ -153,7 +153,10 @@ final class ConnectionSlot: Sendable {
     private func reopen(after ending: ReconnectPolicy.Ending, _ reason: ReconnectReason) {
         guard !state.withLock({ $0.isCancelled }) else { return finish() }
         let random = environment.random.fraction()
-        let delay = state.withLock { $0.policy.delay(after: ending, random: random) }
+        let now = environment.clock.monotonic()
+        let delay = state.withLock { state in
+            state.policy.delay(after: ending, held: state.last?.suspended?.held(now: now), random: random)
+        }
         environment.metrics.reconnects[reason].increment()
         let fields: LogFields = [.reason: .string(reason.rawValue), .durationSeconds: .seconds(delay)]
         logger.event(.info, .reconnectScheduled, "opening a new connection", fields)

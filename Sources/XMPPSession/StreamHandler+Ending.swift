@@ -103,6 +103,8 @@ extension StreamHandler {
         case .violation(let error, isAnswered: true):
             let message = error.message + "; counted as handled, so that the server does not send it again"
             end(.policyViolation, message, outcome)
+        case .silent where bound?.session.isHeard == false:
+            end(.pingTimeout, "the server resumed the session and answers nothing: a new one is bound", outcome)
         case .silent: end(.pingTimeout, "the peer answered no ping: the connection is dead", outcome)
         case .miscounted: end(.policyViolation, "the server acknowledges stanzas that we have not sent", outcome)
         case .unmanaged:

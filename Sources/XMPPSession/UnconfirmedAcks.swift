@@ -87,7 +87,10 @@ final class SuspendedStream: Sendable {
         self.heldUntil = heldUntil
     }
 
-    func isHeld(now: UInt64) -> Bool { now < heldUntil }
+    func isHeld(now: UInt64) -> Bool { held(now: now) > .zero }
+
+    /// For how long the server goes on holding it.
+    func held(now: UInt64) -> Duration { .nanoseconds(Int64(clamping: heldUntil > now ? heldUntil - now : 0)) }
 
     /// The host where the server wants it to be resumed.
     var location: String? { session.management.location }

@@ -19,6 +19,8 @@ package final class TCPProxy: Sendable {
             var isCut = false
             var isStalled = false
             var swallowsReply = false
+            /// How many more bytes of clients pass before their connections break; nil for all.
+            var allowance: Int?
             var channels: [ObjectIdentifier: any Channel] = [:]
         }
         let state: Mutex<State>
@@ -34,6 +36,19 @@ package final class TCPProxy: Sendable {
             state.withLock { state in
                 defer { state.swallowsReply = false }
                 return state.swallowsReply
+            }
+        }
+
+        /// How many of a client's bytes pass before its connection breaks; nil for all, and no break.
+        func take(_ count: Int) -> Int? {
+            state.withLock { state in
+                guard let left = state.allowance else { return nil }
+                guard count >= left else {
+                    state.allowance = left - count
+                    return nil
+                }
+                state.allowance = nil
+                return left
             }
         }
 
@@ -188,6 +203,9 @@ package final class TCPProxy: Sendable {
         for client in clients { try await client.setOption(.autoRead, value: false).get() }
     }
 
+    /// Breaks a connection off once so many more bytes of clients have passed.
+    package func cut(afterClientBytes count: Int) { wire.state.withLock { $0.allowance = count } }
+
     /// Throws the server's next bytes away and breaks that connection off.
     package func swallowNextReply() { wire.state.withLock { $0.swallowsReply = true } }
 
@@ -214,7 +232,12 @@ private final class Relay: ChannelInboundHandler {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         if !isReply, wire.isDeaf(to: context.channel) { return }
         guard !isReply || !wire.takeSwallow() else { return context.close(promise: nil) }
-        partner.writeAndFlush(unwrapInboundIn(data), promise: nil)
+        var bytes = unwrapInboundIn(data)
+        if !isReply, let count = wire.take(bytes.readableBytes), let last = bytes.readSlice(length: count) {
+            let channel = context.channel
+            return partner.writeAndFlush(last).whenComplete { _ in channel.close(promise: nil) }
+        }
+        partner.writeAndFlush(bytes, promise: nil)
     }
 
     func channelInactive(context: ChannelHandlerContext) { partner.close(promise: nil) }

@@ -80,6 +80,44 @@ extension Integration {
             }
         }
 
+        /// Prosody 0.12 resumes a session with the parser it had: what is sent then belongs to the half stanza in that. It
+        /// answers nothing, or ends the stream, and the acks that were to be sent again are lost; their devices send again.
+        @Test("a connection that is lost inside an ack: a session that is resumed in vain is not resumed again")
+        func deaf() async throws {
+            try await ServerScenario.run(.prosody) { scenario in
+                let proxy = try await TCPProxy.start(toPort: scenario.server.ports.direct)
+                let yaml = try scenario.yaml()
+                    .replacing("port: \(scenario.server.ports.direct)", with: "port: \(proxy.port)")
+                    .replacing("    dialect: xmpp\n", with: "    dialect: xmpp\n    resume: 60s\n")
+                    .replacing(
+                        "keepalive: {interval: 30s, timeout: 15s}",
+                        with: "keepalive: {interval: 30s, timeout: 3s}"
+                    )
+                // Acks that fill several TLS records each time they are written.
+                let ids = ServerScenario.ids(1...80).map { $0 + String(repeating: "x", count: 900) }
+                try await scenario.withWorker(yaml) { worker in
+                    try await scenario.database.withLockedLedger {
+                        try scenario.device.send(ids)
+                        try await waitUntil("messages are in flight") {
+                            worker.metrics.messages.snapshot().inFlight == 80
+                        }
+                        proxy.cut(afterClientBytes: 40_000)
+                    }
+                    let bound = { worker.logs.lines.count { $0.contains("the stream is bound") } }
+                    try await waitUntil("a new session is bound") { bound() == 2 }
+                    #expect(worker.logs.lines.count { $0.contains("the session goes on") } == 1)
+                    let lost = Set(ids).subtracting(scenario.device.acks).sorted()
+                    #expect(!lost.isEmpty)
+                    try scenario.device.send(lost + ["after"])
+                    try await scenario.waitForAcks(ids + ["after"])
+                    #expect(bound() == 2)
+                }
+                #expect(scenario.device.errors.isEmpty)
+                try await scenario.expectStored(ids + ["after"])
+                await proxy.stop()
+            }
+        }
+
         @Test(
             "kill -9 of a worker whose session the server holds: its successor has the resource, and gets all at once",
             arguments: ServerKind.allCases

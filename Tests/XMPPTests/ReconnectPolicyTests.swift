@@ -31,6 +31,25 @@ struct ReconnectPolicyTests {
         #expect(policy.delay(after: .failed, random: 1) == .seconds(60))
     }
 
+    @Test("a session that can be resumed is tried at once, twice more within two seconds, and not too late")
+    func resumableSessions() {
+        let lost = ReconnectPolicy.Ending.session(bound: .seconds(2), error: nil)
+        var policy = ReconnectPolicy()
+        for _ in 0..<2 { _ = policy.delay(after: .failed, random: 1) }
+        for _ in 0..<2 {
+            #expect(policy.delay(after: lost, held: .seconds(60), random: 1) == .zero)
+            #expect(policy.delay(after: .failed, held: .seconds(59), random: 1) == .seconds(1))
+            #expect(policy.delay(after: .failed, held: .seconds(58), random: 0) == .milliseconds(100))
+            #expect(policy.delay(after: .failed, held: .seconds(50), random: 1) >= .seconds(1))
+            for _ in 0..<9 { _ = policy.delay(after: .failed, random: 1) }
+            #expect(policy.delay(after: .failed, held: .seconds(20), random: 1) == .seconds(20))
+            #expect(policy.delay(after: .failed, held: .zero, random: 1) == .milliseconds(100))
+            // One that is lost as soon as it is resumed is not resumed in a loop; one that worked is as good as new.
+            #expect(policy.delay(after: lost, held: .seconds(60), random: 1) == .seconds(60))
+            #expect(policy.delay(after: .session(bound: .seconds(10), error: nil), random: 1) == .zero)
+        }
+    }
+
     @Test("policy-violation, see-other-host and conflict are failures however long the session was")
     func someEndsAreFailuresHoweverLongTheSessionWas() {
         for error in [StreamErrorCondition.policyViolation, .seeOtherHost] {

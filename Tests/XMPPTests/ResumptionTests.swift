@@ -32,6 +32,57 @@ struct ResumptionTests {
         return try #require(suspended)
     }
 
+    // MARK: A server that does not hear
+
+    private enum Answer: CaseIterable { case none, pong, count }
+
+    @Test(
+        "a resumed session is asked at once; if nothing is answered, it is not resumed again",
+        arguments: Answer.allCases
+    )
+    private func deaf(_ answer: Answer) throws {
+        var session = try ResumptionTests.resumed()
+        #expect(session.isHeard == false)
+        var timer = session.start()
+        #expect(timer.delay == .zero)
+        guard case .ping(let ping, let next) = session.timerFired(timer.id, now: ResumptionTests.second) else {
+            throw Unexpected("no ping")
+        }
+        timer = next
+        switch answer {
+        case .none: break
+        case .pong:
+            // <iq type="get" to="…" id="…">
+            let id = text(ping).split(separator: "\"")[5]
+            _ = try session.hear("<iq type='result' id='\(id)'/>")
+        case .count: _ = try session.hear("<a xmlns='urn:xmpp:sm:3' h='0'/>")
+        }
+        #expect(session.isHeard == (answer != .none))
+        var now = ResumptionTests.second
+        while true {
+            now += UInt64(timer.delay / .nanoseconds(1))
+            let action = session.timerFired(timer.id, now: now)
+            if case .end(_, .silent) = action { break }
+            switch action {
+            case .wait(let next), .ping(_, let next), .refresh(_, let next): timer = next
+            default: throw Unexpected("\(action)")
+            }
+        }
+        let suspended = session.suspended
+        #expect((suspended != nil) == (answer != .none))
+        let ending = session.ending(after: .silent, now: ResumptionTests.second)
+        #expect(ending == .session(bound: answer == .none ? .seconds(10) : .seconds(1), error: nil))
+    }
+
+    /// A session on a connection that was just resumed, at time zero.
+    private static func resumed() throws -> Session {
+        var management = try suspended().management
+        _ = management.resumption()
+        let address = try #require(JID("1234567890@fcm.googleapis.com/r"))
+        let stream = BoundStream(address: address, greeting: [], management: .offered, resumed: management)
+        return makeSession(on: stream, dialect: .xmpp)
+    }
+
     // MARK: What the server grants
 
     @Test("what an <enabled/> grants")
@@ -178,17 +229,18 @@ struct ResumptionTests {
         // Nothing is counted anew.
         #expect(session.management.handled == 3 && session.confirmed == 2)
         // The last presence may have been `unavailable`, or may not have arrived.
-        let timer = session.start()
-        guard timer.delay == Presence.refreshDelay,
+        let first = session.start()
+        guard first.delay == .zero, case .ping(_, let timer) = session.timerFired(first.id, now: 0),
+            timer.delay == Presence.refreshDelay,
             case .refresh(let bytes, _) = session.timerFired(timer.id, now: 5 * ResumptionTests.second)
         else { throw Unexpected("no presence") }
         #expect(text(bytes) == "<presence type=\"unavailable\"/><presence/>")
         let message = try session.deliver()
         #expect(message.stanzaNumber == 4)
         // What the server has not is sent again; its count goes on from what it has.
-        #expect(session.wrote(3) == 7)
-        guard case .note = try session.hear("<a xmlns='urn:xmpp:sm:3' h='7'/>") else { throw Unexpected("ended") }
-        guard case .end(_, .miscounted) = try session.hear("<a xmlns='urn:xmpp:sm:3' h='8'/>") else {
+        #expect(session.wrote(3) == 8)
+        guard case .note = try session.hear("<a xmlns='urn:xmpp:sm:3' h='8'/>") else { throw Unexpected("ended") }
+        guard case .end(_, .miscounted) = try session.hear("<a xmlns='urn:xmpp:sm:3' h='9'/>") else {
             throw Unexpected("went on")
         }
     }

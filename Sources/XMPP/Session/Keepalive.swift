@@ -13,6 +13,8 @@ package struct SessionTimer: Sendable, Equatable {
 /// reading no answer can be read, so the clock stops, and later continues.
 struct Keepalive: Sendable {
     private enum State {
+        /// Nothing is known: the stream was resumed. To `asked`.
+        case unknown
         /// The peer was known at this instant to receive. To `asked`.
         case proven(at: UInt64)
         /// A ping is under way since this instant. To `proven`.
@@ -30,11 +32,11 @@ struct Keepalive: Sendable {
     private var state: State
     private var pausedSince: UInt64?
 
-    /// A watch over a stream that is bound at this instant, in nanoseconds of a monotonic clock.
-    init(interval: Duration, timeout: Duration, now: UInt64) {
+    /// A watch over a stream that is bound at this instant, in nanoseconds of a monotonic clock, and was not resumed.
+    init(interval: Duration, timeout: Duration, now: UInt64, isProven: Bool = true) {
         self.interval = max(interval.nanoseconds, 1_000_000)
         self.timeout = max(timeout.nanoseconds, 1_000_000)
-        state = .proven(at: now)
+        state = isProven ? .proven(at: now) : .unknown
     }
 
     /// Notes the answer to the current ping; an unexpected answer proves nothing new.
@@ -52,6 +54,7 @@ struct Keepalive: Sendable {
         pausedSince = nil
         let pause = now > since ? now - since : 0
         switch state {
+        case .unknown: break
         case .proven(let at): state = .proven(at: at.addingReportingOverflow(pause).partialValue)
         case .asked(let at): state = .asked(at: at.addingReportingOverflow(pause).partialValue)
         }
@@ -63,8 +66,9 @@ struct Keepalive: Sendable {
 
     /// When the timer has to fire, unless reading is paused.
     var due: UInt64 {
-        let (at, span) =
+        let (at, span): (UInt64, UInt64) =
             switch state {
+            case .unknown: (0, 0)
             case .proven(let at): (at, interval)
             case .asked(let at): (at, timeout)
             }
@@ -77,7 +81,7 @@ struct Keepalive: Sendable {
         let due = due
         guard now >= due else { return .wait(.nanoseconds(Int64(clamping: due - now))) }
         switch state {
-        case .proven:
+        case .unknown, .proven:
             state = .asked(at: now)
             return .ping(.nanoseconds(Int64(clamping: timeout)))
         case .asked:

@@ -23,8 +23,13 @@ package struct ReconnectPolicy: Sendable {
     /// The least delay after `conflict`: two workers that take the resource from each other do so slowly.
     package static let conflict = Duration.seconds(5)
 
+    /// How often a session that can be resumed is tried without backing off.
+    static let promptResumptions = 3
+
     /// The failures since the last working session.
     package private(set) var failures = 0
+    /// The tries to resume since the last working session.
+    private var resumptions = 0
 
     package init() {}
 
@@ -35,7 +40,20 @@ package struct ReconnectPolicy: Sendable {
     /// it was. One that we ended for bad XML counts as the first failure each time if stanzas came before it: anyone
     /// who may write to the account may be the cause, and must not delay the others' messages for long. A draining
     /// connection is replaced at once; the second in a row that drained before it worked backs off.
-    package mutating func delay(after ending: Ending, random: Double) -> Duration {
+    ///
+    /// A session that the server holds for the time `held` is tried at once and twice more within two seconds, and never
+    /// later than it is held.
+    package mutating func delay(after ending: Ending, held: Duration? = nil, random: Double) -> Duration {
+        if case .session(let bound, _) = ending, bound >= ReconnectPolicy.workingSession { resumptions = 0 }
+        guard let held else { return backedOff(after: ending, random: random) }
+        resumptions += 1
+        guard resumptions > ReconnectPolicy.promptResumptions else {
+            return resumptions == 1 ? .zero : ReconnectPolicy.prompt.delay(attempt: 1, random: random)
+        }
+        return min(backedOff(after: ending, random: random), max(held, ReconnectPolicy.minimum))
+    }
+
+    private mutating func backedOff(after ending: Ending, random: Double) -> Duration {
         switch ending {
         case .draining(let bound) where bound >= ReconnectPolicy.workingSession:
             failures = 0
@@ -60,6 +78,7 @@ package struct ReconnectPolicy: Sendable {
         }
     }
 
+    private static let prompt = Backoff(initial: first, maximum: first, minimum: minimum)
     private static let backoff = Backoff(initial: first, maximum: maximum, minimum: minimum)
 
     private func backOff(_ random: Double) -> Duration {

@@ -14,6 +14,7 @@ extension Session {
         var delay = keepaliveInterval
         if management.isRequested { delay = min(delay, Session.managementTimeout) }
         if presence.needsRefresh { delay = min(delay, Presence.refreshDelay) }
+        if !isHeard { delay = .zero }
         return timer(after: delay, from: boundAt)
     }
 
@@ -122,8 +123,11 @@ extension Session {
         case .ping(let delay):
             pings += 1
             management.wrote()
-            return .ping(ping, timer(after: delay, from: now))
+            let refresh = presence.needsRefresh ? Presence.refreshDelay - boundTime(now: now) : delay
+            return .ping(ping, timer(after: max(min(delay, refresh), .zero), from: now))
         case .dead:
+            // Resumed again, it would be as deaf.
+            if !isHeard { management.forgoResumption() }
             transportClosed()
             return .end([], .silent)
         }

@@ -55,6 +55,11 @@ package struct Session: ~Copyable {
     var hasTakenStanza = false
     /// Whether the connection was lost and the server holds the session for resumption.
     package internal(set) var isSuspended = false
+    /// Whether the server hears us: it does on a new stream, and on a resumed one once it has answered.
+    ///
+    /// Prosody 0.12 resumes into the old session's parser: if the connection was lost inside a stanza of ours, all that
+    /// we send afterwards belongs to that.
+    package internal(set) var isHeard: Bool
     /// Whether another resource of the account has been seen.
     private var hasRival = false
 
@@ -82,7 +87,13 @@ package struct Session: ~Copyable {
         // XEP-0478 section 3: a stream without traffic for that long is closed. Pings are traffic.
         let longest = stream.limits.idle.map { max($0 / 2, .seconds(1)) } ?? settings.keepaliveInterval
         keepaliveInterval = min(settings.keepaliveInterval, longest)
-        keepalive = Keepalive(interval: keepaliveInterval, timeout: settings.keepaliveTimeout, now: now)
+        isHeard = stream.resumed == nil
+        keepalive = Keepalive(
+            interval: keepaliveInterval,
+            timeout: settings.keepaliveTimeout,
+            now: now,
+            isProven: isHeard
+        )
     }
 
     var settings: StreamSettings { codec.settings }
@@ -189,7 +200,11 @@ package struct Session: ~Copyable {
 
     private mutating func other(_ stanza: Stanza, now: UInt64) -> StanzaAction {
         if let error = StreamError(stanza) { return end(error) }
-        if isPong(stanza) { keepalive.answered(now: now) }
+        if isPong(stanza) {
+            keepalive.answered(now: now)
+            isHeard = true
+        }
+        if StreamManagement.isAnswer(stanza) { isHeard = true }
         if stanza.equals(stanza.elements[0].namespace, XMLNamespace.client) { management.noted() }
         switch management.receive(stanza) {
         case .none: break

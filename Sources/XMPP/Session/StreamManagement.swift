@@ -157,6 +157,12 @@ package struct StreamManagement: Sendable, Equatable {
         sent &+= UInt32(truncatingIfNeeded: count)
     }
 
+    /// Whether an element is a server's count of our stanzas.
+    static func isAnswer(_ element: Stanza) -> Bool {
+        element.equals(element.elements[0].namespace, XMLNamespace.streamManagement)
+            && element.equals(element.elements[0].name, "a")
+    }
+
     /// Handles the server's count of our stanzas.
     private mutating func confirm(_ element: Stanza) -> ElementAction {
         guard let count = element.attribute("h", of: 0).flatMap({ StreamManagement.counter(element.bytes[$0]) }) else {
