@@ -177,7 +177,7 @@ struct DatabaseRefusalTests {
         let run = try await FakeTerminal(columns: nil).run(["check", "--connect", "--config", path])
         for step in [
             "database: connect: connected to ", "database: server: PostgreSQL ", "database: clock: the same",
-            "database: connections: up to 39 sessions are needed (2 for database.writers, 12 for handlers",
+            "database: connections: up to 40 sessions are needed (2 for database.writers, 12 for handlers",
             "database: schema: ", "database: rights: ", "database: writes: ",
             "database: partitions: ", "handler open: function app.open: ", "handler there: program: '/bin/true'",
         ] {

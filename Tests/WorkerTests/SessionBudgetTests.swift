@@ -41,16 +41,16 @@ struct SessionBudgetTests {
     )
     func pooler(_ isPooled: Bool) throws {
         let budget = try budget()
-        #expect(budget.needed == 7)
-        let cause = "this worker opens up to 7 sessions (2 for database.writers, 5 of its own), and the role"
-        switch budget.judge(facts(roleLimit: 6), isPooled: isPooled) {
+        #expect(budget.needed == 8)
+        let cause = "this worker opens up to 8 sessions (2 for database.writers, 6 of its own), and the role"
+        switch budget.judge(facts(roleLimit: 7), isPooled: isPooled) {
         case .failed(let found, _, let status):
             #expect(!isPooled && status == .configuration && found.hasPrefix(cause), "\(found)")
         case .warned(let found, let fix):
             #expect(isPooled && found.hasPrefix(cause) && fix.contains("pool"), "\(found)")
         case .passed, .skipped: Issue.record("the limit is not seen")
         }
-        guard case .passed = budget.judge(facts(roleLimit: 7), isPooled: isPooled) else {
+        guard case .passed = budget.judge(facts(roleLimit: 8), isPooled: isPooled) else {
             Issue.record("there is room")
             return
         }
@@ -69,7 +69,7 @@ struct SessionBudgetTests {
         let budget = try budget(handlers, writers: 3)
         // The calls of a handler outside the database need no sessions, however many it takes at once; what waits for the
         // database on behalf of a handler holds up no other.
-        let needed = 3 + 6 + 4 + 16
+        let needed = 3 + 6 + 4 + 17
         #expect(budget.needed == needed)
         guard case .failed(let cause, let fix, let status) = budget.judge(facts(maximum: needed + 2), isPooled: false)
         else {
@@ -77,8 +77,8 @@ struct SessionBudgetTests {
             return
         }
         #expect(
-            cause == "this worker opens up to 29 sessions (3 for database.writers, 10 for handlers that are functions, "
-                + "16 of its own), and max_connections leaves 28"
+            cause == "this worker opens up to 30 sessions (3 for database.writers, 10 for handlers that are functions, "
+                + "17 of its own), and max_connections leaves 29"
         )
         #expect(status == .configuration && fix.hasPrefix("raise max_connections, or lower database.writers"))
         let fitting = facts(maximum: needed + 3)
@@ -90,6 +90,6 @@ struct SessionBudgetTests {
             Issue.record("another's session is not seen")
             return
         }
-        #expect(busy.contains("of the 29 that max_connections leaves, 28 are free now"), "\(busy)")
+        #expect(busy.contains("of the 30 that max_connections leaves, 29 are free now"), "\(busy)")
     }
 }
