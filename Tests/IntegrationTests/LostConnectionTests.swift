@@ -80,8 +80,9 @@ extension Integration {
             }
         }
 
-        /// Prosody 0.12 resumes a session with the parser it had: what is sent then belongs to the half stanza in that. It
-        /// answers nothing, or ends the stream, and the acks that were to be sent again are lost; their devices send again.
+        /// Prosody 0.12 resumes a session with the parser it had: what is sent then belongs to the half stanza in that.
+        ///
+        /// It answers nothing, or ends the stream. The acks that were to be sent again are lost; their devices send again.
         @Test("a connection that is lost inside an ack: a session that is resumed in vain is not resumed again")
         func deaf() async throws {
             try await ServerScenario.run(.prosody) { scenario in
