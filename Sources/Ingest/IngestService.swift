@@ -77,6 +77,9 @@ package struct IngestService: Sendable {
         _ size: inout AdaptiveBatchSize,
         _ progress: LoopProgress
     ) async {
+        if let stamps, stamps.hasStepped(since: batch.parsed) {
+            batch.stamp(batch.messages.indices, by: stamps)
+        }
         var plan: CommitPlan
         if let ceiling = size.ceiling, batch.bytes > ceiling {
             plan = CommitPlan(sizes: batch.messages.map(\.bytes.count), ceiling: ceiling)
@@ -114,8 +117,6 @@ package struct IngestService: Sendable {
                 guard await pause(attempt, progress) else { return }
                 range = next
             }
-            // Also while it waits: what comes after it is stamped by the clock as it is then.
-            if let stamps, stamps.hasStepped(since: batch.parsed) { batch.stamp(range, by: stamps) }
             let start = clock.now()
             do throws(StoreError) {
                 let elapsed = isRetry ? start - begun : nil

@@ -13,12 +13,11 @@ private final class DatedWriter: MessageWriter {
     private let reading: ClockReading
     private let stored = Mutex<[Int64]>([])
     private let refusals = Mutex(0)
-    /// How often it refuses whatever comes, and how.
+    /// How often it refuses whatever comes.
     private let stubborn: Int
-    private let kind: StoreError.Kind
 
-    init(_ clock: DatabaseClock, _ reading: ClockReading, stubborn: Int = 0, kind: StoreError.Kind = .misdated) {
-        (self.clock, self.reading, self.stubborn, self.kind) = (clock, reading, stubborn, kind)
+    init(_ clock: DatabaseClock, _ reading: ClockReading, stubborn: Int = 0) {
+        (self.clock, self.reading, self.stubborn) = (clock, reading, stubborn)
     }
 
     func commit(
@@ -31,7 +30,7 @@ private final class DatedWriter: MessageWriter {
         guard isRight, refusals.withLock({ $0 }) >= stubborn else {
             refusals.withLock { $0 += 1 }
             clock.learn(reading)
-            throw StoreError(kind: kind, sqlState: nil, message: "misdated", failureClass: .other)
+            throw StoreError(kind: .misdated, sqlState: nil, message: "misdated", failureClass: .other)
         }
         stored.withLock { $0 += batch.map(\.receivedAt) }
         return batch.map { _ in .stored }
@@ -147,26 +146,6 @@ struct StampTests {
         #expect(writer.times == [Self.start + 1_000_000, Self.start + 1_000_001])
         #expect(writer.refused == (days == 0 ? 2 : 1))
         #expect(sink.calls == [[1, 2]])
-    }
-
-    /// As after a failover: stamps that the new server would take are ahead of all that comes later.
-    @Test("what is tried again after a step of the clock is stamped by it, as what comes later is")
-    func meanwhile() async {
-        let ahead: Int64 = 60_500_000
-        let clock = Self.clock(ahead: ahead, at: 2_000_000)
-        let writer = DatedWriter(clock, Self.reading(at: 2_000_000), stubborn: 1, kind: .unavailable)
-        let queue = IngestQueue()
-        queue.submit(Self.messages([1_000_000], ahead: ahead), from: RecordingSink())
-        queue.finish()
-        await IngestService(
-            queue: queue,
-            writers: [writer],
-            metrics: Metrics(senders: [], categories: [], handlers: [], version: "test"),
-            logger: .quiet,
-            clock: .manual,
-            stamps: clock
-        ).run()
-        #expect(writer.times == [Self.start + 1_000_000] && writer.refused == 1)
     }
 
     @Test(

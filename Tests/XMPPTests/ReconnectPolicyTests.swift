@@ -42,12 +42,30 @@ struct ReconnectPolicyTests {
             #expect(policy.delay(after: .failed, held: .seconds(58), random: 0) == .milliseconds(100))
             #expect(policy.delay(after: .failed, held: .seconds(50), random: 1) >= .seconds(1))
             for _ in 0..<9 { _ = policy.delay(after: .failed, random: 1) }
-            #expect(policy.delay(after: .failed, held: .seconds(20), random: 1) == .seconds(20))
-            #expect(policy.delay(after: .failed, held: .zero, random: 1) == .milliseconds(100))
+            #expect(policy.delay(after: .failed, held: .seconds(20), random: 1) == .seconds(10))
+            #expect(policy.delay(after: .failed, held: .milliseconds(1), random: 1) == .milliseconds(100))
+            #expect(policy.delay(after: .failed, held: .zero, random: 1) == .seconds(60))
             // One that is lost as soon as it is resumed is not resumed in a loop; one that worked is as good as new.
-            #expect(policy.delay(after: lost, held: .seconds(60), random: 1) == .seconds(60))
-            #expect(policy.delay(after: .session(bound: .seconds(10), error: nil), random: 1) == .zero)
+            #expect(policy.delay(after: lost, held: .seconds(5), random: 1) == .seconds(60))
+            let working = ReconnectPolicy.Ending.session(bound: .seconds(10), error: nil)
+            #expect(policy.delay(after: working, held: .seconds(60), random: 1) == .zero && policy.failures == 0)
+            #expect(policy.delay(after: working, random: 1) == .zero)
         }
+    }
+
+    @Test("a stream that was resumed in vain is replaced at once, and not in a loop, whatever is between")
+    func unheard() {
+        var policy = ReconnectPolicy()
+        let lost = ReconnectPolicy.Ending.session(bound: .zero, error: nil)
+        var delays: [Duration] = []
+        for _ in 0..<5 {
+            delays.append(policy.delay(after: lost, held: .seconds(60), random: 1))
+            delays.append(policy.delay(after: .unheard, random: 1))
+        }
+        #expect(
+            delays.prefix(2) == [.zero, .zero] && delays.dropFirst(2).allSatisfy { $0 >= .seconds(1) },
+            "\(delays)"
+        )
     }
 
     @Test("policy-violation, see-other-host and conflict are failures however long the session was")

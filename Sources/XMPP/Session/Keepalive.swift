@@ -17,8 +17,8 @@ struct Keepalive: Sendable {
         case unknown
         /// The peer was known at this instant to receive. To `asked`.
         case proven(at: UInt64)
-        /// A ping is under way since this instant. To `proven`.
-        case asked(at: UInt64)
+        /// A ping is under way since this instant, and has so long. To `proven`.
+        case asked(at: UInt64, limit: UInt64)
     }
 
     enum Action {
@@ -56,7 +56,8 @@ struct Keepalive: Sendable {
         switch state {
         case .unknown: break
         case .proven(let at): state = .proven(at: at.addingReportingOverflow(pause).partialValue)
-        case .asked(let at): state = .asked(at: at.addingReportingOverflow(pause).partialValue)
+        case .asked(let at, let limit):
+            state = .asked(at: at.addingReportingOverflow(pause).partialValue, limit: limit)
         }
     }
 
@@ -70,7 +71,7 @@ struct Keepalive: Sendable {
             switch state {
             case .unknown: (0, 0)
             case .proven(let at): (at, interval)
-            case .asked(let at): (at, timeout)
+            case .asked(let at, let limit): (at, limit)
             }
         let (due, overflow) = at.addingReportingOverflow(span)
         return overflow ? .max : due
@@ -82,8 +83,11 @@ struct Keepalive: Sendable {
         guard now >= due else { return .wait(.nanoseconds(Int64(clamping: due - now))) }
         switch state {
         case .unknown, .proven:
-            state = .asked(at: now)
-            return .ping(.nanoseconds(Int64(clamping: timeout)))
+            // A path that is dead after a resumption is to be noticed by the transport, first: that can be resumed again.
+            let isKnown = if case .unknown = state { false } else { true }
+            let limit = isKnown ? timeout : timeout.multipliedReportingOverflow(by: 2).partialValue
+            state = .asked(at: now, limit: limit)
+            return .ping(.nanoseconds(Int64(clamping: limit)))
         case .asked:
             return .dead
         }

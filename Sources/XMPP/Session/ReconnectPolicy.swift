@@ -8,6 +8,8 @@ package struct ReconnectPolicy: Sendable {
         case failed
         /// It was bound for this long, and ended without a stream error, or with this one, from either side.
         case session(bound: Duration, error: StreamErrorCondition?)
+        /// It was resumed, and the server heard nothing of what we sent.
+        case unheard
         /// We ended it because of what the peer sent, with or without stanzas before.
         case violated(afterStanzas: Bool)
         /// It is draining after having been bound for this long: a replacement is wanted.
@@ -39,18 +41,22 @@ package struct ReconnectPolicy: Sendable {
     /// seconds. A session that ends with `policy-violation`, `conflict` or `see-other-host` is a failure however long
     /// it was. One that we ended for bad XML counts as the first failure each time if stanzas came before it: anyone
     /// who may write to the account may be the cause, and must not delay the others' messages for long. A draining
-    /// connection is replaced at once; the second in a row that drained before it worked backs off.
+    /// connection is replaced at once; the second in a row that drained before it worked backs off. So is one that was
+    /// not heard.
     ///
     /// A session that the server holds for the time `held` is tried at once and twice more within two seconds, and never
     /// later than it is held.
     package mutating func delay(after ending: Ending, held: Duration? = nil, random: Double) -> Duration {
         if case .session(let bound, _) = ending, bound >= ReconnectPolicy.workingSession { resumptions = 0 }
-        guard let held else { return backedOff(after: ending, random: random) }
+        guard let held, held > .zero else { return backedOff(after: ending, random: random) }
         resumptions += 1
         guard resumptions > ReconnectPolicy.promptResumptions else {
+            if case .session(let bound, nil) = ending, bound >= ReconnectPolicy.workingSession { failures = 0 }
             return resumptions == 1 ? .zero : ReconnectPolicy.prompt.delay(attempt: 1, random: random)
         }
-        return min(backedOff(after: ending, random: random), max(held, ReconnectPolicy.minimum))
+        let delay = backedOff(after: ending, random: random)
+        // Half of it: signing in takes time as well. Not after a stream: a server that drops each soon would be hurried.
+        return ending == .failed ? min(delay, max(held / 2, ReconnectPolicy.minimum)) : delay
     }
 
     private mutating func backedOff(after ending: Ending, random: Double) -> Duration {
@@ -58,7 +64,7 @@ package struct ReconnectPolicy: Sendable {
         case .draining(let bound) where bound >= ReconnectPolicy.workingSession:
             failures = 0
             return .zero
-        case .draining:
+        case .draining, .unheard:
             failures += 1
             return failures == 1 ? .zero : backOff(random)
         case .session(_, .conflict):

@@ -119,9 +119,9 @@ extension Session {
         case .violation: return .violated(afterStanzas: hasTakenStanza)
         case .unmanaged, .miscounted: return .session(bound: time, error: .policyViolation)
         // What it objects to may be what the lost connection left in its parser: a new stream is wanted at once.
-        case .silent where !isHeard: return .session(bound: max(time, ReconnectPolicy.workingSession), error: nil)
+        case .silent where !isHeard: return .unheard
         case .streamError(let error) where !isHeard && [.notWellFormed, .policyViolation].contains(error.condition):
-            return .session(bound: max(time, ReconnectPolicy.workingSession), error: nil)
+            return .unheard
         case .streamError(let error): return .session(bound: time, error: error.condition)
         case .closedByUs, .closedByPeer, .silent, nil: return .session(bound: time, error: nil)
         }
