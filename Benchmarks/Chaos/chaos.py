@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 
-from system import Cluster, Worker, configuration, start_emulator, wait_until
+from system import Cluster, Worker, configuration, start_emulator, wait_until, wire_faults
 
 # A handler inside the database, so that its messages can be counted by key.
 HANDLER = """
@@ -216,7 +216,10 @@ def run(options, folder):
     cluster = Cluster(folder)
     workers, emulator = [], None
     try:
-        emulator, port = start_emulator(options, folder)
+        emulator, port = start_emulator(
+            options.program, folder, "--rate", options.rate, "--count", options.rate * options.seconds,
+            "--faults", wire_faults(options.rate), "--transcript", f"{folder}/transcript", "--seed", options.seed,
+        )  # fmt: skip
         configurations = [configuration(folder, number, cluster, port) for number in (1, 2)]
         subprocess.run([options.program, "migrate", "up", "--config", configurations[0]], check=True, capture_output=True)
         cluster.query(HANDLER)

@@ -122,21 +122,21 @@ def wait_until(what, condition, seconds):
     raise RuntimeError(f"waited {seconds} s for {what}")
 
 
-def configuration(folder, number, cluster, port):
+def configuration(folder, number, cluster, port, connections=3, writers=2, handler="sql: {function: app.take}"):
     path = f"{folder}/worker-{number}.yaml"
     with open(path, "w") as file:
         file.write(
-            f"""database: {{url: "{cluster.url}"}}
+            f"""database: {{url: "{cluster.url}", writers: {writers}}}
 senders:
   - sender_id: "{SENDER}"
     host: 127.0.0.1
     port: {port}
     domain: gcm.googleapis.com
-    connections: 3
+    connections: {connections}
     secret_file: {folder}/secret
     tls: {{ca_file: {folder}/ca.pem}}
 handlers:
-  - {{name: taken, categories: ["*"], sql: {{function: app.take}}}}
+  - {{name: taken, categories: ["*"], {handler}}}
 admin: {{listen: off}}
 log: {{level: warning}}
 """
@@ -144,14 +144,14 @@ log: {{level: warning}}
     return path
 
 
-def start_emulator(options, folder):
+def start_emulator(program, folder, *options):
+    """An emulator with these options; returns its process and its port."""
     with open(f"{folder}/secret", "w") as file:
         file.write("FAKE-secret-for-chaos")
     os.chmod(f"{folder}/secret", 0o600)
     command = [
-        options.program, "emulate", "--listen", "127.0.0.1:0", "--write-ca", f"{folder}/ca.pem", "--sender-id", SENDER,
-        "--secret-file", f"{folder}/secret", "--rate", str(options.rate), "--count", str(options.rate * options.seconds),
-        "--faults", wire_faults(options.rate), "--transcript", f"{folder}/transcript", "--seed", str(options.seed), "--json",
+        program, "emulate", "--listen", "127.0.0.1:0", "--write-ca", f"{folder}/ca.pem", "--sender-id", SENDER,
+        "--secret-file", f"{folder}/secret", "--json", *map(str, options),
     ]  # fmt: skip
     log = open(f"{folder}/emulator.log", "w")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)

@@ -8,7 +8,6 @@ A private PostgreSQL whose synchronous standby confirms after --delay millisecon
 one process and two in turns. Then lone messages, with the roles split: the time from arrival to the handler's call.
 """
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -17,7 +16,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, f"{ROOT}/Benchmarks/Chaos")
-from system import SENDER, Cluster, wait_until  # noqa: E402
+from system import Cluster, configuration, start_emulator, wait_until  # noqa: E402
 
 SETUP = """
 CREATE SCHEMA app;
@@ -46,56 +45,11 @@ class Standby:
         self.primary.call("pg_ctl", "-D", self.data, "-m", "immediate", "stop", check=False)
 
 
-def write(path, text):
-    with open(path, "w") as file:
-        file.write(text)
-    return path
-
-
-def configuration(folder, cluster, port, connections, writers, handler):
-    return write(
-        f"{folder}/worker.yaml",
-        f"""database: {{url: "{cluster.url}", writers: {writers}}}
-senders:
-  - sender_id: "{SENDER}"
-    host: 127.0.0.1
-    port: {port}
-    domain: gcm.googleapis.com
-    connections: {connections}
-    secret_file: {folder}/secret
-    tls: {{ca_file: {folder}/ca.pem}}
-handlers:
-  - {{name: taken, categories: ["*"], {handler}}}
-admin: {{listen: off}}
-log: {{level: warning}}
-""",
-    )
-
-
-class Emulator:
-    def __init__(self, program, folder, count, rate):
-        self.command = [
-            program, "emulate", "--listen", "127.0.0.1:0", "--write-ca", f"{folder}/ca.pem", "--sender-id", SENDER,
-            "--secret-file", f"{folder}/secret", "--count", str(count), "--json",
-        ] + (["--rate", str(rate)] if rate else [])  # fmt: skip
-        self.log = open(f"{folder}/emulator.log", "w+")
-        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=self.log, text=True)
-        wait_until("the emulator's port", lambda: self.port() is not None, 30)
-
-    def port(self):
-        text = open(self.log.name).read()
-        at = text.find("127.0.0.1:")
-        return text[at + 10 :].split()[0].strip(",;.\"') ") if at >= 0 else None
-
-    def wait(self):
-        out, _ = self.process.communicate(timeout=600)
-        return json.loads(out.splitlines()[-1])
-
-
 def run(options, folder, cluster, roles, count, rate, handler, connections=16, writers=8, handled=lambda: None):
     """One measurement: how long the acks took in all, with workers of these roles."""
-    emulator = Emulator(options.program, folder, count, rate)
-    path = configuration(folder, cluster, emulator.port(), connections, writers, handler)
+    pace = ["--rate", rate] if rate else []
+    emulator, port = start_emulator(options.program, folder, "--count", count, *pace)
+    path = configuration(folder, 1, cluster, port, connections, writers, handler)
     log = open(f"{folder}/worker.log", "a")
     workers = []
     try:
@@ -106,10 +60,10 @@ def run(options, folder, cluster, roles, count, rate, handler, connections=16, w
             if "dispatch" in each:
                 subscribed = "SELECT handler FROM upstream.handler_workers"
                 wait_until("the subscription", lambda: len(cluster.query(subscribed)) > 0, 60)
-        emulator.wait()
+        emulator.communicate(timeout=600)
         handled()
     finally:
-        emulator.process.kill()
+        emulator.kill()
         for worker in workers:
             worker.terminate()
         for worker in workers:
@@ -133,16 +87,15 @@ def main():
     parser.add_argument("--program", default=f"{ROOT}/.build/release/upstream-worker")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        write(f"{folder}/secret", "FAKE-secret-for-waking")
-        os.chmod(f"{folder}/secret", 0o600)
         cluster = Cluster(folder)
         standby = None
         try:
             cluster.query("ALTER SYSTEM SET max_connections = 200")
             cluster.stop("fast")
             cluster.start()
-            write(f"{folder}/ca.pem", "")
-            path = configuration(folder, cluster, 1, 1, 1, "log: {}")
+            emulator, port = start_emulator(options.program, folder)
+            path = configuration(folder, 1, cluster, port)
+            emulator.kill()
             subprocess.run([options.program, "migrate", "up", "--config", path], check=True, capture_output=True)
             cluster.query(SETUP)
             took = lone(options, folder, cluster)
@@ -168,15 +121,15 @@ def main():
 def lone(options, folder, cluster):
     clean(cluster)
 
-    def took():
+    def times():
         return sorted(map(float, cluster.query("SELECT took FROM app.taken")))
 
     def handled():
-        wait_until("all to be handled", lambda: len(took()) == 300, 30)
+        wait_until("all to be handled", lambda: len(times()) == 300, 30)
 
     handler = "sql: {function: app.take}"
     run(options, folder, cluster, ["dispatch", "receive"], 300, 20, handler, connections=1, writers=1, handled=handled)
-    took = took()
+    took = times()
     return took[150], took[297]
 
 

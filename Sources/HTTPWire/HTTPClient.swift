@@ -28,6 +28,22 @@ package final class HTTPClient: Sendable {
         var idle: [(connection: Connection, since: ContinuousClock.Instant)] = []
         var isSweeping = false
         var isShutDown = false
+        /// The address that answered last, and the one that last gave no answer.
+        var lastGood: NetworkAddress?
+        var lastFailed: NetworkAddress?
+
+        /// Takes out what is not to be used again: what has ended, what was idle for long, and what leads elsewhere.
+        mutating func takeEnded(for target: Target? = nil) -> [Connection] {
+            let now = ContinuousClock.now
+            var ended: [Connection] = []
+            idle.removeAll { entry in
+                let leadsElsewhere = target.map { !entry.connection.target.isSame(as: $0) } ?? false
+                let isEnded = leadsElsewhere || now - entry.since >= HTTPClient.idleTime || entry.connection.isClosed
+                if isEnded { ended.append(entry.connection) }
+                return isEnded
+            }
+            return ended
+        }
     }
 
     private let endpoint: HTTPEndpoint
@@ -38,11 +54,36 @@ package final class HTTPClient: Sendable {
         (self.endpoint, self.connectTimeout) = (endpoint, connectTimeout)
     }
 
+    /// An endpoint's addresses in the order to try them: the one that answered last comes first, the one that last gave no
+    /// answer last.
+    package func ordered(_ addresses: [NetworkAddress]) -> [NetworkAddress] {
+        let (good, failed) = state.withLock { ($0.lastGood, $0.lastFailed) }
+        return addresses.filter { $0 == good } + addresses.filter { $0 != good && $0 != failed }
+            + addresses.filter { $0 == failed }
+    }
+
     /// Sends a request; once more over a new connection if a used one ends before the answer begins.
     ///
     /// A server closes idle connections, and a request that meets that end gets no answer (RFC 9112 section 9.3.1). It
     /// may have been read all the same.
     package func send(
+        _ request: HTTPRequest,
+        to target: Target,
+        until deadline: ContinuousClock.Instant
+    ) async throws(HTTPFailure) -> HTTPAnswer {
+        let address = target.address
+        do throws(HTTPFailure) {
+            let answer = try await attempt(request, to: target, until: deadline)
+            state.withLock { ($0.lastGood, $0.lastFailed) = (address, $0.lastFailed == address ? nil : $0.lastFailed) }
+            return answer
+        } catch {
+            if case .cancelled = error { throw error }
+            state.withLock { ($0.lastGood, $0.lastFailed) = (nil, address) }
+            throw error
+        }
+    }
+
+    private func attempt(
         _ request: HTTPRequest,
         to target: Target,
         until deadline: ContinuousClock.Instant
@@ -82,16 +123,7 @@ package final class HTTPClient: Sendable {
 
     /// An unused connection to a target; closes those to others, and old ones.
     private func takeIdle(_ target: Target) -> Connection? {
-        let now = ContinuousClock.now
-        let (found, ended) = state.withLock { state -> (Connection?, [Connection]) in
-            var ended: [Connection] = []
-            state.idle.removeAll { entry in
-                let isOld = !entry.connection.target.isSame(as: target) || now - entry.since > Self.idleTime
-                if isOld { ended.append(entry.connection) }
-                return isOld || entry.connection.isClosed
-            }
-            return (state.idle.popLast()?.connection, ended)
-        }
+        let (ended, found) = state.withLock { ($0.takeEnded(for: target), $0.idle.popLast()?.connection) }
         for connection in ended { connection.close() }
         return found
     }
@@ -111,12 +143,10 @@ package final class HTTPClient: Sendable {
     private func sweepLater() {
         MultiThreadedEventLoopGroup.singleton.next().scheduleTask(in: TimeAmount(Self.idleTime)) { [weak self] in
             guard let self else { return }
-            let now = ContinuousClock.now
-            let (ended, goesOn) = state.withLock { state -> ([Connection], Bool) in
-                let ended = state.idle.filter { now - $0.since >= Self.idleTime || $0.connection.isClosed }
-                state.idle.removeAll { entry in ended.contains { $0.connection === entry.connection } }
+            let (ended, goesOn) = state.withLock { state in
+                let ended = state.takeEnded()
                 state.isSweeping = !state.idle.isEmpty
-                return (ended.map(\.connection), state.isSweeping)
+                return (ended, state.isSweeping)
             }
             for connection in ended { connection.close() }
             if goesOn { sweepLater() }

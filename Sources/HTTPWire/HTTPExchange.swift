@@ -141,13 +141,10 @@ final class HTTPExchangeHandler: ChannelInboundHandler {
         end = end ?? failure
         if let exchange = exchange.take() {
             exchange.timer.cancel()
-            if case .cancelled = failure {
-                exchange.promise.fail(failure)
-            } else if let answer = exchange.answer {
-                // The status counts even if the body breaks off.
-                exchange.promise.succeed((answer, false))
-            } else {
-                exchange.promise.fail(failure)
+            switch (failure, exchange.answer) {
+            case (.cancelled, _), (_, nil): exchange.promise.fail(failure)
+            // The status counts even if the body breaks off.
+            case (_, let answer?): exchange.promise.succeed((answer, false))
             }
         }
         onClosed()
@@ -203,7 +200,6 @@ final class HTTPExchangeHandler: ChannelInboundHandler {
         ended.timer.cancel()
         wasUsed = true
         let isReusable = head.isKeepAlive && head.status != .switchingProtocols
-        if !isReusable { end = .closed }
         ended.promise.succeed((answer, isReusable))
         if !isReusable { fail(.closed) }
     }

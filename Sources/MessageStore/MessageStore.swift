@@ -208,7 +208,7 @@ struct BatchCommit {
         parameters.append(isMixed)
         parameters.append(isRetry)
         let report = try report(connection, StoreStatements.insert, parameters)
-        if case .stored(_, isForOthers: true) = report {
+        if case .stored(_, isElsewhere: true) = report {
             if let bell { bell.ring() } else { connection.notifyAfterCommit(DeliveryBell.channel) }
         }
         return report

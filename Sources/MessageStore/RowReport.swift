@@ -7,7 +7,7 @@ import Vocabulary
 /// `text` can't hold, blames a message: any other error of a statement or its COMMIT is waited out.
 enum RowReport {
     /// Some of their deliveries may be for other workers.
-    case stored(Int, isForOthers: Bool)
+    case stored(Int, isElsewhere: Bool)
     /// A row was refused, or its day has no partition; the server's message, without any of the row's content.
     case failed(PostgresError)
 
@@ -15,10 +15,10 @@ enum RowReport {
         self = try result.only { row throws(PostgresError) in
             let (stored, sqlState) = (try row.next(Int?.self), try row.next(String?.self))
             let (table, constraint) = (try row.next(String?.self), try row.next(String?.self))
-            let isForOthers = try row.hasMore ? row.next(Bool?.self) : nil
+            let isElsewhere = try row.hasMore ? row.next(Bool?.self) : nil
             if let sqlState { return try Self.refused(sqlState, table, constraint) }
             guard let stored else { throw PostgresError(.schema, "rows neither stored nor refused") }
-            return .stored(stored, isForOthers: isForOthers ?? false)
+            return .stored(stored, isElsewhere: isElsewhere ?? false)
         }
     }
 

@@ -1,7 +1,6 @@
 import HTTPWire
 import NIOCore
 import NIOHTTP1
-import Synchronization
 import TLSWire
 import Vocabulary
 
@@ -13,8 +12,6 @@ package final class CollectorClient: Sendable {
     private let headers: @Sendable () throws -> [(name: String, value: String)]
     private let client: HTTPClient
     private let tls: TLSContext?
-    /// The address that answered last.
-    private let lastGood = Mutex<NetworkAddress?>(nil)
 
     /// A client that does not connect yet; `/v1/traces` is appended to the collector's base URL, as in OTLP.
     ///
@@ -66,15 +63,9 @@ package final class CollectorClient: Sendable {
         do {
             var addresses = endpoint.address.map { [$0] } ?? []
             if addresses.isEmpty { addresses = try await AddressResolver.system.resolve(endpoint.host) }
-            // The one that worked comes first.
-            if let last = lastGood.withLock(\.self), addresses.contains(last) {
-                addresses = [last] + addresses.filter { $0 != last }
-            }
-            for address in addresses {
+            for address in client.ordered(addresses) {
                 do throws(HTTPFailure) {
-                    let answer = try await client.send(request, to: .init(address, tls: tls), until: deadline)
-                    lastGood.withLock { $0 = address }
-                    return answer
+                    return try await client.send(request, to: HTTPClient.Target(address, tls: tls), until: deadline)
                 } catch {
                     failure = error.text(caFile: "tracing.ca_file")
                     guard case .unreachable = error else { break }

@@ -3,7 +3,6 @@ import Dispatcher
 import HTTPWire
 import NIOCore
 import NIOHTTP1
-import Synchronization
 import UpstreamKit
 import Vocabulary
 
@@ -38,8 +37,6 @@ final class WebhookHandler: ContainedHandler {
     private let resolver: AddressResolver
     private let client: HTTPClient
     private let trust: WebhookTrust
-    /// The address that requests go to, and the last that could not be reached.
-    private let addresses = Mutex<(current: NetworkAddress?, lastFailed: NetworkAddress?)>((nil, nil))
 
     /// A handler that posts to an endpoint.
     ///
@@ -69,10 +66,8 @@ final class WebhookHandler: ContainedHandler {
             answer = try await client.send(request, to: target, until: deadline)
         } catch {
             try Task.checkCancellation()
-            addresses.withLock { $0 = (nil, address) }
             throw Self.failure(of: error, trustProblem: trust.problem)
         }
-        addresses.withLock { $0 = (address, $0.lastFailed == address ? nil : $0.lastFailed) }
         return try judge(answer.status, answer.headers, answer.body)
     }
 
@@ -110,11 +105,8 @@ final class WebhookHandler: ContainedHandler {
     private func address() async throws -> NetworkAddress {
         do throws(WebhookRefusal) {
             let found = try await options.policy.addresses(of: options.endpoint, by: resolver)
-            return addresses.withLock { state in
-                let wanted = found.filter { $0 != state.lastFailed }
-                // There is at least one: the resolver throws otherwise.
-                return wanted.first { $0 == state.current } ?? wanted.first ?? found[0]
-            }
+            // There is at least one: the resolver throws otherwise.
+            return client.ordered(found)[0]
         } catch {
             if error.status == .unavailable { try Task.checkCancellation() }
             throw Self.down(error.group, "\(error.cause); \(error.fix)")

@@ -82,14 +82,16 @@ struct Keepalive: Sendable {
         let due = due
         guard now >= due else { return .wait(.nanoseconds(Int64(clamping: due - now))) }
         switch state {
-        case .unknown, .proven:
-            // A path that is dead after a resumption is to be noticed by the transport, first: that can be resumed again.
-            let isKnown = if case .unknown = state { false } else { true }
-            let limit = isKnown ? timeout : timeout.multipliedReportingOverflow(by: 2).partialValue
-            state = .asked(at: now, limit: limit)
-            return .ping(.nanoseconds(Int64(clamping: limit)))
+        case .proven: return ask(now, limit: timeout)
+        // A path that is dead after a resumption is to be noticed by the transport, first: that can be resumed again.
+        case .unknown: return ask(now, limit: timeout.multipliedReportingOverflow(by: 2).partialValue)
         case .asked:
             return .dead
         }
+    }
+
+    private mutating func ask(_ now: UInt64, limit: UInt64) -> Action {
+        state = .asked(at: now, limit: limit)
+        return .ping(.nanoseconds(Int64(clamping: limit)))
     }
 }

@@ -47,11 +47,13 @@ package struct ReconnectPolicy: Sendable {
     /// A session that the server holds for the time `held` is tried at once and twice more within two seconds, and never
     /// later than it is held.
     package mutating func delay(after ending: Ending, held: Duration? = nil, random: Double) -> Duration {
-        if case .session(let bound, _) = ending, bound >= ReconnectPolicy.workingSession { resumptions = 0 }
+        if case .session(let bound, let error) = ending, bound >= ReconnectPolicy.workingSession {
+            resumptions = 0
+            if error == nil { failures = 0 }
+        }
         guard let held, held > .zero else { return backedOff(after: ending, random: random) }
         resumptions += 1
         guard resumptions > ReconnectPolicy.promptResumptions else {
-            if case .session(let bound, nil) = ending, bound >= ReconnectPolicy.workingSession { failures = 0 }
             return resumptions == 1 ? .zero : ReconnectPolicy.prompt.delay(attempt: 1, random: random)
         }
         let delay = backedOff(after: ending, random: random)
