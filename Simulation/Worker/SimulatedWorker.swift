@@ -75,10 +75,7 @@ final class SimulatedWorker: @unchecked Sendable {
             metrics: metrics,
             logger: logger,
             clock: time
-        ) { registration, _, message, context in
-            guard case .handler(let handler) = registration.body else { return .verdict(.cancelled) }
-            return .verdict(await HandlerVerdict.of(handler, message, context))
-        }
+        ) { registration, calls in await registration.handle(calls) }
         ingest = IngestService(
             queue: queue,
             writers: (0..<shape.writers).map { [name] _ in

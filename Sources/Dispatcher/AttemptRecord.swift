@@ -1,3 +1,4 @@
+package import UpstreamKit
 package import Vocabulary
 
 /// How an attempt ended: the handler's verdict, or what it did to the row itself.
@@ -12,6 +13,42 @@ package enum AttemptEnd: Sendable {
         if case .verdict(let verdict) = self { verdict.failure } else { nil }
     }
 }
+
+/// One message of a call.
+package struct AttemptCall: Sendable {
+    package var delivery: Delivery
+    package var message: UpstreamMessage
+    package var context: HandlerContext
+
+    package init(_ delivery: Delivery, _ message: UpstreamMessage, _ context: HandlerContext) {
+        (self.delivery, self.message, self.context) = (delivery, message, context)
+    }
+}
+
+/// How the attempts of one call ended.
+package struct CallEnd: Sendable {
+    /// In the order of the call.
+    package var ends: [AttemptEnd]
+    /// False if they had to be taken apart though none of them was at fault.
+    package var areTogether: Bool
+
+    package init(_ ends: [AttemptEnd], areTogether: Bool = true) {
+        (self.ends, self.areTogether) = (ends, areTogether)
+    }
+}
+
+extension HandlerRegistration {
+    /// Gives messages to Swift code, one after the other.
+    package func handle(_ calls: [AttemptCall]) async -> CallEnd {
+        guard case .handler(let handler) = body else { return CallEnd(calls.map { _ in .verdict(.cancelled) }) }
+        var ends: [AttemptEnd] = []
+        for call in calls { ends.append(.verdict(await HandlerVerdict.of(handler, call.message, call.context))) }
+        return CallEnd(ends)
+    }
+}
+
+/// Runs the attempts of one call; must end soon after cancellation.
+package typealias DeliveryExecutor = @Sendable (HandlerRegistration, [AttemptCall]) async -> CallEnd
 
 /// What became of an attempt; the values of the history's column `outcome`.
 package enum AttemptOutcome: String, Sendable {

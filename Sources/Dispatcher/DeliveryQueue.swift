@@ -18,6 +18,8 @@ struct DeliveryQueue: Sendable {
 
     var hasTried: Bool { !tried.isEmpty }
 
+    var hasUntried: Bool { !untried.isEmpty }
+
     var count: Int { fresh + claimed }
 
     mutating func append(_ delivery: Delivery, isFresh: Bool) {

@@ -1,6 +1,6 @@
 import Synchronization
 import Tracing
-package import UpstreamKit
+import UpstreamKit
 import Vocabulary
 
 /// Runs one handler's deliveries: owns its state machine and performs its actions.
@@ -21,7 +21,7 @@ final class DispatchLane: Sendable {
     struct Slot {
         /// The task that runs its attempts; nil until it is known.
         var task: SlotTask?
-        var run: RunID?
+        var runs: [RunID] = []
         /// Whether the task is, or is about to be, cancelled: no other attempt may begin in it.
         var isCancelled = false
     }
@@ -142,41 +142,48 @@ final class DispatchLane: Sendable {
         while true {
             await settler.waitForRoom()
             let start = shared.clock.now()
-            let (attempt, end, generation) = state.withLock { state -> (Attempt?, SlotEnd?, Int) in
+            let (call, end, generation) = state.withLock { state -> ([Attempt], SlotEnd?, Int) in
                 // An attempt must not begin in a task about to be cancelled.
-                if state.slots[slot].isCancelled { return (nil, .cancelled, 0) }
-                let attempt = state.machine.begin(now: start)
-                state.slots[slot].run = attempt?.id
-                return (attempt, state.machine.isStopping ? .stopped : nil, state.generation)
+                if state.slots[slot].isCancelled { return ([], .cancelled, 0) }
+                let call = state.machine.beginCall(now: start)
+                state.slots[slot].runs = call.map(\.id)
+                return (call, state.machine.isStopping ? .stopped : nil, state.generation)
             }
-            guard let attempt else {
+            guard !call.isEmpty else {
                 if let end { return end }
                 await waitForChange(since: generation)
                 continue
             }
-            let (ended, trace) = await run(attempt)
-            if let pause = finish(attempt, ended, slot, since: start, trace) { return .pause(pause) }
+            let (ended, traces) = await run(call)
+            if let pause = finish(call, ended, slot, since: start, traces) { return .pause(pause) }
             if Task.isCancelled { return .cancelled }
         }
     }
 
-    /// Settles an attempt; returns why the handler is to be paused, if it is.
+    /// Settles the attempts of a call; returns why the handler is to be paused, if it is.
     private func finish(
-        _ attempt: Attempt,
-        _ end: AttemptEnd,
+        _ call: [Attempt],
+        _ end: CallEnd,
         _ slot: Int,
         since start: ContinuousClock.Instant,
-        _ trace: AttemptTrace?
+        _ traces: [AttemptTrace?]
     ) -> HandlerFailure? {
         let now = shared.clock.now()
-        let action = state.withLock { state in
-            state.slots[slot].run = nil
+        let actions = state.withLock { state in
+            state.slots[slot].runs = []
             state.generation += 1
-            return state.machine.finished(attempt.id, end, now: now, random: shared.clock.random())
+            state.machine.batch.called(call.count, took: now - start, areTogether: end.areTogether)
+            return zip(call, end.ends).map { attempt, end in
+                state.machine.finished(attempt.id, end, now: now, random: shared.clock.random())
+            }
         }
-        trace?.ended(action.ending, end.failure)
-        conclude(action, end, attempt, from: start, to: now)
-        return action.pause
+        // Each gets its share, so that sums in metric and history are the elapsed time.
+        let took = (now - start) / call.count
+        for (index, action) in actions.enumerated() {
+            if let trace = traces[index] { trace.ended(action.ending, end.ends[index].failure) }
+            conclude(action, end.ends[index], call[index], from: start, to: start + took)
+        }
+        return actions.lazy.compactMap(\.pause).first
     }
 
     func conclude(
@@ -224,7 +231,9 @@ final class DispatchLane: Sendable {
         guard !runs.isEmpty else { return }
         let tasks = state.withLock { state in
             runs.compactMap { id in
-                guard let slot = state.slots.firstIndex(where: { $0.run == id }) else { return nil as SlotTask? }
+                guard let slot = state.slots.firstIndex(where: { $0.runs.contains(id) }) else {
+                    return nil as SlotTask?
+                }
                 // A task that is not known yet is cancelled once it is.
                 state.slots[slot].isCancelled = true
                 return state.slots[slot].task
@@ -233,25 +242,38 @@ final class DispatchLane: Sendable {
         for task in tasks { task.cancel() }
     }
 
-    /// Runs an attempt; its span, if any, is ended by the caller.
-    private func run(_ attempt: Attempt) async -> (AttemptEnd, AttemptTrace?) {
-        let (delivery, registration, execute) = (attempt.delivery, settings.registration, shared.execute)
-        guard let message = message(of: delivery) else { return (.verdict(.reject(.missing)), nil) }
-        var context = HandlerContext(
-            handler: registration.name,
-            attempt: attempt.number,
-            replayID: delivery.replayID,
-            deadline: attempt.deadline
-        )
-        guard let tracing = shared.tracing else {
-            return (await execute(registration, delivery, message, context), nil)
+    /// Runs the attempts of a call; their spans, if any, are ended by the caller.
+    private func run(_ attempts: [Attempt]) async -> (CallEnd, [AttemptTrace?]) {
+        var ends = Array(repeating: AttemptEnd.verdict(.reject(.missing)), count: attempts.count)
+        var traces = [AttemptTrace?](repeating: nil, count: attempts.count)
+        var (calls, places): ([AttemptCall], [Int]) = ([], [])
+        for (place, attempt) in attempts.enumerated() {
+            guard let message = message(of: attempt.delivery) else { continue }
+            var context = HandlerContext(
+                handler: settings.name,
+                attempt: attempt.number,
+                replayID: attempt.delivery.replayID,
+                deadline: attempt.deadline
+            )
+            if let tracing = shared.tracing {
+                let trace = AttemptTrace(tracing, message, attempt.delivery, context)
+                if case .handler = settings.registration.body { trace.inject(into: &context) }
+                traces[place] = trace
+            }
+            calls.append(AttemptCall(attempt.delivery, message, context))
+            places.append(place)
         }
-        let trace = AttemptTrace(tracing, message, delivery, context)
-        if case .handler = registration.body { trace.inject(into: &context) }
-        let end = await InstrumentationContext.withValue(trace.context) { [context] in
-            await execute(registration, delivery, message, context)
+        guard let first = places.first else { return (CallEnd(ends), traces) }
+        let (registration, execute) = (settings.registration, shared.execute)
+        let end: CallEnd
+        if let trace = traces[first] {
+            end = await InstrumentationContext.withValue(trace.context) { [calls] in await execute(registration, calls)
+            }
+        } else {
+            end = await execute(registration, calls)
         }
-        return (end, trace)
+        for (place, end) in zip(places, end.ends) { ends[place] = end }
+        return (CallEnd(ends, areTogether: end.areTogether), traces)
     }
 
     private func message(of delivery: Delivery) -> UpstreamMessage? {
@@ -274,7 +296,3 @@ final class DispatchLane: Sendable {
         if waits { await promise.wait() }
     }
 }
-
-/// Runs one attempt; must end soon after cancellation.
-package typealias DeliveryExecutor =
-    @Sendable (HandlerRegistration, Delivery, UpstreamMessage, HandlerContext) async -> AttemptEnd

@@ -60,6 +60,8 @@ package struct LaneSettings: Sendable {
     package var dispatch: DispatchSettings
     /// How many attempts may run at the same time.
     package var concurrency: Int
+    /// The most messages in one call.
+    package var batch = 1
     /// The number of tasks that run them.
     package var slots: Int
     /// The number of dead workers from which on a delivery is a suspect.
@@ -70,7 +72,8 @@ package struct LaneSettings: Sendable {
     /// Settings; one task gives an immediate handler many messages, whatever its concurrency.
     package init(_ registration: HandlerRegistration, _ dispatch: DispatchSettings, isImmediate: Bool = false) {
         (self.registration, self.dispatch) = (registration, dispatch)
-        concurrency = isImmediate ? Self.mostAtOnce : registration.concurrency
+        if case .function(_, let batch) = registration.body { self.batch = batch }
+        concurrency = isImmediate ? Self.mostAtOnce : registration.concurrency * batch
         slots = isImmediate ? 1 : registration.concurrency
         // A contained handler can't crash the worker, so only a fault of our own could be the cause, which is not
         // assumed before the others would have been set aside.
@@ -79,6 +82,9 @@ package struct LaneSettings: Sendable {
     }
 
     package var name: String { registration.name }
+
+    /// How many calls may run at the same time, of as many messages as they take.
+    var calls: Int { concurrency / batch }
 
     /// Whether each device's messages are delivered one at a time, in order of arrival.
     package var isOrdered: Bool { registration.ordering == .device }

@@ -45,6 +45,8 @@ package struct DispatchStateMachine: Sendable {
     /// How many deliveries of each kind may wait: about two seconds of the handler's throughput.
     private var limit: Int
     var finishedSinceTick = 0
+    /// How many messages a call takes.
+    var batch: BatchSize
     /// Whether the last claim was full.
     var hasMore = false
     /// For a handler with a rate: whether a message for it has committed, into the table, since the last claim began.
@@ -66,6 +68,7 @@ package struct DispatchStateMachine: Sendable {
         budget = settings.registration.rate.map(AttemptBudget.init)
         margin = settings.dispatch.lease / 10
         limit = min(1_000, settings.dispatch.capacity)
+        batch = BatchSize(upTo: settings.batch)
     }
 
     package var isIdle: Bool { running.isEmpty && waiting.isEmpty }
@@ -186,15 +189,27 @@ package struct DispatchStateMachine: Sendable {
         @FixedInstant package var deadline: ContinuousClock.Instant
     }
 
+    /// Begins the attempts of one call: several where the handler takes several, so that each slot has its share.
+    ///
+    /// What has failed before goes alone: it would cost the others their call again.
+    package mutating func beginCall(now: ContinuousClock.Instant) -> [Attempt] {
+        let most = min(batch.size, (waiting.count + settings.slots - 1) / settings.slots)
+        guard let first = begin(now: now) else { return [] }
+        var call = [first]
+        guard first.delivery.isUntried else { return call }
+        while call.count < most, let next = begin(now: now, isForUntried: true) { call.append(next) }
+        return call
+    }
+
     /// Begins an attempt, if one may; drops waiting deliveries whose lease ended: the table has them.
-    package mutating func begin(now: ContinuousClock.Instant) -> Attempt? {
+    package mutating func begin(now: ContinuousClock.Instant, isForUntried: Bool = false) -> Attempt? {
         guard mode == .active, running.count < settings.concurrency else { return nil }
         waiting.dropFirst(endingBy: now + margin)
-        guard !waiting.isEmpty else { return nil }
+        guard isForUntried ? waiting.hasUntried : !waiting.isEmpty else { return nil }
         let isProbe = !breaker.isClosed
         if isProbe, case .refused = breaker.begin(now: now) { return nil }
-        let retries = waiting.hasTried ? running.values.count { !$0.delivery.isUntried } : 0
-        let allowsTried = !isProbe && retries < max(1, settings.concurrency / 2)
+        let retries = waiting.hasTried && !isForUntried ? running.values.count { !$0.delivery.isUntried } : 0
+        let allowsTried = !isProbe && !isForUntried && retries < max(1, settings.calls / 2)
         guard let delivery = waiting.popFirst(allowsTried: allowsTried) else { return nil }
         budget?.spend(now: now)
         let id = nextRun
@@ -230,7 +245,7 @@ package struct DispatchStateMachine: Sendable {
         defer { finishedSinceTick = 0 }
         // An idle handler says nothing about its throughput.
         guard finishedSinceTick > 0 || !waiting.isEmpty else { return }
-        let least = max(16, settings.concurrency * 2)
+        let least = max(16, settings.calls * 2)
         limit = min(max(finishedSinceTick * 2, limit / 2, least), max(settings.dispatch.capacity, least))
     }
 

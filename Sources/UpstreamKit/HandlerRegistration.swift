@@ -42,8 +42,8 @@ public struct HandlerRegistration: Sendable {
     package enum Body: Sendable {
         /// Swift code in this process, including that which runs subprocesses and webhooks.
         case handler(any UpstreamHandler)
-        /// A database function, called inside the transaction that completes the delivery.
-        case function(SQLFunction)
+        /// A database function, called inside the transaction that completes its deliveries: so many at once at the most.
+        case function(SQLFunction, batch: Int)
     }
 
     /// A registration of Swift code.

@@ -40,9 +40,9 @@ struct DispatchClaimTests {
             settings: settings,
             metrics: Metrics(senders: [], categories: [], handlers: handlers.map(\.name), version: "test"),
             logger: .quiet,
-            execute: { [done] _, _, _, _ in
-                done.add()
-                return .verdict(.done)
+            execute: { [done] _, calls in
+                for _ in calls { done.add() }
+                return CallEnd(calls.map { _ in .verdict(.done) })
             }
         )
         await service.run { try await body(service) }

@@ -144,9 +144,11 @@ struct DispatchFlushTests {
             metrics: Metrics(senders: [], categories: [], handlers: ["log"], version: "test"),
             logger: .quiet,
             flush: log.flush,
-            execute: { _, delivery, _, _ in
-                log.logger.event(.info, .messageHandled, "message", [.messageKey: .uuid(delivery.messageKey)])
-                return .verdict(.done)
+            execute: { _, calls in
+                for call in calls {
+                    log.logger.event(.info, .messageHandled, "message", [.messageKey: .uuid(call.delivery.messageKey)])
+                }
+                return CallEnd(calls.map { _ in .verdict(.done) })
             }
         )
         await service.run { try await body(service) }

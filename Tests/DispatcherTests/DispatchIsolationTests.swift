@@ -91,7 +91,7 @@ struct DispatchIsolationTests {
             settings: DispatchSettings(),
             metrics: Metrics(senders: [], categories: [], handlers: names, version: "test"),
             logger: .quiet,
-            execute: { _, _, _, _ in .verdict(.done) }
+            execute: { _, calls in CallEnd(calls.map { _ in .verdict(.done) }) }
         )
         await service.run {
             defer { store.open() }

@@ -232,7 +232,7 @@ struct DispatchMachineTests {
     @Test("a handler whose messages can't crash the worker takes them as others, and twice as long")
     func contained() throws {
         let function = try #require(SQLFunction("app.f"))
-        let registration = HandlerRegistration(name: "h", categories: .all, body: .function(function))
+        let registration = HandlerRegistration(name: "h", categories: .all, body: .function(function, batch: 1))
         var machine = DispatchStateMachine(LaneSettings(registration, DispatchSettings()))
         let settlements = machine.claimed(
             [delivery(1, crashes: 4), delivery(2, crashes: 9), delivery(3, crashes: 10)],

@@ -45,7 +45,7 @@ import UpstreamKit
             settings: DispatchSettings(),
             metrics: Metrics(senders: [], categories: [], handlers: ["a", "b"], version: "test"),
             logger: .quiet,
-            execute: { _, _, _, _ in .verdict(.done) }
+            execute: { _, calls in CallEnd(calls.map { _ in .verdict(.done) }) }
         )
         service.beginShutdown()
         await service.run()

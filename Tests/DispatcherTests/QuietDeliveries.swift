@@ -78,7 +78,7 @@ extension DispatchService {
             logger: .quiet,
             clock: clock,
             tracing: tracing,
-            execute: { _, _, message, context in .verdict(await HandlerVerdict.of(handler, message, context)) }
+            execute: { registration, calls in await registration.handle(calls) }
         )
     }
 

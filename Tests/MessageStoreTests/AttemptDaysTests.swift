@@ -134,9 +134,8 @@ import Vocabulary
             await caller.call(
                 try #require(SQLFunction("public.take")),
                 handler: "orders",
-                message: message,
-                token: delivery.lease.token,
-                deadline: .now + .seconds(30)
+                message,
+                token: delivery.lease.token
             )
         }
         let end = try await call()

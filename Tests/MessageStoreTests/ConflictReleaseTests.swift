@@ -86,13 +86,8 @@ struct ConflictReleaseTests {
             return
         }
         let caller = FunctionCaller(fixture.store.settings)
-        let end = await caller.call(
-            try #require(SQLFunction("app.take")),
-            handler: "h",
-            message: message,
-            token: delivery.lease.token,
-            deadline: .now + .seconds(30)
-        )
+        let function = try #require(SQLFunction("app.take"))
+        let end = await caller.call(function, handler: "h", message, token: delivery.lease.token)
         await caller.close()
         guard case .settled = end else {
             Issue.record("not settled: \(end)")

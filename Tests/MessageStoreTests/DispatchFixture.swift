@@ -37,10 +37,7 @@ extension DeliveriesFixture {
             metrics: Metrics(senders: [], categories: [], handlers: handlers.map(\.name), version: "test"),
             logger: logger,
             clock: clock,
-            execute: { registration, _, message, context in
-                guard case .handler(let handler) = registration.body else { return .lost }
-                return .verdict(await HandlerVerdict.of(handler, message, context))
-            }
+            execute: { registration, calls in await registration.handle(calls) }
         )
     }
 

@@ -56,7 +56,7 @@ import Vocabulary
     ) async throws -> AttemptEnd {
         let caller = FunctionCaller(settings ?? fixture.settings)
         let function = try #require(SQLFunction(function))
-        let end = await caller.call(function, handler: "h", message: message, token: token, deadline: .now + timeout)
+        let end = await caller.call(function, handler: "h", message, token: token, for: timeout)
         await caller.close()
         return end
     }
@@ -220,13 +220,7 @@ import Vocabulary
         let caller = FunctionCaller(settings)
         let function = try #require(SQLFunction("app.leaves"))
         for _ in 0..<2 {
-            let end = await caller.call(
-                function,
-                handler: "h",
-                message: message,
-                token: 7,
-                deadline: .now + .seconds(30)
-            )
+            let end = await caller.call(function, handler: "h", message, token: 7)
             guard case .settled = end else {
                 Issue.record("not settled")
                 break
@@ -241,13 +235,7 @@ import Vocabulary
         // What is not undone with a transaction: locks of the session, and prepared statements.
         try await fixture.script("UPDATE upstream.messages SET message_id = 'fails'")
         for _ in 0..<2 {
-            let end = await caller.call(
-                function,
-                handler: "h",
-                message: message,
-                token: 7,
-                deadline: .now + .seconds(30)
-            )
+            let end = await caller.call(function, handler: "h", message, token: 7)
             guard case .retry(_, let failure) = verdict(end) else {
                 Issue.record("not a retry")
                 break

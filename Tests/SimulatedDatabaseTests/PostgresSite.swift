@@ -7,6 +7,7 @@ import LocalDatabase
 import MessageStore
 import Postgres
 import Synchronization
+import UpstreamKit
 import Vocabulary
 
 /// One cluster for the whole suite.
@@ -78,13 +79,8 @@ final class PostgresSite: Site {
             return caller
         }
         guard let function = SQLFunction("take"), case .stored(let message) = delivery.content else { return .lost }
-        return await caller.call(
-            function,
-            handler: "orders",
-            message: message,
-            token: delivery.lease.token,
-            deadline: .now + .seconds(60)
-        )
+        let context = HandlerContext(handler: "orders", attempt: 1, replayID: nil, deadline: .now + .seconds(60))
+        return await caller.call(function, handler: "orders", [AttemptCall(delivery, message, context)]).ends[0]
     }
 
     func pass(_ duration: Duration) async throws {

@@ -10,16 +10,18 @@ struct SQLKind: HandlerKind {
     static let takesSessions = true
 
     var function: String
+    var batch: Int
 
     init(_ scope: ConfigurationScope) {
         function = scope.required("function", .sqlFunction).means("Function to call, with its schema.")
+        batch = scope.value("batch", .number(1...1000), default: "100").means("Most messages in one transaction.")
     }
 
     func body(_ common: HandlerCommon) throws(HandlerProblem) -> HandlerRegistration.Body {
         guard let name = SQLFunction(function) else {
             throw HandlerProblem("sql.function", "'\(function)' is not a function name")
         }
-        return .function(name)
+        return .function(name, batch: batch)
     }
 
     func probes(_ session: any HandlerProbeSession) -> [Probe] {
@@ -31,7 +33,8 @@ struct SQLKind: HandlerKind {
                         try await Self.resolve(name, on: connection)
                         return .passed(detail: "it exists, and the role may call it")
                     } catch  where error.failureClass == .schema {
-                        let fix = "create it as \(function)(message upstream.messages), or correct sql.function"
+                        let fix =
+                            "create it as \(function)(message upstream.messages) or \(function)(messages upstream.messages[]), or correct sql.function"
                         return .failed(cause: error.description, fix: fix, status: .configuration)
                     } catch  where error.failureClass == .permission {
                         let schema = function.prefix { $0 != "." }
@@ -46,9 +49,9 @@ struct SQLKind: HandlerKind {
 
     /// Resolves the function with a message's row, and checks the right to call it, as a delivery does.
     private static func resolve(_ name: SQLFunction, on connection: PostgresConnection) async throws(PostgresError) {
-        let nobody = FunctionStatements.Message(key: Digest128(high: 0, low: 0), receivedAt: .now)
         try await connection.trial { connection throws(PostgresError) in
-            _ = try connection.run(FunctionStatements.call(name, nobody).explained)
+            let nobody = FunctionStatements.Values(keys: [], times: [])
+            try connection.run(FunctionStatements.explain(name, connection.form(of: name)), nobody)
         }
     }
 }

@@ -43,21 +43,15 @@ struct DispatchRunner: Service {
             logger: logger,
             tracing: parts.tracing?.pipeline,
             flush: log.flush
-        ) { registration, delivery, message, context in
-            switch registration.body {
-            case .handler(let handler):
-                return .verdict(await HandlerVerdict.of(handler, message, context))
-            case .function(let function):
-                // The call deletes the delivery without the store's knowledge.
-                defer { if registration.ordering == .device { store.freed(message.deviceKey, of: registration.name) } }
-                return await functions.call(
-                    function,
-                    handler: registration.name,
-                    message: message,
-                    token: delivery.lease.token,
-                    deadline: context.deadline
-                )
+        ) { registration, calls in
+            guard case .function(let function, _) = registration.body else { return await registration.handle(calls) }
+            // The call deletes the deliveries without the store's knowledge.
+            defer {
+                if registration.ordering == .device {
+                    for call in calls { store.freed(call.message.deviceKey, of: registration.name) }
+                }
             }
+            return await functions.call(function, handler: registration.name, calls)
         }
     }
 
