@@ -23,7 +23,6 @@ package final class FunctionCaller: Sendable {
             settings.idleInTransactionTimeout,
             PostgresSettings.shortIdleInTransaction
         )
-        settings.findsRowsByIndex = true
         self.settings = settings
         self.recording = recording ?? AttemptRecording(worker: "", isWanted: false)
     }
