@@ -9,11 +9,13 @@ extension PostgresConnection {
             throw PostgresError.cancelled("before the statement was sent")
         }
         connection.notices.reset()
-        guard send() == 1 else {
-            let message = connection.errorMessage
-            close()
-            throw PostgresError(.connection, message)
-        }
+        guard send() == 1 else { throw lost(connection) }
+    }
+
+    /// Gives the session up, and returns its last failure.
+    private func lost(_ connection: ConnectionHandle) -> PostgresError {
+        defer { close() }
+        return PostgresError(.connection, connection.errorMessage)
     }
 
     /// Waits for the command to end and returns its last result; the first failure wins.
@@ -42,9 +44,8 @@ extension PostgresConnection {
             throw failure ?? PostgresError(.deadline, "the server does not deal with a request to cancel")
         }
         if connection.isBad {
-            let message = connection.errorMessage
-            close()
-            throw failure ?? PostgresError(.connection, message)
+            let loss = lost(connection)
+            throw failure ?? loss
         }
         if let failure { throw failure }
         if let warning = connection.notices.warning { onWarning?(warning) }
@@ -150,11 +151,7 @@ extension PostgresConnection {
             let left = deadline - monotonicMilliseconds()
             guard left > 0 else { return false }
             try waitForInput(connection, milliseconds: Int32(clamping: left))
-            guard PQconsumeInput(connection.pointer) == 1, !connection.isBad else {
-                let message = connection.errorMessage
-                close()
-                throw PostgresError(.connection, message)
-            }
+            guard PQconsumeInput(connection.pointer) == 1, !connection.isBad else { throw lost(connection) }
         }
     }
 
