@@ -1,7 +1,6 @@
 import Dispatcher
 import Glibc
 import Logging
-import NIOPosix
 import Processes
 import UpstreamKit
 
@@ -61,13 +60,7 @@ final class ExecHandler: ContainedHandler {
         try await pool.waitForBackoff()
         let exit: ChildProcess.Exit
         do {
-            exit = try await ExecProcess.run(
-                program,
-                input: line,
-                deadline: context.deadline,
-                output: output,
-                on: MultiThreadedEventLoopGroup.singleton.next()
-            )
+            exit = try await ExecProcess.run(program, input: line, deadline: context.deadline, output: output)
         } catch {
             throw unavailable(error)
         }
@@ -114,12 +107,7 @@ final class ExecHandler: ContainedHandler {
 
     private func start() async throws -> ExecSession {
         do {
-            return try await ExecSession.start(
-                program,
-                shape: .line(limit: Self.answerLimit),
-                output: output,
-                on: MultiThreadedEventLoopGroup.singleton.next()
-            )
+            return try await ExecSession.start(program, shape: .line(limit: Self.answerLimit), output: output)
         } catch {
             throw unavailable(error)
         }

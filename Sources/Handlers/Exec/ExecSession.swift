@@ -47,11 +47,10 @@ final class ExecSession: Sendable {
         _ program: ChildProgram,
         shape: AnswerShape,
         stop: Stop = .kill,
-        output: ExecOutputLog,
-        on eventLoop: any EventLoop
+        output: ExecOutputLog
     ) async throws -> ExecSession {
-        let started = try await ExecChild.start(program, readsOutput: true, output, on: eventLoop)
-        let (child, answers) = (started.process, started.output ?? -1)
+        let started = try await ExecChild.start(program, readsOutput: true, output)
+        let (child, answers, eventLoop) = (started.process, started.output ?? -1, started.exit.eventLoop)
         do {
             let bound = try await NIOPipeBootstrap(group: eventLoop)
                 .takingOwnershipOfDescriptors(input: answers, output: started.input) { channel in

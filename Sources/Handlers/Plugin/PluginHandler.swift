@@ -1,7 +1,6 @@
 import Dispatcher
 import Glibc
 import Logging
-import NIOPosix
 import Processes
 import Synchronization
 import UpstreamKit
@@ -14,18 +13,18 @@ import Vocabulary
 /// outcome; the others are repeated one by one, and an attempt counts only for a message that was alone
 /// (``PluginVerdict``). The timeout applies to each call, not to a message's wait for it.
 final class PluginHandler: ContainedHandler {
-    struct Options: Sendable {
-        var host: String
-        var library: String
+    struct Options: Sendable, Equatable {
+        var host = ""
+        var library = ""
         var configuration = ""
         /// The most processes for messages that never failed; there are up to four more for those that did.
         var processes = 1
         /// The most bytes of address space for each; 0 for no limit.
         var memory = 0
         /// The time limit for a call, and for loading the library.
-        var timeout: Duration
+        var timeout = Duration.zero
         /// The most messages at the same time: the handler's concurrency.
-        var messages: Int
+        var messages = 1
     }
 
     /// The dispatcher's limit for an attempt: calls have their own limits, and a message may wait for many of them.
@@ -208,13 +207,8 @@ final class PluginHandler: ContainedHandler {
     private func start() async throws -> ExecSession {
         let session: ExecSession
         do {
-            session = try await ExecSession.start(
-                program,
-                shape: .frame(limit: PluginFrame.replyLimit),
-                stop: .terminate,
-                output: output,
-                on: MultiThreadedEventLoopGroup.singleton.next()
-            )
+            let shape = AnswerShape.frame(limit: PluginFrame.replyLimit)
+            session = try await ExecSession.start(program, shape: shape, stop: .terminate, output: output)
         } catch {
             throw unavailable("cannot start \(options.host): \((error as? SpawnError)?.reason ?? "\(error)")")
         }
