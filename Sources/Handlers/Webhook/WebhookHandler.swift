@@ -126,11 +126,7 @@ final class WebhookHandler: ContainedHandler {
         )
         if options.rejectStatuses.contains(status) { throw HandlerVerdictError(.reject(failure)) }
         if status == 410 { throw HandlerVerdictError(.pause(failure)) }
-        let wait = RetryAfter.wait(
-            headers.first(name: "retry-after"),
-            date: headers.first(name: "date"),
-            now: Timestamp.now.microseconds / 1_000_000
-        )
+        let wait = RetryAfter.wait(headers.first(name: "retry-after"), date: headers.first(name: "date"))
         switch status {
         // Both concern the whole endpoint (RFC 6585 §4, RFC 9110 §15.6.4).
         case 429, 503:

@@ -18,8 +18,6 @@ package struct ErasureCounts: Sendable, Equatable {
 
     /// The number of all rows.
     package var total: Int { messages + deadMessages + deliveries + deadLetters + conflicts + quarantine }
-
-    package var isEmpty: Bool { self == ErasureCounts() }
 }
 
 package enum ErasureProgress: Sendable {

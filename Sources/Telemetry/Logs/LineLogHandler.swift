@@ -88,14 +88,3 @@ package struct LineLogHandler: LogHandler {
         return other
     }
 }
-
-extension Logger {
-    package static func lines(
-        label: String,
-        level: Logger.Level,
-        format: LogFormat,
-        output: any LogOutput = DescriptorLogOutput.standardError
-    ) -> Logger {
-        Logger(label: label) { LineLogHandler(label: $0, level: level, format: format, output: output) }
-    }
-}
