@@ -32,7 +32,10 @@ extension PostgresConnection {
         let begun = monotonicMilliseconds()
         var deadline = StatementDeadline(limit, grace: settings.cancelGrace, probes: probes)
         var probe: BackendProbe?
-        while let result = try nextResult(connection, &deadline, &probe) {
+        func wait(forWriting: Bool) throws(PostgresError) {
+            try self.wait(connection, forWriting: forWriting, &deadline, &probe)
+        }
+        while let result = try connection.nextResult(wait) {
             if let error = result.error, failure == nil { failure = error }
             last = result
         }
@@ -67,22 +70,6 @@ extension PostgresConnection {
         }
         guard let last else { throw PostgresError(.connection, "the server gave no result") }
         return last
-    }
-
-    /// Waits for the running command's next result; nil after the last.
-    func nextResult(
-        _ connection: ConnectionHandle,
-        _ deadline: inout StatementDeadline,
-        _ probe: inout BackendProbe?
-    ) throws(PostgresError) -> PostgresResult? {
-        while true {
-            let unsent = PQflush(connection.pointer)
-            if unsent == -1 || (unsent == 0 && PQisBusy(connection.pointer) == 0) { break }
-            try wait(connection, forWriting: unsent == 1, &deadline, &probe)
-            guard PQconsumeInput(connection.pointer) == 1 else { break }
-        }
-        // We own each result.
-        return PQgetResult(connection.pointer).map(PostgresResult.init(owning:))
     }
 
     /// Waits until the server sends something; throws when the task is cancelled.

@@ -47,13 +47,9 @@ struct PluginKind: HandlerKind {
 extension ConfigurationType where Value == String {
     /// The absolute path of a readable file of any size.
     fileprivate static var absolutePath: Self {
-        .init(name: "file", placeholder: "") { text throws(ConfigurationTypeError) in
-            let path = try ConfigurationType.text.parse(text)
-            guard path.hasPrefix("/") else { throw .init(message: "must be an absolute path, not '\(shown(path))'") }
-            guard access(path, R_OK) == 0 else {
-                throw .init(message: "'\(path)' can't be read: \(String(cString: strerror(errno)))")
-            }
-            return path
+        .path { path in
+            guard path.hasPrefix("/") else { return "must be an absolute path, not '\(shown(path))'" }
+            return access(path, R_OK) == 0 ? nil : "'\(path)' can't be read: \(String(cString: strerror(errno)))"
         }
     }
 }
