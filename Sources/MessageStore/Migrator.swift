@@ -54,9 +54,12 @@ package enum MigrationError: Error, CustomStringConvertible {
 
     /// Runs what no step is part of.
     static func catching<T: Sendable>(
-        _ body: () async throws(PostgresError) -> T
+        over connection: PostgresConnection,
+        _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
     ) async throws(MigrationError) -> T {
-        do throws(PostgresError) { return try await body() } catch { throw .database(error, version: nil) }
+        do throws(PostgresError) { return try await connection.run(body) } catch {
+            throw .database(error, version: nil)
+        }
     }
 
     package var description: String {
@@ -122,12 +125,10 @@ package struct Migrator: Sendable {
         var done: [String] = []
         while case let steps = try await step(connection, .up), !steps.isEmpty { done += steps.map(\.version) }
         if !migrations.isEmpty, migrations == Migration.embedded {
-            _ = try await MigrationError.catching { () throws(PostgresError) in
-                try await connection.run { connection throws(PostgresError) in
-                    _ = try Partitions.ensure(connection, around: today)
-                    _ = try AttemptDays.ensure(connection, around: today)
-                    return try Partitions.filterIDs(connection)
-                }
+            _ = try await MigrationError.catching(over: connection) { connection throws(PostgresError) in
+                _ = try Partitions.ensure(connection, around: today)
+                _ = try AttemptDays.ensure(connection, around: today)
+                return try Partitions.filterIDs(connection)
             }
         }
         return done
@@ -271,11 +272,9 @@ package struct Migrator: Sendable {
     }
 
     private func read(_ connection: PostgresConnection) async throws(MigrationError) -> [Applied] {
-        try await MigrationError.catching { () throws(PostgresError) in
-            try await connection.run { connection throws(PostgresError) in
-                let exists: Bool = try connection.run(MigrationStatements.exists).value()
-                return exists ? try applied(connection) : []
-            }
+        try await MigrationError.catching(over: connection) { connection throws(PostgresError) in
+            let exists: Bool = try connection.run(MigrationStatements.exists).value()
+            return exists ? try applied(connection) : []
         }
     }
 
