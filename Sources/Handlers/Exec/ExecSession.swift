@@ -91,15 +91,13 @@ final class ExecSession: Sendable {
             }
             answers.add(1, ordering: .relaxed)
             return answer
-        } catch let failure as Failure {
-            throw failure
         } catch {
-            throw .ended(.closed)
+            throw error as? Failure ?? .ended(.closed)
         }
     }
 
     func stop() {
-        channel.eventLoop.execute { [handler] in handler.value.stop() }
+        channel.eventLoop.execute { [handler] in handler.value.end(.stopped) }
     }
 
     /// Closes its standard input, which asks a well-behaved program to end, and kills the rest after ``grace``.
@@ -147,10 +145,6 @@ private final class ExecAnswerHandler: ChannelInboundHandler {
         }
     }
 
-    func stop() {
-        end(.stopped)
-    }
-
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch conversation.receive(unwrapInboundIn(data).readableBytesView) {
         case .wait, .ignore: break
@@ -184,7 +178,7 @@ private final class ExecAnswerHandler: ChannelInboundHandler {
         end(.closed)
     }
 
-    private func end(_ end: ExecConversation.End) {
+    func end(_ end: ExecConversation.End) {
         if conversation.end(end) { finish(end) }
     }
 

@@ -69,7 +69,9 @@ final class WebhookHandler: ContainedHandler {
             answer = try await client.send(request, to: target, until: deadline)
         } catch {
             try Task.checkCancellation()
-            throw Self.failure(of: error, trustProblem: trust.problem)
+            // The TLS files may have caused the failure.
+            let note = trust.problem.map { " (the TLS files have changed and can't be used: \($0))" } ?? ""
+            throw Self.down("webhook \(error.name)", error.text(caFile: "webhook.ca_file") + note)
         }
         return try judge(answer.status, answer.headers, answer.body)
     }
@@ -135,12 +137,6 @@ final class WebhookHandler: ContainedHandler {
         case 500...: throw HandlerVerdictError(.down(after: wait, failure))
         default: throw HandlerVerdictError(.retry(after: wait, failure))
         }
-    }
-
-    private static func failure(of failure: HTTPFailure, trustProblem: String?) -> HandlerVerdictError {
-        // The TLS files may have caused the failure.
-        let note = trustProblem.map { " (the TLS files have changed and can't be used: \($0))" } ?? ""
-        return down("webhook \(failure.name)", failure.text(caFile: "webhook.ca_file") + note)
     }
 
     private static func down(_ group: String, _ detail: String) -> HandlerVerdictError {
