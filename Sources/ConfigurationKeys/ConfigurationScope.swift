@@ -114,6 +114,15 @@ package struct ConfigurationScope {
         }
     }
 
+    /// A list of values; empty if absent.
+    package func values<Value>(
+        _ name: String,
+        of type: ConfigurationType<Value>,
+        _ note: String
+    ) -> ConfigurationEntry<[Value]> {
+        list(name, of: type, note).map { $0 ?? [] }
+    }
+
     private func entry<Element, Value>(
         _ name: String,
         _ type: ConfigurationType<Element>,

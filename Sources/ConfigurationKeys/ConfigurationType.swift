@@ -153,12 +153,7 @@ extension ConfigurationType where Value: RawRepresentable<String> & CaseIterable
 extension String {
     /// Whether it holds only ASCII letters, digits, and these characters.
     package func isAlphanumeric(or others: String) -> Bool {
-        utf8.allSatisfy { byte in
-            switch byte {
-            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A: true
-            default: others.utf8.contains(byte)
-            }
-        }
+        utf8.allSatisfy { $0.isLetterOrDigit || others.utf8.contains($0) }
     }
 }
 

@@ -44,11 +44,7 @@ extension ConfigurationScope {
     }
 
     private var secretPath: ConfigurationType<String> {
-        .init(name: "file", placeholder: "") { [files = reading.files] text throws(ConfigurationTypeError) in
-            let path = try files.resolve(ConfigurationType.text.parse(text))
-            if let problem = SecretFile(path: path).problem { throw .init(message: problem) }
-            return path
-        }
+        .path(reading.files.resolve) { SecretFile(path: $0).problem }
     }
 
     private func warned(_ name: String, _ path: String) -> SecretFile {
@@ -60,10 +56,16 @@ extension ConfigurationScope {
 }
 
 extension ConfigurationType where Value == String {
-    package static var file: Self {
+    package static var file: Self { .path(problem: ConfigurationFiles.problem(with:)) }
+
+    /// The path of a file, found by its name; `problem` is nil if it can be used.
+    package static func path(
+        _ find: @escaping (String) throws(ConfigurationTypeError) -> String = { $0 },
+        problem: @escaping (String) -> String?
+    ) -> Self {
         .init(name: "file", placeholder: "") { text throws(ConfigurationTypeError) in
-            let path = try ConfigurationType.text.parse(text)
-            if let problem = ConfigurationFiles.problem(with: path) { throw .init(message: problem) }
+            let path = try find(ConfigurationType.text.parse(text))
+            if let problem = problem(path) { throw .init(message: problem) }
             return path
         }
     }

@@ -51,7 +51,7 @@ package struct UnknownKeys {
             let nearest = Suggestion.nearest(to: name, among: names)
             return "unknown variable" + (nearest.map { "; did you mean \($0)?" } ?? "")
         }
-        let parent = Self.parent(Self.pattern(path))
+        let parent = Self.pattern(path).split(separator: ".").dropLast().joined(separator: ".")
         let name = path.split(separator: ".").last.map(String.init) ?? path
         let siblings = known.compactMap { Self.child($0.path, of: parent) }.filter { $0 != name }
         if let nearest = Suggestion.nearest(to: name, among: Array(Set(siblings))) {
@@ -83,10 +83,6 @@ package struct UnknownKeys {
 
     private static func pattern(_ path: String) -> String {
         path.split(separator: ".").map { Int($0) == nil ? String($0) : "N" }.joined(separator: ".")
-    }
-
-    private static func parent(_ pattern: String) -> String {
-        pattern.split(separator: ".").dropLast().joined(separator: ".")
     }
 
     /// The next component of a known path below a section.

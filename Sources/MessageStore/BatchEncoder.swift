@@ -68,22 +68,11 @@ package struct BatchEncoder {
         var parameters = PostgresParameters(capacity: estimatedBytes)
         senderIDs(&parameters)
         texts(&parameters) { $0[$1].isHeldByText($0[$1].messageID) ? $0[$1].messageID : nil }
-        parameters.beginArray(of: .text, count: rows.count)
-        for row in rows {
-            var reason = (BatchPlan.reason(batch[row]) ?? .databaseRefused).rawValue
-            reason.withUTF8 { parameters.element(UnsafeRawBufferPointer($0)) }
-        }
-        parameters.endArray()
-        parameters.beginArray(of: .text, count: rows.count)
-        for row in rows {
-            batch[row].quarantineDetail.withUTF8Buffer { parameters.element(UnsafeRawBufferPointer($0)) }
-        }
-        parameters.endArray()
+        rows.map { (BatchPlan.reason(batch[$0]) ?? .databaseRefused).rawValue }.append(to: &parameters)
+        rows.map { batch[$0].quarantineDetail.description }.append(to: &parameters)
         texts(&parameters, .bytea) { $0[$1].stanza }
         times(&parameters)
-        parameters.beginArray(of: .bytea, count: rows.count)
-        for row in rows { BatchEncoder.digest(batch[row]).withUnsafeBytes { parameters.element($0) } }
-        parameters.endArray()
+        rows.map { Bytea(BatchEncoder.digest(batch[$0])) }.append(to: &parameters)
         return parameters
     }
 

@@ -229,7 +229,9 @@ struct BatchCommit {
         _ statement: PostgresStatement,
         _ parameters: consuming PostgresParameters
     ) throws(PostgresError) -> PostgresResult {
-        parameters.append(times)
+        for bound in [times?.lowerBound, times?.upperBound] {
+            bound.map(Timestamp.init(microseconds:)).append(to: &parameters)
+        }
         let result = try connection.executeSafely(statement, parameters)
         guard result.count > 0 else {
             let text = "messages' times are too far from the database's"

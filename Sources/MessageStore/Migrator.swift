@@ -54,9 +54,12 @@ package enum MigrationError: Error, CustomStringConvertible {
 
     /// Runs what no step is part of.
     static func catching<T: Sendable>(
-        _ body: () async throws(PostgresError) -> T
+        over connection: PostgresConnection,
+        _ body: @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
     ) async throws(MigrationError) -> T {
-        do throws(PostgresError) { return try await body() } catch { throw .database(error, version: nil) }
+        do throws(PostgresError) { return try await connection.run(body) } catch {
+            throw .database(error, version: nil)
+        }
     }
 
     package var description: String {
@@ -122,12 +125,10 @@ package struct Migrator: Sendable {
         var done: [String] = []
         while case let steps = try await step(connection, .up), !steps.isEmpty { done += steps.map(\.version) }
         if !migrations.isEmpty, migrations == Migration.embedded {
-            _ = try await MigrationError.catching { () throws(PostgresError) in
-                try await connection.run { connection throws(PostgresError) in
-                    _ = try Partitions.ensure(connection, around: today)
-                    _ = try AttemptDays.ensure(connection, around: today)
-                    return try Partitions.filterIDs(connection)
-                }
+            _ = try await MigrationError.catching(over: connection) { connection throws(PostgresError) in
+                _ = try Partitions.ensure(connection, around: today)
+                _ = try AttemptDays.ensure(connection, around: today)
+                return try Partitions.filterIDs(connection)
             }
         }
         return done
@@ -161,50 +162,30 @@ package struct Migrator: Sendable {
 
     /// Compares the database's schema with this binary's.
     package func state(_ connection: PostgresConnection) async throws(MigrationError) -> SchemaState {
-        state(of: try await read(connection))
+        compare(try await read(connection)).state
     }
 
     // MARK: Inside
 
-    private func state(of applied: [Applied]) -> SchemaState {
-        guard let last = applied.last else { return .missing }
-        switch unreleasedPart(of: applied) {
-        case .all: return .older(pending: migrations.map(\.version))
-        case .some: return .unreleased(last: last.version)
-        case .none: break
-        }
-        let unknown = applied.filter { row in !migrations.contains { $0.version == row.version } }
-        guard unknown.isEmpty else { return .newer(unknown: unknown.map(\.version)) }
-        for row in applied
-        where migrations.contains(where: { $0.version == row.version && $0.checksum != row.checksum }) {
-            return .edited(version: row.version)
-        }
-        let pending = migrations.filter { migration in !applied.contains { $0.version == migration.version } }
-        return pending.isEmpty ? .current : .older(pending: pending.map(\.version))
-    }
-
-    /// How much of the schema from before 0.1.0 was applied; none if these migrations are its own.
-    private func unreleasedPart(of applied: [Applied]) -> UnreleasedSchema.Part {
+    /// How applied migrations compare with ours; `isAdoptable` says that they are all of a schema from before 0.1.0.
+    private func compare(_ applied: [Applied]) -> (state: SchemaState, isAdoptable: Bool) {
+        guard let last = applied.last else { return (.missing, false) }
         let isOurs = applied.allSatisfy { row in
             migrations.contains { $0.version == row.version && $0.checksum == row.checksum }
         }
-        return isOurs ? .none : UnreleasedSchema.part(of: applied)
-    }
-
-    /// The step to run, or the state that allows none; neither if there is nothing to do.
-    private func next(_ direction: Direction, _ applied: [Applied]) -> (step: Migration?, refusal: SchemaState?) {
-        let state = state(of: applied)
-        // Its own steps back are not here.
-        if direction == .down, unreleasedPart(of: applied) == .all { return (nil, state) }
-        switch (state, direction) {
-        case (.newer, _), (.edited, _), (.unreleased, _): return (nil, state)
-        case (.current, .up), (.missing, .down): return (nil, nil)
-        case (.missing, .up): return (migrations.first, nil)
-        case (.older(let pending), .up): return (migrations.first { $0.version == pending.first }, nil)
-        case (.current, .down), (.older, .down):
-            let last = migrations.last { migration in applied.contains { $0.version == migration.version } }
-            return (last, last == nil ? state : nil)
+        switch isOurs ? .none : UnreleasedSchema.part(of: applied) {
+        case .all: return (.older(pending: migrations.map(\.version)), true)
+        case .some: return (.unreleased(last: last.version), false)
+        case .none: break
         }
+        let unknown = applied.filter { row in !migrations.contains { $0.version == row.version } }
+        guard unknown.isEmpty else { return (.newer(unknown: unknown.map(\.version)), false) }
+        for row in applied
+        where migrations.contains(where: { $0.version == row.version && $0.checksum != row.checksum }) {
+            return (.edited(version: row.version), false)
+        }
+        let pending = migrations.filter { migration in !applied.contains { $0.version == migration.version } }
+        return (pending.isEmpty ? .current : .older(pending: pending.map(\.version)), false)
     }
 
     private enum Direction: Sendable {
@@ -212,7 +193,31 @@ package struct Migrator: Sendable {
         case down
     }
 
-    /// Runs the next step in one transaction, under the lock; or records the steps whose objects a schema from before 0.1.0 has.
+    private enum Next {
+        case nothing
+        case step(Migration)
+        /// Records the steps whose objects a schema from before 0.1.0 has.
+        case adopt
+        /// The state allows no step.
+        case refuse(SchemaState)
+    }
+
+    private func next(_ direction: Direction, _ applied: [Applied]) -> Next {
+        let (state, isAdoptable) = compare(applied)
+        switch (state, direction) {
+        case (.newer, _), (.edited, _), (.unreleased, _): return .refuse(state)
+        case (.current, .up), (.missing, .down): return .nothing
+        case (.missing, .up): return migrations.first.map(Next.step) ?? .nothing
+        case (.older(let pending), .up):
+            return isAdoptable ? .adopt : migrations.first { $0.version == pending.first }.map(Next.step) ?? .nothing
+        case (.current, .down), (.older, .down):
+            // The steps back of an adoptable schema are not here.
+            let last = migrations.last { migration in applied.contains { $0.version == migration.version } }
+            return isAdoptable ? .refuse(state) : last.map(Next.step) ?? .refuse(state)
+        }
+    }
+
+    /// Runs the next step, or adopts a schema, in one transaction, under the lock; returns what was applied or rolled back.
     private func step(
         _ connection: PostgresConnection,
         _ direction: Direction
@@ -225,17 +230,19 @@ package struct Migrator: Sendable {
                     try connection.run(MigrationStatements.lock)
                     try connection.run(MigrationStatements.limitLocks(milliseconds: lockTimeout))
                     try connection.script(MigrationStatements.bootstrap)
-                    let applied = try self.applied(connection)
-                    if direction == .up, unreleasedPart(of: applied) == .all { return try adopt(connection) }
-                    let next = next(direction, applied)
-                    refusal = next.refusal
-                    // Rolls back.
-                    guard refusal == nil else { throw PostgresError(.other, "the schema can't be migrated") }
-                    guard let step = next.step else { return [] }
-                    running = step.version
-                    try connection.script(direction == .up ? step.up : step.down)
-                    try record(direction, step, connection)
-                    return [step]
+                    switch next(direction, try applied(connection)) {
+                    case .nothing: return []
+                    case .adopt: return try adopt(connection)
+                    case .refuse(let state):
+                        refusal = state
+                        // Rolls back.
+                        throw PostgresError(.other, "the schema can't be migrated")
+                    case .step(let step):
+                        running = step.version
+                        try connection.script(direction == .up ? step.up : step.down)
+                        try record(direction, step, connection)
+                        return [step]
+                    }
                 }
             } catch {
                 throw refusal.map { .schema($0) } ?? .database(error, version: running)
@@ -265,11 +272,9 @@ package struct Migrator: Sendable {
     }
 
     private func read(_ connection: PostgresConnection) async throws(MigrationError) -> [Applied] {
-        try await MigrationError.catching { () throws(PostgresError) in
-            try await connection.run { connection throws(PostgresError) in
-                let exists: Bool = try connection.run(MigrationStatements.exists).value()
-                return exists ? try applied(connection) : []
-            }
+        try await MigrationError.catching(over: connection) { connection throws(PostgresError) in
+            let exists: Bool = try connection.run(MigrationStatements.exists).value()
+            return exists ? try applied(connection) : []
         }
     }
 

@@ -18,13 +18,11 @@ package struct UTCDay: Sendable, Hashable, Comparable {
 
     package static func < (lhs: UTCDay, rhs: UTCDay) -> Bool { lhs.number < rhs.number }
 
-    private static let length: Int64 = 86_400_000_000
-
     /// The day's first moment.
-    package var start: Timestamp { Timestamp(microseconds: number * Self.length) }
+    package var start: Timestamp { Timestamp(microseconds: number * Timestamp.day) }
 
     /// The next day's first moment.
-    package var end: Timestamp { Timestamp(microseconds: (number + 1) * Self.length) }
+    package var end: Timestamp { Timestamp(microseconds: (number + 1) * Timestamp.day) }
 }
 
 extension UTCDay: SQLDecodable {

@@ -19,12 +19,10 @@ package enum StoreHealth: Sendable, Equatable {
     ) async throws(MigrationError) -> StoreHealth {
         let state = try await Migrator().state(connection)
         guard state == .current else { return .schema(state) }
-        let isReadOnly = try await MigrationError.catching { () throws(PostgresError) in
-            try await connection.run { connection throws(PostgresError) in
-                let isReadOnly = try connection.run(HealthStatements.isReadOnly).value(Bool.self)
-                if !isReadOnly { try clock?.look(connection) }
-                return isReadOnly
-            }
+        let isReadOnly = try await MigrationError.catching(over: connection) { connection throws(PostgresError) in
+            let isReadOnly = try connection.run(HealthStatements.isReadOnly).value(Bool.self)
+            if !isReadOnly { try clock?.look(connection) }
+            return isReadOnly
         }
         guard isReadOnly else { return .ready }
         // The next session looks for the server that takes writes; this one, through a pooler, might stay here for ever.

@@ -9,11 +9,13 @@ extension PostgresConnection {
             throw PostgresError.cancelled("before the statement was sent")
         }
         connection.notices.reset()
-        guard send() == 1 else {
-            let message = connection.errorMessage
-            close()
-            throw PostgresError(.connection, message)
-        }
+        guard send() == 1 else { throw lost(connection) }
+    }
+
+    /// Gives the session up, and returns its last failure.
+    private func lost(_ connection: ConnectionHandle) -> PostgresError {
+        defer { close() }
+        return PostgresError(.connection, connection.errorMessage)
     }
 
     /// Waits for the command to end and returns its last result; the first failure wins.
@@ -30,7 +32,10 @@ extension PostgresConnection {
         let begun = monotonicMilliseconds()
         var deadline = StatementDeadline(limit, grace: settings.cancelGrace, probes: probes)
         var probe: BackendProbe?
-        while let result = try nextResult(connection, &deadline, &probe) {
+        func wait(forWriting: Bool) throws(PostgresError) {
+            try self.wait(connection, forWriting: forWriting, &deadline, &probe)
+        }
+        while let result = try connection.nextResult(wait) {
             if let error = result.error, failure == nil { failure = error }
             last = result
         }
@@ -42,9 +47,8 @@ extension PostgresConnection {
             throw failure ?? PostgresError(.deadline, "the server does not deal with a request to cancel")
         }
         if connection.isBad {
-            let message = connection.errorMessage
-            close()
-            throw failure ?? PostgresError(.connection, message)
+            let loss = lost(connection)
+            throw failure ?? loss
         }
         if let failure { throw failure }
         if let warning = connection.notices.warning { onWarning?(warning) }
@@ -66,22 +70,6 @@ extension PostgresConnection {
         }
         guard let last else { throw PostgresError(.connection, "the server gave no result") }
         return last
-    }
-
-    /// Waits for the running command's next result; nil after the last.
-    func nextResult(
-        _ connection: ConnectionHandle,
-        _ deadline: inout StatementDeadline,
-        _ probe: inout BackendProbe?
-    ) throws(PostgresError) -> PostgresResult? {
-        while true {
-            let unsent = PQflush(connection.pointer)
-            if unsent == -1 || (unsent == 0 && PQisBusy(connection.pointer) == 0) { break }
-            try wait(connection, forWriting: unsent == 1, &deadline, &probe)
-            guard PQconsumeInput(connection.pointer) == 1 else { break }
-        }
-        // We own each result.
-        return PQgetResult(connection.pointer).map(PostgresResult.init(owning:))
     }
 
     /// Waits until the server sends something; throws when the task is cancelled.
@@ -150,11 +138,7 @@ extension PostgresConnection {
             let left = deadline - monotonicMilliseconds()
             guard left > 0 else { return false }
             try waitForInput(connection, milliseconds: Int32(clamping: left))
-            guard PQconsumeInput(connection.pointer) == 1, !connection.isBad else {
-                let message = connection.errorMessage
-                close()
-                throw PostgresError(.connection, message)
-            }
+            guard PQconsumeInput(connection.pointer) == 1, !connection.isBad else { throw lost(connection) }
         }
     }
 

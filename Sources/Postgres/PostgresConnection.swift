@@ -215,16 +215,7 @@ package actor PostgresConnection {
         _ parameters: borrowing PostgresParameters
     ) throws(PostgresError) -> PostgresResult {
         guard !isSafeAlone, !isInTransaction else { return try execute(statement, parameters) }
-        try begin()
-        let result: PostgresResult
-        do throws(PostgresError) {
-            result = try execute(statement, parameters)
-        } catch {
-            rollBack(thenResetting: false)
-            throw error
-        }
-        try commit(thenResetting: false)
-        return result
+        return try transaction { connection throws(PostgresError) in try connection.execute(statement, parameters) }
     }
 
     /// Begins a transaction; behind a pooler, with our parameters, which can't be set for the session.

@@ -5,7 +5,9 @@ import Glibc
 ///
 /// Scalars by `append`; arrays by ``beginArray(of:count:)``, one `element` or ``nullElement()`` for each member, and
 /// ``endArray()``. Bytes are copied once, into the block that libpq sends from.
-package struct PostgresParameters: ~Copyable {
+package struct PostgresParameters: ~Copyable, @unchecked Sendable {
+    // Sendable: the only owner of its memory.
+
     struct Slot {
         var oid: UInt32
         var offset: Int

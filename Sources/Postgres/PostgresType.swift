@@ -17,7 +17,6 @@ package struct PostgresType: Sendable, Equatable {
     package static let float4 = PostgresType(oid: 700, arrayOID: 1021)
     package static let float8 = PostgresType(oid: 701, arrayOID: 1022)
     package static let varchar = PostgresType(oid: 1043, arrayOID: 1015)
-    package static let date = PostgresType(oid: 1082, arrayOID: 1182)
     package static let timestamptz = PostgresType(oid: 1184, arrayOID: 1185)
     package static let interval = PostgresType(oid: 1186, arrayOID: 1187)
     package static let uuid = PostgresType(oid: 2950, arrayOID: 2951)

@@ -125,22 +125,31 @@ extension ConnectionHandle {
         return poll(&descriptor, 1, Int32(clamping: milliseconds))
     }
 
+    /// Waits for the running command's next result by `wait`, which returns now and then; nil after the last.
+    func nextResult(
+        _ wait: (_ forWriting: Bool) throws(PostgresError) -> Void
+    ) throws(PostgresError) -> PostgresResult? {
+        while true {
+            let unsent = PQflush(pointer)
+            if unsent == -1 || (unsent == 0 && PQisBusy(pointer) == 0) { break }
+            try wait(unsent == 1)
+            guard PQconsumeInput(pointer) == 1 else { break }
+        }
+        // We own each result.
+        return PQgetResult(pointer).map(PostgresResult.init(owning:))
+    }
+
     /// Runs a quick text and returns the last result in text form; after a failure the connection is unusable.
     func ask(_ sql: String, milliseconds: Int) throws(PostgresError) -> PostgresResult {
         let deadline = monotonicMilliseconds() + Int64(milliseconds)
         guard PQsendQuery(pointer, sql) == 1 else { throw PostgresError(.connection, errorMessage) }
+        func wait(forWriting: Bool) throws(PostgresError) {
+            let left = deadline - monotonicMilliseconds()
+            guard left > 0 else { throw PostgresError(.deadline, "the server connects and does not answer") }
+            _ = self.wait(for: POLLIN | (forWriting ? POLLOUT : 0), milliseconds: left)
+        }
         var last: PostgresResult?
-        while true {
-            while true {
-                let unsent = PQflush(pointer)
-                if unsent == -1 || (unsent == 0 && PQisBusy(pointer) == 0) { break }
-                let left = deadline - monotonicMilliseconds()
-                guard left > 0 else { throw PostgresError(.deadline, "the server connects and does not answer") }
-                _ = wait(for: POLLIN | (unsent == 1 ? POLLOUT : 0), milliseconds: left)
-                guard PQconsumeInput(pointer) == 1 else { break }
-            }
-            // We own each result.
-            guard let result = PQgetResult(pointer).map(PostgresResult.init(owning:)) else { break }
+        while let result = try nextResult(wait) {
             if let error = result.error { throw error }
             last = result
         }

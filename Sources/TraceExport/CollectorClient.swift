@@ -49,11 +49,8 @@ package final class CollectorClient: Sendable {
             throw CollectorFailure("cannot read tracing.headers_file")
         }
         let answer = try await send(request, until: .now + timeout)
-        let wait = RetryAfter.wait(
-            answer.headers.first(name: "retry-after"),
-            date: answer.headers.first(name: "date"),
-            now: Timestamp.now.microseconds / 1_000_000
-        )
+        let headers = answer.headers
+        let wait = RetryAfter.wait(headers.first(name: "retry-after"), date: headers.first(name: "date"))
         return CollectorAnswer(status: answer.status, retryAfter: wait, body: answer.body)
     }
 

@@ -20,10 +20,8 @@ package struct FinishedSpan: Sendable {
 
 /// The size limits of a span, since an installation's own handlers can add anything.
 package enum SpanLimits {
-    package static let attributes = 128
-    package static let events = 128
-    package static let links = 128
+    /// Attributes of a span, its event or link; a span's events and its links; elements of an attribute.
+    package static let entries = 128
     /// Bytes of a name, a text or a status's message; the rest is cut off.
     package static let text = 1024
-    package static let elements = 128
 }

@@ -38,7 +38,7 @@ package final class RecordedSpan: Tracing.Span {
 
     package func addEvent(_ event: SpanEvent) {
         change { span in
-            if span.events.count < SpanLimits.events { span.events.append(event) } else { span.droppedEvents += 1 }
+            if span.events.count < SpanLimits.entries { span.events.append(event) } else { span.droppedEvents += 1 }
         }
     }
 
@@ -56,7 +56,7 @@ package final class RecordedSpan: Tracing.Span {
 
     package func addLink(_ link: SpanLink) {
         change { span in
-            if span.links.count < SpanLimits.links { span.links.append(link) } else { span.droppedLinks += 1 }
+            if span.links.count < SpanLimits.entries { span.links.append(link) } else { span.droppedLinks += 1 }
         }
     }
 

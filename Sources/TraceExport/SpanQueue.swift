@@ -51,8 +51,6 @@ package final class SpanQueue: Sendable {
         }
     }
 
-    package var count: Int { state.withLock { $0.spans.count } }
-
     /// Returns when the queue is closed or the task is cancelled or, if asked for, a batch is full; for one task.
     package func waitUntilClosed(orBatch forBatch: Bool) async {
         let promise = Promise<Void>()

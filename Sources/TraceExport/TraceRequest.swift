@@ -122,8 +122,8 @@ extension ProtobufWriter {
         // swift-format-ignore: ReplaceForEachWithForLoop
         attributes.forEach { all.append(($0, $1)) }
         all.sort { $0.0 < $1.0 }
-        for (name, value) in all.prefix(SpanLimits.attributes) { attribute(field, name, value) }
-        return max(0, all.count - SpanLimits.attributes)
+        for (name, value) in all.prefix(SpanLimits.entries) { attribute(field, name, value) }
+        return max(0, all.count - SpanLimits.entries)
     }
 
     fileprivate mutating func attribute(_ field: UInt64, _ name: String, _ value: SpanAttribute) {
@@ -158,7 +158,7 @@ extension ProtobufWriter {
 
     private mutating func array<Element>(_ elements: [Element], _ write: (inout ProtobufWriter, Element) -> Void) {
         message(5) { message in
-            for element in elements.prefix(SpanLimits.elements) { message.message(1) { write(&$0, element) } }
+            for element in elements.prefix(SpanLimits.entries) { message.message(1) { write(&$0, element) } }
         }
     }
 }

@@ -1,6 +1,7 @@
 import ConfigurationKeys
 import DNS
 import Foundation
+import Vocabulary
 import XMPP
 
 /// Types for the parts of XMPP addresses, and for hosts.
@@ -35,7 +36,7 @@ extension ConfigurationType where Value == String {
         let type = ConfigurationType.text("host", "a host name or an IP address", isHost)
         return .init(name: "host", placeholder: "") { text throws(ConfigurationTypeError) in
             let text = try type.parse(text)
-            if AddressFamily(of: text) != nil { return text }
+            if NetworkAddress(text) != nil { return text }
             guard let name = InternationalDomain.ascii(text) else {
                 throw .init(message: "must be a host name or an IP address, not '\(shown(text))'")
             }
@@ -47,7 +48,7 @@ extension ConfigurationType where Value == String {
     static var domain: Self {
         .init(name: "host", placeholder: "") { text throws(ConfigurationTypeError) in
             let ascii = try ConfigurationType.host.parse(text)
-            guard AddressFamily(of: ascii) == nil, !text.unicodeScalars.allSatisfy(\.isASCII) else { return ascii }
+            guard NetworkAddress(ascii) == nil, !text.unicodeScalars.allSatisfy(\.isASCII) else { return ascii }
             return InternationalDomain.unicode(ascii)
         }
     }
@@ -105,7 +106,7 @@ extension ConfigurationType where Value == String {
     private static func isHost(_ text: String) -> Bool {
         text.utf8.count <= 255 && !text.hasPrefix(".")
             && String(text.unicodeScalars.filter(\.isASCII)).isAlphanumeric(or: "._-:")
-            && (!text.contains(":") || AddressFamily(of: text) == .ipv6)
+            && (!text.contains(":") || NetworkAddress(text)?.isIPv6 == true)
     }
 }
 

@@ -16,16 +16,6 @@ package struct ConfigurationTemplate: Sendable {
         (self.values, self.schema) = (values, schema)
     }
 
-    /// The example that is shipped (`deploy/config.example.yaml`), with the usual server's host.
-    package static let example = ConfigurationTemplate(
-        [
-            "database.url": "postgresql:///upstream?host=/run/postgresql", "senders.N.sender_id": "1234567890",
-            "senders.N.host": "fcm-xmpp.googleapis.com", "senders.N.domain": "fcm.googleapis.com",
-            "senders.N.secret_file": "server-key",
-        ],
-        schema: "config.schema.json"
-    )
-
     package var text: String {
         var lines = [
             "# yaml-language-server: $schema=\(schema)",

@@ -44,9 +44,8 @@ package struct ConsoleConfiguration: Sendable, Equatable {
     init(_ scope: ConfigurationScope) {
         listen = scope.value("listen", .listen, default: "127.0.0.1:9465")
             .means("The console's page and API; another address than loopback's needs `tokens` or `proxy`.")
-        let names = scope.list("hosts", of: .hostName, "loopback's on loopback, else any")
+        hosts = scope.values("hosts", of: .hostName, "loopback's on loopback, else any")
             .means("Names that requests may be addressed to (`Host`), besides loopback's.")
-        hosts = names ?? []
         tokens = scope.sections("tokens").map(ConsoleTokenConfiguration.init)
         let proxyScope = scope.section("proxy")
         proxy = scope.has("proxy") ? ConsoleProxyConfiguration(proxyScope) : nil
@@ -162,9 +161,9 @@ package struct ConsoleProxyConfiguration: Sendable, Equatable {
     package var users: [User]
 
     init(_ scope: ConfigurationScope) {
-        let texts = scope.list("networks", of: .network, "required")
+        networks = scope.values("networks", of: .network, "required")
             .means("Where the proxy sends from: `X-Forwarded-For` and `-Proto` count from there only.")
-        networks = (texts ?? []).compactMap { Network($0) }
+            .compactMap(Network.init)
         let name = ConfigurationType.text("header", "the name of a header") { $0.isAlphanumeric(or: "-") }
         header = scope.value("header", name, default: "X-Forwarded-User")
             .means("The header with the user's name; the proxy must replace it in every request.")

@@ -27,7 +27,7 @@ extension SenderConfiguration {
     }
 
     private static func parent(of domain: String) -> String? {
-        guard let dot = domain.firstIndex(of: "."), AddressFamily(of: domain) == nil else { return nil }
+        guard let dot = domain.firstIndex(of: "."), NetworkAddress(domain) == nil else { return nil }
         let parent = domain[domain.index(after: dot)...]
         return parent.isEmpty ? nil : String(parent)
     }
@@ -41,7 +41,7 @@ extension SenderConfiguration {
                 "domain",
                 "is required with 'dialect: component': the component's own, such as upstream.example.com"
             )
-        } else if AddressFamily(of: domain) != nil {
+        } else if NetworkAddress(domain) != nil {
             scope.problem("domain", "must be the component's name on the server, not an address")
         } else if trustedFrom.isEmpty {
             scope.problem(

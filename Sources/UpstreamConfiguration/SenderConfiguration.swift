@@ -153,11 +153,10 @@ package struct SenderConfiguration: Sendable, Equatable {
             .means("Name or IP address the certificate must be for, also sent as SNI.")
         // RFC 6120 section 13.7.2.1: a standard server's certificate is for the domain, a CCS's for its host.
         serverName = name ?? (dialect == .xmpp ? domainInASCII : host)
-        let networks = scope.list("allow_clear_networks", of: .network, "none")
+        clearNetworks = scope.values("allow_clear_networks", of: .network, "none")
             .means(
                 "Where `mode: none` may connect to beside this machine: networks in which nobody else can read or write."
             )
-        clearNetworks = networks ?? []
         let certificate = scope.optional("client_certificate_file", .file, "none")
             .means("Certificate to sign in with (SASL EXTERNAL), followed by its intermediates, PEM.")
         let key = scope.optionalSecretFile("client_key_file", "none")
@@ -197,10 +196,9 @@ package struct SenderConfiguration: Sendable, Equatable {
         let host = ConfigurationType.text("host", "a host name or an IP address, with or without a port") { text in
             text.utf8.count <= 255 && !text.hasPrefix(".") && text.isAlphanumeric(or: "-._:[]")
         }
-        let hosts = scope.list("redirect_hosts", of: host, "none")
+        redirectHosts = scope.values("redirect_hosts", of: host, "none")
             .means(
                 "Hosts that the server may send us to (`see-other-host`), `name` or `name:port`; no other is followed."
             )
-        redirectHosts = hosts ?? []
     }
 }

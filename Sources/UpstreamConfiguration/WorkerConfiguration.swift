@@ -1,8 +1,8 @@
 import ConfigurationKeys
 package import DNS
-import Glibc
 package import Logging
 package import MessageStore
+import Vocabulary
 
 /// A part of the configuration with its own files, which only its users must be able to read.
 package enum ConfigurationPart: Sendable, CaseIterable {
@@ -159,27 +159,11 @@ extension ConfigurationType where Value == ListenAddress {
             var host = String(text[..<colon])
             if host.hasPrefix("["), host.hasSuffix("]") {
                 host = String(host.dropFirst().dropLast())
-                guard AddressFamily(of: host) == .ipv6 else { return nil }
+                guard NetworkAddress(host)?.isIPv6 == true else { return nil }
             } else if host.isEmpty || host.contains(where: { ":/ ".contains($0) }) {
                 return nil
             }
             return .tcp(host: host, port: Int(port))
-        }
-    }
-}
-
-enum AddressFamily: Equatable {
-    case ipv4
-    case ipv6
-
-    init?(of text: String) {
-        var storage = in6_addr()
-        if inet_pton(AF_INET, text, &storage) == 1 {
-            self = .ipv4
-        } else if inet_pton(AF_INET6, text, &storage) == 1 {
-            self = .ipv6
-        } else {
-            return nil
         }
     }
 }

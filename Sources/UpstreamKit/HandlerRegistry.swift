@@ -1,3 +1,5 @@
+import Vocabulary
+
 /// A worker's handlers, with valid and unique names.
 public struct HandlerRegistry: Sendable {
     /// The registrations, in the order of their addition.
@@ -106,11 +108,6 @@ extension HandlerRegistration {
     /// Whether a text can be a handler's name: it becomes a metric label and a table key.
     package static func isValid(name: String) -> Bool {
         guard (1...63).contains(name.utf8.count), let first = name.utf8.first else { return false }
-        func isAlphanumeric(_ byte: UInt8) -> Bool {
-            (UInt8(ascii: "a")...UInt8(ascii: "z")).contains(byte)
-                || (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
-        }
-        return isAlphanumeric(first)
-            && name.utf8.allSatisfy { isAlphanumeric($0) || $0 == 0x5F || $0 == 0x2E || $0 == 0x2D }
+        return first.isLowercaseOrDigit && name.utf8.allSatisfy { $0.isLowercaseOrDigit || "_.-".utf8.contains($0) }
     }
 }

@@ -7,15 +7,16 @@ package enum DetachedThread {
         init(_ body: @escaping @Sendable () -> Void) { self.body = body }
     }
 
-    /// Starts the thread; false if the system has none to give.
-    package static func run(_ body: @escaping @Sendable () -> Void) -> Bool {
+    /// Starts the thread with this many bytes of stack, nil for the system's default; false, with the reason in `errno`,
+    /// if the system has none to give.
+    package static func run(stack: Int? = 256 * 1024, _ body: @escaping @Sendable () -> Void) -> Bool {
         // Retained for the thread, which releases it; on failure we do.
         let box = Unmanaged.passRetained(Box(body))
         var attributes = pthread_attr_t()
         pthread_attr_init(&attributes)
         defer { pthread_attr_destroy(&attributes) }
         pthread_attr_setdetachstate(&attributes, CInt(PTHREAD_CREATE_DETACHED))
-        pthread_attr_setstacksize(&attributes, 256 * 1024)
+        if let stack { pthread_attr_setstacksize(&attributes, stack) }
         var thread = pthread_t()
         let number = pthread_create(
             &thread,
@@ -27,7 +28,9 @@ package enum DetachedThread {
             },
             box.toOpaque()
         )
-        if number != 0 { box.release() }
-        return number == 0
+        guard number != 0 else { return true }
+        box.release()
+        errno = number
+        return false
     }
 }

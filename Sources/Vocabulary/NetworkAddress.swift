@@ -19,9 +19,11 @@ package struct NetworkAddress: Sendable, Hashable, CustomStringConvertible {
         self.bytes = bytes
     }
 
+    package var isIPv6: Bool { bytes.count == 16 }
+
     package var description: String {
         var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
-        guard inet_ntop(bytes.count == 16 ? AF_INET6 : AF_INET, bytes, &text, socklen_t(text.count)) != nil else {
+        guard inet_ntop(isIPv6 ? AF_INET6 : AF_INET, bytes, &text, socklen_t(text.count)) != nil else {
             return "?"
         }
         return String(decoding: text.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
@@ -30,7 +32,7 @@ package struct NetworkAddress: Sendable, Hashable, CustomStringConvertible {
     /// The IPv4 address embedded in an IPv6 address, where packets may end up: mapped (`::ffff:0:0/96`), compatible
     /// (`::/96`), NAT64 (`64:ff9b::/96`, RFC 6052) or 6to4 (`2002::/16`); nil for others.
     package var embeddedIPv4: NetworkAddress? {
-        guard bytes.count == 16 else { return nil }
+        guard isIPv6 else { return nil }
         let tail = NetworkAddress(bytes: Array(bytes[12...]))
         let zeros = [UInt8](repeating: 0, count: 10)
         if bytes.starts(with: zeros), bytes[10] == bytes[11], bytes[10] == 0 || bytes[10] == 0xFF { return tail }
@@ -43,7 +45,7 @@ package struct NetworkAddress: Sendable, Hashable, CustomStringConvertible {
 extension NetworkAddress {
     /// Whether packets to it never leave this machine: `127.0.0.0/8`, `::1` and `::ffff:127.0.0.0/104`.
     package var isLoopback: Bool {
-        guard bytes.count == 16 else { return bytes.first == 127 }
+        guard isIPv6 else { return bytes.first == 127 }
         return bytes.dropLast().allSatisfy { $0 == 0 } && bytes.last == 1 || mappedIPv4?.bytes.first == 127
     }
 
@@ -51,7 +53,7 @@ extension NetworkAddress {
     ///
     /// The same host; the other forms of ``embeddedIPv4`` lead through a translator or a tunnel.
     package var mappedIPv4: NetworkAddress? {
-        guard bytes.count == 16, bytes[..<10].allSatisfy({ $0 == 0 }), bytes[10] == 0xFF, bytes[11] == 0xFF else {
+        guard isIPv6, bytes[..<10].allSatisfy({ $0 == 0 }), bytes[10] == 0xFF, bytes[11] == 0xFF else {
             return nil
         }
         return NetworkAddress(bytes: Array(bytes[12...]))

@@ -73,3 +73,11 @@ import Testing
         #expect(sampler.finish().lines.map(\.count) == [ExecOutputLog.lineLimit])
     }
 }
+
+extension ExecConversation {
+    /// Whether it could still be ended.
+    fileprivate var isOpen: Bool {
+        var copy = self
+        return copy.end(.stopped)
+    }
+}

@@ -28,14 +28,14 @@ import Vocabulary
         atOnce: Int = 1
     ) async throws -> HandlerVerdict {
         let url = "http://\(host):\(try Self.receiver.get().port)\(path)"
+        let endpoint = try #require(HTTPEndpoint(url))
         let options = WebhookHandler.Options(
-            endpoint: try #require(HTTPEndpoint(url)),
             timeout: timeout,
             policy: NetworkPolicy(allowed: allowed.compactMap(Network.init)),
             mode: mode,
             rejectStatuses: rejecting
         )
-        let handler = try WebhookHandler(options: options, resolver: resolver) { secrets.map { Array($0.utf8) } }
+        let handler = try WebhookHandler(endpoint, options, resolver: resolver) { secrets.map { Array($0.utf8) } }
         let context = HandlerContext(handler: "h", attempt: 3, replayID: "r-1")
         var verdict = HandlerVerdict.cancelled
         for _ in 0..<times {
@@ -184,12 +184,12 @@ import Vocabulary
 
     @Test("A plain server does not get an https request")
     func tlsIsNotSpokenWithAPlainServer() async throws {
+        let endpoint = try #require(HTTPEndpoint("https://127.0.0.1:\(try Self.receiver.get().port)/verify"))
         let options = WebhookHandler.Options(
-            endpoint: try #require(HTTPEndpoint("https://127.0.0.1:\(try Self.receiver.get().port)/verify")),
             timeout: .seconds(10),
             policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init))
         )
-        let handler = try WebhookHandler(options: options) { [Array(WebhookReceiver.secret.utf8)] }
+        let handler = try WebhookHandler(endpoint, options) { [Array(WebhookReceiver.secret.utf8)] }
         let verdict = await HandlerVerdict.of(handler, message, HandlerContext(handler: "h"))
         #expect(failure(verdict) != nil)
         await handler.shutdown()

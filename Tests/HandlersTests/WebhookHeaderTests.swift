@@ -60,8 +60,8 @@ import Vocabulary
         let endpoint = "http://127.0.0.1:\(receiver.port)/header?name=authorization&value="
         func verdict(_ expected: String) async throws -> HandlerVerdict {
             let handler = try WebhookHandler(
-                options: WebhookHandler.Options(
-                    endpoint: try #require(HTTPEndpoint(endpoint + expected)),
+                try #require(HTTPEndpoint(endpoint + expected)),
+                WebhookHandler.Options(
                     timeout: .seconds(20),
                     policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init))
                 ),

@@ -57,10 +57,8 @@ import Vocabulary
 
     private func handler(_ receiver: WebhookReceiver, name: String, _ tls: WebhookTLSFiles) throws -> WebhookHandler {
         try WebhookHandler(
-            options: WebhookHandler.Options(
-                endpoint: try #require(
-                    HTTPEndpoint("https://endpoint.invalid:\(receiver.port)/identity?name=\(name)")
-                ),
+            try #require(HTTPEndpoint("https://endpoint.invalid:\(receiver.port)/identity?name=\(name)")),
+            WebhookHandler.Options(
                 timeout: .seconds(20),
                 policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init)),
                 tls: tls

@@ -48,8 +48,8 @@ import Vocabulary
     /// Posts one message to an endpoint on this machine, whatever its host's name.
     private func post(to url: String, trusting caFile: String?) async throws -> HandlerVerdict {
         let handler = try WebhookHandler(
-            options: WebhookHandler.Options(
-                endpoint: try #require(HTTPEndpoint(url)),
+            try #require(HTTPEndpoint(url)),
+            WebhookHandler.Options(
                 timeout: .seconds(20),
                 policy: NetworkPolicy(allowed: ["127.0.0.0/8"].compactMap(Network.init)),
                 tls: WebhookTLSFiles(ca: caFile)

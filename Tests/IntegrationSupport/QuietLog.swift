@@ -1,10 +1,19 @@
 package import Logging
 import Synchronization
-import Telemetry
+package import Telemetry
 
 extension Logger {
     /// A logger whose lines nobody reads.
     package static var quiet: Logger { Logger(label: "test") { _ in SwiftLogNoOpLogHandler() } }
+
+    package static func lines(
+        label: String,
+        level: Logger.Level,
+        format: LogFormat,
+        output: any LogOutput
+    ) -> Logger {
+        Logger(label: label) { LineLogHandler(label: $0, level: level, format: format, output: output) }
+    }
 }
 
 /// A log output to memory.

@@ -4,6 +4,7 @@ import Logging
 import MessageStore
 import Testing
 import UpstreamKit
+import Vocabulary
 import XMPP
 
 @testable import Handlers
@@ -99,14 +100,15 @@ struct ConfigurationTests {
             orders.retry == RetryPolicy(maxAttempts: 5, initial: .seconds(2), maximum: .seconds(7200))
         )
         let webhook = try #require(configuration.handlers[1].kind as? WebhookKind)
-        #expect(webhook.url == "http://billing.internal/upstream" && webhook.timeout == .milliseconds(2500))
-        #expect(webhook.allowedNetworks == ["10.0.0.0/8", "fd00::/8"])
+        #expect(webhook.url == "http://billing.internal/upstream" && webhook.options.timeout == .milliseconds(2500))
+        #expect(webhook.options.policy.allowed == ["10.0.0.0/8", "fd00::/8"].compactMap(Network.init))
         let exec = try #require(configuration.handlers[2].kind as? ExecKind)
         #expect(exec.command == ["/usr/lib/legacy/consume", "-v"] && exec.mode == .once)
         #expect(configuration.handlers[3].kind is LogKind)
         let plugin = try #require(configuration.handlers[4].kind as? PluginKind)
-        #expect(plugin.path == folder.secret && plugin.configuration.isEmpty && plugin.processes == 1)
-        #expect(plugin.memory == nil && plugin.host == nil)
+        let options = plugin.options
+        #expect(options.library == folder.secret && options.configuration.isEmpty && options.processes == 1)
+        #expect(options.memory == 0 && plugin.host == nil)
         #expect(configuration.categories == ["com.example.orders", "com.example.legacy", "b"])
         #expect(configuration.admin == .tcp(host: "::1", port: 0))
         #expect(configuration.logLevel == .debug && configuration.logStyle == .json)

@@ -47,7 +47,7 @@ struct WebhookConfigurationTests {
         )
         let configuration = try read(yaml)
         let webhook = try #require(configuration.handlers[0].kind as? WebhookKind)
-        #expect(webhook.rejectStatuses == [400, 410, 422])
+        #expect(webhook.options.rejectStatuses == [400, 410, 422])
     }
 
     @Test(

@@ -113,8 +113,4 @@ struct ExecConversation {
         state = .ended(end)
         return true
     }
-
-    var isOpen: Bool {
-        if case .ended = state { false } else { true }
-    }
 }

@@ -1,7 +1,6 @@
 import Dispatcher
 import Glibc
 import Logging
-import NIOPosix
 import Processes
 import UpstreamKit
 
@@ -23,7 +22,6 @@ final class ExecHandler: ContainedHandler {
 
     private let program: ChildProgram
     private let mode: Mode
-    private let output: ExecOutputLog
     private let pool: ExecSessionPool
 
     /// A handler that starts the program for the first message and logs its standard error.
@@ -36,12 +34,9 @@ final class ExecHandler: ContainedHandler {
         environment: [String] = ExecHandler.passedEnvironment,
         logger: Logger
     ) {
-        // A write to an ended process must fail, not kill us with SIGPIPE.
-        signal(SIGPIPE, SIG_IGN)
         self.program = ChildProgram(passingFew: command, environment)
         self.mode = mode
-        self.output = ExecOutputLog(handler: name, logger: logger)
-        pool = ExecSessionPool(subject: "exec program", output: output)
+        pool = ExecSessionPool(subject: "exec program", handler: name, logger: logger)
     }
 
     func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
@@ -61,13 +56,7 @@ final class ExecHandler: ContainedHandler {
         try await pool.waitForBackoff()
         let exit: ChildProcess.Exit
         do {
-            exit = try await ExecProcess.run(
-                program,
-                input: line,
-                deadline: context.deadline,
-                output: output,
-                on: MultiThreadedEventLoopGroup.singleton.next()
-            )
+            exit = try await ExecProcess.run(program, input: line, deadline: context.deadline, output: pool.output)
         } catch {
             throw unavailable(error)
         }
@@ -114,12 +103,7 @@ final class ExecHandler: ContainedHandler {
 
     private func start() async throws -> ExecSession {
         do {
-            return try await ExecSession.start(
-                program,
-                shape: .line(limit: Self.answerLimit),
-                output: output,
-                on: MultiThreadedEventLoopGroup.singleton.next()
-            )
+            return try await ExecSession.start(program, shape: .line(limit: Self.answerLimit), output: pool.output)
         } catch {
             throw unavailable(error)
         }

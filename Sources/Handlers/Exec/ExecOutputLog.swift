@@ -119,9 +119,9 @@ struct ExecChild {
     static func start(
         _ program: ChildProgram,
         readsOutput: Bool,
-        _ log: ExecOutputLog,
-        on eventLoop: any EventLoop
+        _ log: ExecOutputLog
     ) async throws -> ExecChild {
+        let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
         let exit = eventLoop.makePromise(of: ChildProcess.Exit.self)
         let process: ChildProcess
         let pipes: ChildProcess.Pipes

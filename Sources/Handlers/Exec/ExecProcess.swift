@@ -14,10 +14,10 @@ enum ExecProcess {
         _ program: ChildProgram,
         input: [UInt8],
         deadline: ContinuousClock.Instant,
-        output: ExecOutputLog,
-        on eventLoop: any EventLoop
+        output: ExecOutputLog
     ) async throws -> ChildProcess.Exit {
-        let child = try await ExecChild.start(program, readsOutput: false, output, on: eventLoop)
+        let child = try await ExecChild.start(program, readsOutput: false, output)
+        let eventLoop = child.exit.eventLoop
         return try await withTaskCancellationHandler {
             let wait = TimeAmount(max(.zero, ContinuousClock.now.duration(to: deadline)))
             let timeout = eventLoop.scheduleTask(in: wait) { child.process.kill() }

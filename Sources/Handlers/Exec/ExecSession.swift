@@ -47,11 +47,10 @@ final class ExecSession: Sendable {
         _ program: ChildProgram,
         shape: AnswerShape,
         stop: Stop = .kill,
-        output: ExecOutputLog,
-        on eventLoop: any EventLoop
+        output: ExecOutputLog
     ) async throws -> ExecSession {
-        let started = try await ExecChild.start(program, readsOutput: true, output, on: eventLoop)
-        let (child, answers) = (started.process, started.output ?? -1)
+        let started = try await ExecChild.start(program, readsOutput: true, output)
+        let (child, answers, eventLoop) = (started.process, started.output ?? -1, started.exit.eventLoop)
         do {
             let bound = try await NIOPipeBootstrap(group: eventLoop)
                 .takingOwnershipOfDescriptors(input: answers, output: started.input) { channel in
@@ -92,15 +91,13 @@ final class ExecSession: Sendable {
             }
             answers.add(1, ordering: .relaxed)
             return answer
-        } catch let failure as Failure {
-            throw failure
         } catch {
-            throw .ended(.closed)
+            throw error as? Failure ?? .ended(.closed)
         }
     }
 
     func stop() {
-        channel.eventLoop.execute { [handler] in handler.value.stop() }
+        channel.eventLoop.execute { [handler] in handler.value.end(.stopped) }
     }
 
     /// Closes its standard input, which asks a well-behaved program to end, and kills the rest after ``grace``.
@@ -148,10 +145,6 @@ private final class ExecAnswerHandler: ChannelInboundHandler {
         }
     }
 
-    func stop() {
-        end(.stopped)
-    }
-
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         switch conversation.receive(unwrapInboundIn(data).readableBytesView) {
         case .wait, .ignore: break
@@ -185,7 +178,7 @@ private final class ExecAnswerHandler: ChannelInboundHandler {
         end(.closed)
     }
 
-    private func end(_ end: ExecConversation.End) {
+    func end(_ end: ExecConversation.End) {
         if conversation.end(end) { finish(end) }
     }
 

@@ -1,4 +1,6 @@
 import Dispatcher
+import Glibc
+import Logging
 import Synchronization
 import Vocabulary
 
@@ -10,14 +12,17 @@ final class ExecSessionPool: Sendable {
         var isShutDown = false
     }
 
+    let output: ExecOutputLog
     private let subject: String
-    private let output: ExecOutputLog
     private let mostIdle: Int
     private let state = Mutex(State())
 
-    /// An empty pool; at most `mostIdle` processes stay, failures name `subject`, `output` logs ends.
-    init(subject: String, output: ExecOutputLog, mostIdle: Int = .max) {
-        (self.subject, self.output, self.mostIdle) = (subject, output, mostIdle)
+    /// An empty pool of a handler; at most `mostIdle` processes stay, failures name `subject`.
+    init(subject: String, handler: String, logger: Logger, mostIdle: Int = .max) {
+        // A write to an ended process must fail, not kill us with SIGPIPE.
+        signal(SIGPIPE, SIG_IGN)
+        (self.subject, self.mostIdle) = (subject, mostIdle)
+        output = ExecOutputLog(handler: handler, logger: logger)
     }
 
     /// An idle process, or one that `start` starts; throws ``HandlerVerdictError`` during the back-off.

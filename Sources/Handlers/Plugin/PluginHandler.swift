@@ -1,7 +1,5 @@
 import Dispatcher
-import Glibc
 import Logging
-import NIOPosix
 import Processes
 import Synchronization
 import UpstreamKit
@@ -14,18 +12,18 @@ import Vocabulary
 /// outcome; the others are repeated one by one, and an attempt counts only for a message that was alone
 /// (``PluginVerdict``). The timeout applies to each call, not to a message's wait for it.
 final class PluginHandler: ContainedHandler {
-    struct Options: Sendable {
-        var host: String
-        var library: String
+    struct Options: Sendable, Equatable {
+        var host = ""
+        var library = ""
         var configuration = ""
         /// The most processes for messages that never failed; there are up to four more for those that did.
         var processes = 1
         /// The most bytes of address space for each; 0 for no limit.
         var memory = 0
         /// The time limit for a call, and for loading the library.
-        var timeout: Duration
+        var timeout = Duration.zero
         /// The most messages at the same time: the handler's concurrency.
-        var messages: Int
+        var messages = 1
     }
 
     /// The dispatcher's limit for an attempt: calls have their own limits, and a message may wait for many of them.
@@ -52,21 +50,18 @@ final class PluginHandler: ContainedHandler {
     }
 
     private let options: Options
-    private let output: ExecOutputLog
     private let pool: ExecSessionPool
     private let program: ChildProgram
     private let state: Mutex<State>
 
     /// A handler that starts the host for the first message; `logger` receives the plugin's standard output and error.
     init(name: String, options: Options, logger: Logger) {
-        // A write to an ended process must fail, not kill us with SIGPIPE.
-        signal(SIGPIPE, SIG_IGN)
         self.options = options
-        self.output = ExecOutputLog(handler: name, logger: logger)
         program = ChildProgram(passingFew: [options.host, options.library])
         let alone = min(4, max(1, options.messages))
         // As many as there can be calls: to replace a process, the library would be loaded anew.
-        pool = ExecSessionPool(subject: "plugin host", output: output, mostIdle: options.processes + alone)
+        let mostIdle = options.processes + alone
+        pool = ExecSessionPool(subject: "plugin host", handler: name, logger: logger, mostIdle: mostIdle)
         let batch = min(max(1, options.messages / options.processes), PluginFrame.messageLimit)
         let (bytes, together) = (PluginFrame.byteLimit, options.processes)
         state = Mutex(State(queue: PluginQueue(batch: batch, bytes: bytes, together: together, alone: alone)))
@@ -198,7 +193,7 @@ final class PluginHandler: ContainedHandler {
                 pool.noteEnd(of: session, reason: "answer out of shape", isFailure: true)
                 return all(.interrupted(Self.ended))
             }
-            if reply.end != .returned, reply.end != .unavailable { output.ended(reply.detail) }
+            if reply.end != .returned, reply.end != .unavailable { pool.output.ended(reply.detail) }
             await pool.checkIn(session, works: reply.end != .notLoaded)
             return reply.outcomes.map { .of($0, reply, isAlone: messages.count == 1) }
         }
@@ -208,13 +203,8 @@ final class PluginHandler: ContainedHandler {
     private func start() async throws -> ExecSession {
         let session: ExecSession
         do {
-            session = try await ExecSession.start(
-                program,
-                shape: .frame(limit: PluginFrame.replyLimit),
-                stop: .terminate,
-                output: output,
-                on: MultiThreadedEventLoopGroup.singleton.next()
-            )
+            let shape = AnswerShape.frame(limit: PluginFrame.replyLimit)
+            session = try await ExecSession.start(program, shape: shape, stop: .terminate, output: pool.output)
         } catch {
             throw unavailable("cannot start \(options.host): \((error as? SpawnError)?.reason ?? "\(error)")")
         }
@@ -231,7 +221,7 @@ final class PluginHandler: ContainedHandler {
         }
         guard reply.end == .returned else {
             await session.close()
-            output.ended(reply.detail)
+            pool.output.ended(reply.detail)
             throw unavailable(reply.detail)
         }
         return session

@@ -57,12 +57,7 @@ struct CloudEvent: Sendable {
 
     /// A text as a path segment of a URI (RFC 3986 §3.3), percent-encoded except for unreserved characters.
     private static func uriSegment(_ text: String) -> String {
-        percentEncoded(text) { byte in
-            switch byte {
-            case 0x30...0x39, 0x41...0x5A, 0x61...0x7A, 0x2D, 0x2E, 0x5F, 0x7E: true
-            default: false
-            }
-        }
+        percentEncoded(text) { $0.isLetterOrDigit || "-._~".utf8.contains($0) }
     }
 
     /// A header's value (HTTP binding §3.1.3.2): percent-encoded but for printable ASCII without `"` and `%`.

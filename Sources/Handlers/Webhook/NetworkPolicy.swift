@@ -2,8 +2,8 @@ import HTTPWire
 import Vocabulary
 
 /// The addresses that a webhook may be sent to: public ones over TLS, and what the operator allows.
-struct NetworkPolicy: Sendable {
-    let allowed: [Network]
+struct NetworkPolicy: Sendable, Equatable {
+    var allowed: [Network] = []
 
     enum Decision: Hashable {
         case allow

@@ -19,10 +19,10 @@ final class WebhookHandler: ContainedHandler {
         case binary
     }
 
-    struct Options: Sendable {
-        var endpoint: HTTPEndpoint
-        var timeout: Duration
-        var policy: NetworkPolicy
+    struct Options: Sendable, Equatable {
+        var timeout = Duration.zero
+        /// Where private addresses, loopback and plain http are allowed.
+        var policy = NetworkPolicy()
         var mode = Mode.structured
         var tls = WebhookTLSFiles()
         var rejectStatuses: Set<Int> = []
@@ -31,6 +31,7 @@ final class WebhookHandler: ContainedHandler {
     /// The most bytes of a response's body that are stored with a failure.
     static let keptLimit = 1024
 
+    private let endpoint: HTTPEndpoint
     private let options: Options
     private let secrets: @Sendable () throws -> [[UInt8]]
     private let headers: @Sendable () throws -> WebhookHeaders
@@ -43,14 +44,16 @@ final class WebhookHandler: ContainedHandler {
     /// `resolver`, `headers` and `secrets` (the secret file's lines) are called for each request, so that a change
     /// needs no restart. Throws ``FileError`` if the options' files can't be used.
     init(
-        options: Options,
+        _ endpoint: HTTPEndpoint,
+        _ options: Options,
         resolver: AddressResolver = .system,
         headers: @escaping @Sendable () throws -> WebhookHeaders = { WebhookHeaders() },
         secrets: @escaping @Sendable () throws -> [[UInt8]]
     ) throws(FileError) {
-        (self.options, self.secrets, self.headers, self.resolver) = (options, secrets, headers, resolver)
-        trust = try WebhookTrust(options.tls, host: options.endpoint.host)
-        client = HTTPClient(options.endpoint, connectTimeout: TimeAmount(min(options.timeout, .seconds(10))))
+        (self.endpoint, self.options, self.resolver) = (endpoint, options, resolver)
+        (self.secrets, self.headers) = (secrets, headers)
+        trust = try WebhookTrust(options.tls, host: endpoint.host)
+        client = HTTPClient(endpoint, connectTimeout: TimeAmount(min(options.timeout, .seconds(10))))
     }
 
     func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
@@ -59,14 +62,16 @@ final class WebhookHandler: ContainedHandler {
         let address = try await address()
         let trust = trust.current()
         // A client that looked the name up again could get another address than the checked one (DNS rebinding).
-        let target = HTTPClient.Target(address, tls: options.endpoint.isPlain ? nil : trust.context)
+        let target = HTTPClient.Target(address, tls: endpoint.isPlain ? nil : trust.context)
         let answer: HTTPAnswer
         do throws(HTTPFailure) {
             // Receivers recognise a message that comes again by its `webhook-id`.
             answer = try await client.send(request, to: target, until: deadline)
         } catch {
             try Task.checkCancellation()
-            throw Self.failure(of: error, trustProblem: trust.problem)
+            // The TLS files may have caused the failure.
+            let note = trust.problem.map { " (the TLS files have changed and can't be used: \($0))" } ?? ""
+            throw Self.down("webhook \(error.name)", error.text(caFile: "webhook.ca_file") + note)
         }
         return try judge(answer.status, answer.headers, answer.body)
     }
@@ -83,7 +88,7 @@ final class WebhookHandler: ContainedHandler {
             }
         let id = message.messageKey.description
         let timestamp = Timestamp.now.microseconds / 1_000_000
-        var request = HTTPRequest(.POST, options.endpoint.target, body: event.body)
+        var request = HTTPRequest(.POST, endpoint.target, body: event.body)
         request.keptLimit = Self.keptLimit
         request.headers = [
             "user-agent": "upstream-worker",
@@ -104,7 +109,7 @@ final class WebhookHandler: ContainedHandler {
     /// The address that works, or else the first that has not just failed; all were checked.
     private func address() async throws -> NetworkAddress {
         do throws(WebhookRefusal) {
-            let found = try await options.policy.addresses(of: options.endpoint, by: resolver)
+            let found = try await options.policy.addresses(of: endpoint, by: resolver)
             // There is at least one: the resolver throws otherwise.
             return client.ordered(found)[0]
         } catch {
@@ -123,11 +128,7 @@ final class WebhookHandler: ContainedHandler {
         )
         if options.rejectStatuses.contains(status) { throw HandlerVerdictError(.reject(failure)) }
         if status == 410 { throw HandlerVerdictError(.pause(failure)) }
-        let wait = RetryAfter.wait(
-            headers.first(name: "retry-after"),
-            date: headers.first(name: "date"),
-            now: Timestamp.now.microseconds / 1_000_000
-        )
+        let wait = RetryAfter.wait(headers.first(name: "retry-after"), date: headers.first(name: "date"))
         switch status {
         // Both concern the whole endpoint (RFC 6585 §4, RFC 9110 §15.6.4).
         case 429, 503:
@@ -136,12 +137,6 @@ final class WebhookHandler: ContainedHandler {
         case 500...: throw HandlerVerdictError(.down(after: wait, failure))
         default: throw HandlerVerdictError(.retry(after: wait, failure))
         }
-    }
-
-    private static func failure(of failure: HTTPFailure, trustProblem: String?) -> HandlerVerdictError {
-        // The TLS files may have caused the failure.
-        let note = trustProblem.map { " (the TLS files have changed and can't be used: \($0))" } ?? ""
-        return down("webhook \(failure.name)", failure.text(caFile: "webhook.ca_file") + note)
     }
 
     private static func down(_ group: String, _ detail: String) -> HandlerVerdictError {

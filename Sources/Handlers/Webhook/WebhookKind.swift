@@ -12,16 +12,9 @@ struct WebhookKind: HandlerKind {
 
     var url: String
     var secretFile: SecretFile
-    var mode: WebhookHandler.Mode
-    var caFile: String?
-    var certificateFile: String?
-    var keyFile: SecretFile?
+    var options = WebhookHandler.Options()
     var headers = WebhookHeaders()
     var headersFile: SecretFile?
-    var timeout: Duration
-    /// Networks, as CIDR, in which private addresses, loopback and plain http are allowed.
-    var allowedNetworks: [String]
-    var rejectStatuses: [Int]
 
     init(_ scope: ConfigurationScope) {
         let rule = "an https:// URL (http:// within allow_networks)"
@@ -31,43 +24,40 @@ struct WebhookKind: HandlerKind {
         self.url = scope.required("url", url).means("Endpoint that messages are posted to.")
         secretFile = scope.secretFile("secret_file")
             .means("File with the signing key (`whsec_` and base64); two lines during a rotation.")
-        mode = scope.value("mode", .word(WebhookHandler.Mode.structured), default: "structured")
+        options.mode = scope.value("mode", .word(WebhookHandler.Mode.structured), default: "structured")
             .means("`binary`: the body is the message's `data`, headers hold the rest of the event.")
-        caFile = scope.optional("ca_file", .file, "the system's trust store").means("Certificates to trust, PEM.")
-        certificateFile = scope.optional("certificate_file", .file, "none")
+        options.tls.ca = scope.optional("ca_file", .file, "the system's trust store")
+            .means("Certificates to trust, PEM.")
+        options.tls.certificate = scope.optional("certificate_file", .file, "none")
             .means("Our own certificate and its chain, PEM, for an endpoint that asks for one.")
-        keyFile = scope.optionalSecretFile("key_file", "required with `certificate_file`")
-            .means("The certificate's key, PEM.")
-        let lines =
-            scope.list("headers", of: .header, "none")
+        options.tls.key =
+            scope.optionalSecretFile("key_file", "required with `certificate_file`")
+            .means("The certificate's key, PEM.")?.path
+        let lines = scope.values("headers", of: .header, "none")
             .means("Headers to add to each request, `Name: value`; no secrets.")
-            ?? []
         headersFile = scope.optionalSecretFile("headers_file", "none")
             .means("File with more of them, one a line, read for each request: `Authorization: …`.")
-        timeout = scope.value("timeout", .duration("100ms", "10m"), default: "15s")
+        options.timeout = scope.value("timeout", .duration("100ms", "10m"), default: "15s")
             .means("Longest time for one request.")
-        allowedNetworks =
-            scope.list("allow_networks", of: .network, "none")
-            .means("Where private addresses and plain http are allowed.")
-            ?? []
-        rejectStatuses =
-            scope.list("reject_statuses", of: .number(400...499), "none")
-            .means("Statuses that make a message a dead letter at once; not 408, 425 or 429.") ?? []
-        for status in rejectStatuses where [408, 425, 429].contains(status) {
+        options.policy.allowed = scope.values("allow_networks", of: .network, "none")
+            .means("Where private addresses and plain http are allowed.").compactMap(Network.init)
+        let statuses = scope.values("reject_statuses", of: .number(400...499), "none")
+            .means("Statuses that make a message a dead letter at once; not 408, 425 or 429.")
+        options.rejectStatuses = Set(statuses)
+        for status in statuses where [408, 425, 429].contains(status) {
             scope.problem("reject_statuses", "must not hold \(status), which asks for a retry")
         }
-        if self.url.hasPrefix("http://"), allowedNetworks.isEmpty {
+        let (isPlain, tls) = (self.url.hasPrefix("http://"), options.tls)
+        if isPlain, options.policy.allowed.isEmpty {
             scope.problem("url", "is plain http, which is allowed only within 'allow_networks', and that is empty")
         }
-        if certificateFile != nil, keyFile == nil, scope.isMissing("key_file") {
+        if tls.certificate != nil, tls.key == nil, scope.isMissing("key_file") {
             scope.problem("key_file", "is required with 'certificate_file'")
         }
-        if keyFile != nil, certificateFile == nil, scope.isMissing("certificate_file") {
+        if tls.key != nil, tls.certificate == nil, scope.isMissing("certificate_file") {
             scope.problem("certificate_file", "is required with 'key_file'")
         }
-        if self.url.hasPrefix("http://"), certificateFile != nil {
-            scope.problem("certificate_file", "needs an https:// URL")
-        }
+        if isPlain, tls.certificate != nil { scope.problem("certificate_file", "needs an https:// URL") }
         do throws(WebhookHeaders.Refused) {
             headers = try headers.adding(lines.map { Array($0.utf8) }, holdsSecrets: false)
         } catch {
@@ -78,11 +68,9 @@ struct WebhookKind: HandlerKind {
         }
     }
 
-    var policy: NetworkPolicy { NetworkPolicy(allowed: allowedNetworks.compactMap(Network.init)) }
-
     mutating func adapt(timeout: inout Duration) {
         // The request's own, plus time to resolve the host and read the answer.
-        timeout = max(timeout, self.timeout + .seconds(5))
+        timeout = max(timeout, options.timeout + .seconds(5))
     }
 
     func body(_ common: HandlerCommon) throws(HandlerProblem) -> HandlerRegistration.Body {
@@ -90,17 +78,9 @@ struct WebhookKind: HandlerKind {
             throw HandlerProblem("webhook.url", "'\(url)' is not an http or https URL")
         }
         try check("secret_file", secretFile) { _ = try WebhookSigner(secrets: secretFile.lines()) }
-        let options = WebhookHandler.Options(
-            endpoint: endpoint,
-            timeout: timeout,
-            policy: policy,
-            mode: mode,
-            tls: WebhookTLSFiles(ca: caFile, certificate: certificateFile, key: keyFile?.path),
-            rejectStatuses: Set(rejectStatuses)
-        )
         let headers = try requestHeaders()
         do throws(FileError) {
-            return .handler(try WebhookHandler(options: options, headers: headers) { try secretFile.lines() })
+            return .handler(try WebhookHandler(endpoint, options, headers: headers) { try secretFile.lines() })
         } catch {
             throw HandlerProblem("webhook", error.message)
         }
@@ -134,15 +114,15 @@ extension WebhookKind {
         guard let endpoint = HTTPEndpoint(url) else { return [] }
         var steps = [Probe("webhook", isNeeded: true) { await host(of: endpoint) }]
         if endpoint.tlsPort != nil { steps.append(Probe("certificate") { await serverCertificate() }) }
-        if let certificateFile {
+        if let certificate = options.tls.certificate {
             let fix = "renew webhook.certificate_file: it is read again by itself"
-            steps.append(Probe("client certificate") { CertificateProbe.check(file: certificateFile, fix: fix) })
+            steps.append(Probe("client certificate") { CertificateProbe.check(file: certificate, fix: fix) })
         }
         return steps
     }
 
     func certificates(_ note: (CertificateKind, Int) -> Void) async {
-        if let certificateFile, let end = try? CertificateEnd.remaining(.file(certificateFile)) {
+        if let certificate = options.tls.certificate, let end = try? CertificateEnd.remaining(.file(certificate)) {
             note(.webhookClient, end)
         }
         if let end = try? await remaining() { note(.webhook, end) }
@@ -150,7 +130,7 @@ extension WebhookKind {
 
     private func host(of endpoint: HTTPEndpoint) async -> Probe.Result {
         do throws(WebhookRefusal) {
-            let list = try await policy.addresses(of: endpoint).map(\.description).joined(separator: ", ")
+            let list = try await options.policy.addresses(of: endpoint).map(\.description).joined(separator: ", ")
             return .passed(detail: "its host is at \(list), where requests may go; none was sent")
         } catch {
             return .failed(cause: error.cause, fix: error.fix, status: error.status)
@@ -162,12 +142,13 @@ extension WebhookKind {
         guard let endpoint = HTTPEndpoint(url), let port = endpoint.tlsPort else {
             throw .unreachable("no https endpoint")
         }
-        guard let address = try? await policy.addresses(of: endpoint).first else {
+        guard let address = try? await options.policy.addresses(of: endpoint).first else {
             throw .unreachable("its host has no address that requests may go to")
         }
-        var tls = TLSClientConfiguration(serverName: endpoint.host, caFile: caFile, handshakeTimeout: .seconds(5))
-        if let certificateFile, let keyFile {
-            tls.identity = TLSIdentity(certificateChain: .file(certificateFile), privateKey: .file(keyFile.path))
+        let (host, files) = (endpoint.host, options.tls)
+        var tls = TLSClientConfiguration(serverName: host, caFile: files.ca, handshakeTimeout: .seconds(5))
+        if let certificate = files.certificate, let key = files.key {
+            tls.identity = TLSIdentity(certificateChain: .file(certificate), privateKey: .file(key))
         }
         return try await CertificateProbe.remaining(at: address, port, tls)
     }

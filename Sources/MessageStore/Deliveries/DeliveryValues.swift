@@ -15,13 +15,6 @@ extension PostgresParameters {
         offer.packed.append(to: &self)
         append(offer.block)
     }
-
-    /// Appends the two parameters for the time span of messages; nulls for any.
-    mutating func append(_ times: ClosedRange<Int64>?) {
-        for bound in [times?.lowerBound, times?.upperBound] {
-            bound.map(Timestamp.init(microseconds:)).append(to: &self)
-        }
-    }
 }
 
 extension MessageKey: SQLElement, SQLDecodable {

@@ -22,13 +22,12 @@ extension PostgresDeliveryStore {
     private func claimSuspects(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
         var found: [Delivery] = []
         if request.isOrdered {
-            found = try await claimLocked(ClaimStatements.deviceSuspects, request)?.values ?? []
+            let suspects = ClaimParameters(request: request)
+            found = try await claimLocked(ClaimStatements.deviceSuspects, suspects)?.values ?? []
         }
         guard let rest = request.rest(after: found) else { return found }
-        return try await found
-            + claim(ClaimStatements.suspects, rest) {
-                $0.isWithoutDevice = request.isOrdered
-            }.values
+        let others = ClaimParameters(request: rest, isWithoutDevice: request.isOrdered)
+        return try await found + claim(ClaimStatements.suspects, others).values
     }
 
     private func claimDue(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
@@ -41,14 +40,15 @@ extension PostgresDeliveryStore {
         }
         var found: [Delivery] = []
         if let look {
-            let part = try await claim(ClaimStatements.behind, request) { ($0.keys, $0.place) = look }
+            let piece = ClaimParameters(request: request, place: look.end, keys: look.keys)
+            let part = try await claim(ClaimStatements.behind, piece)
             found = part.values
             let isExhausted = request.rest(after: found) != nil
             walks.withLock { $0.due[name]?.looked(isExhausted: isExhausted, part.surroundings) }
         }
         guard let rest = request.rest(after: found) else { return found }
         let front = walks.withLock { $0.due[name]?.front } ?? .start
-        let part = try await claim(ClaimStatements.ahead, rest) { $0.place = front }
+        let part = try await claim(ClaimStatements.ahead, ClaimParameters(request: rest, place: front))
         let isFull = rest.rest(after: part.values) == nil
         walks.withLock {
             $0.due[name, default: ClaimWalk()].claimed(upTo: part.last, isFull: isFull, part.surroundings)
@@ -77,9 +77,8 @@ extension PostgresDeliveryStore {
             let chosen = devices
             let giveBack: @Sendable () -> Void = { self.walks.withLock { $0.devices[name]?.add(chosen) } }
             do throws(StoreError) {
-                let part = try await claimLocked(ClaimStatements.devices, rest) {
-                    $0.devices = chosen
-                }
+                let wanted = ClaimParameters(request: rest, devices: chosen)
+                let part = try await claimLocked(ClaimStatements.devices, wanted)
                 guard let part, !part.surroundings.isPaused else {
                     giveBack()
                     break
@@ -108,16 +107,15 @@ extension PostgresDeliveryStore {
         }
         var found: [Delivery] = []
         if let range = pieces.devices {
-            let claimed = try await claimLocked(ClaimStatements.deviceRange, request) { $0.keys = range }
-            guard let part = claimed else { return nil }
+            let piece = ClaimParameters(request: request, keys: range)
+            guard let part = try await claimLocked(ClaimStatements.deviceRange, piece) else { return nil }
             found = part.values
             let isExhausted = request.rest(after: found) != nil
             walks.withLock { $0.devices[name]?.due.looked(isExhausted: isExhausted, part.surroundings) }
         }
         guard let keys = pieces.old, let rest = request.rest(after: found) else { return found }
-        let part = try await claim(ClaimStatements.behind, rest) {
-            ($0.keys, $0.place, $0.isWithoutDevice) = (keys, .end, true)
-        }
+        let piece = ClaimParameters(request: rest, place: .end, keys: keys, isWithoutDevice: true)
+        let part = try await claim(ClaimStatements.behind, piece)
         let isExhausted = rest.rest(after: part.values) != nil
         walks.withLock { $0.devices[name]?.old.looked(isExhausted: isExhausted, part.surroundings) }
         return found + part.values
@@ -164,16 +162,14 @@ extension PostgresDeliveryStore {
         }
         guard let keys = look else { return found }
         if request.isOrdered {
-            let part = try await claimLocked(ClaimStatements.deviceUntried, request) { $0.keys = keys }
-            guard let part else { return [] }
+            let piece = ClaimParameters(request: request, keys: keys)
+            guard let part = try await claimLocked(ClaimStatements.deviceUntried, piece) else { return [] }
             found = part.values
             guard let left = request.rest(after: found) else { return found }
             rest = left
         }
-        let part = try await claim(ClaimStatements.untriedPiece, rest) {
-            $0.keys = keys
-            $0.isWithoutDevice = request.isOrdered
-        }
+        let piece = ClaimParameters(request: rest, keys: keys, isWithoutDevice: request.isOrdered)
+        let part = try await claim(ClaimStatements.untriedPiece, piece)
         let isExhausted = rest.rest(after: part.values) != nil
         walks.withLock { $0.untried[name]?.looked(isExhausted: isExhausted, part.surroundings) }
         return found + part.values
@@ -185,7 +181,7 @@ extension PostgresDeliveryStore {
         let front = walks.withLock {
             max($0.due[name, default: ClaimWalk()].front, $0.untried[name, default: ClaimWalk()].front)
         }
-        let part = try await claim(ClaimStatements.untried, request) { $0.place = front }
+        let part = try await claim(ClaimStatements.untried, ClaimParameters(request: request, place: front))
         walks.withLock {
             $0.untried[name, default: ClaimWalk()].claimed(upTo: nil, isFull: false, part.surroundings)
         }
@@ -196,12 +192,9 @@ extension PostgresDeliveryStore {
 
     private func claim(
         _ statement: ClaimStatements.Statement,
-        _ request: ClaimRequest,
-        _ change: @Sendable (inout ClaimParameters) -> Void
+        _ parameters: ClaimParameters
     ) async throws(StoreError) -> ClaimResult<Delivery> {
-        var parameters = ClaimParameters(request: request)
-        change(&parameters)
-        return try await run { [parameters] connection throws(PostgresError) in
+        try await run { connection throws(PostgresError) in
             // Counts from here: there may have been a wait for the session.
             let deadline = ContinuousClock.now + parameters.request.lease
             return try ClaimResult(try connection.run(statement, parameters), deadline)
@@ -215,14 +208,11 @@ extension PostgresDeliveryStore {
     /// - Returns: nil if another session had the lock at each try; the next claim tries again.
     private func claimLocked(
         _ statement: ClaimStatements.Statement,
-        _ request: ClaimRequest,
-        _ change: @Sendable (inout ClaimParameters) -> Void = { _ in }
+        _ parameters: ClaimParameters
     ) async throws(StoreError) -> ClaimResult<Delivery>? {
-        var parameters = ClaimParameters(request: request)
-        change(&parameters)
         var delay = Duration.milliseconds(5)
         while true {
-            let claimed = try await run { [parameters] connection throws(PostgresError) in
+            let claimed = try await run { connection throws(PostgresError) in
                 try connection.transaction { connection throws(PostgresError) in
                     let isOurs = try connection.run(ClaimStatements.lockOrdered, parameters).value(Bool.self)
                     let deadline = ContinuousClock.now + parameters.request.lease

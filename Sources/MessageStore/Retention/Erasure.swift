@@ -18,8 +18,6 @@ package struct ErasureCounts: Sendable, Equatable {
 
     /// The number of all rows.
     package var total: Int { messages + deadMessages + deliveries + deadLetters + conflicts + quarantine }
-
-    package var isEmpty: Bool { self == ErasureCounts() }
 }
 
 package enum ErasureProgress: Sendable {
@@ -112,7 +110,11 @@ package struct Erasure: Sendable {
         _ = try await connection.result(of: ErasureStatements.awaitRetention)
         while try await eraseBatch(.deadMessages, \.deadMessages, &counts, &concealed, author) { try await rest(pause) }
         while try await eraseBatch(.conflicts, \.conflicts, &counts, &concealed, author) { try await rest(pause) }
-        try await eraseRest(&counts)
+        // What names the device without having a body any more.
+        let (waiting, dead): (Int, Int) =
+            try await connection.result(of: ErasureStatements.rest(of: device)).onlyRow { ($0, $1) }
+        counts.deliveries += waiting
+        counts.deadLetters += dead
         try await eraseQuarantine(&counts, report)
         if counts.deadMessages > 0 { touched.append("upstream.dead_messages") }
         if counts.deliveries > 0 { touched.append("upstream.deliveries") }
@@ -170,14 +172,6 @@ package struct Erasure: Sendable {
         counts.deliveries += gone.deliveries
         counts.deadLetters += gone.deadLetters
         return gone.bodies > 0
-    }
-
-    /// Deletes what names the device without having a body any more.
-    private func eraseRest(_ counts: inout ErasureCounts) async throws(PostgresError) {
-        let (waiting, dead): (Int, Int) =
-            try await connection.result(of: ErasureStatements.rest(of: device)).onlyRow { ($0, $1) }
-        counts.deliveries += waiting
-        counts.deadLetters += dead
     }
 
     private func eraseQuarantine(

@@ -1,3 +1,5 @@
+import Vocabulary
+
 /// Searches a quarantined stanza for a text in any encoding.
 ///
 /// A quarantined stanza may be anything, so nothing is parsed: XML's and JSON's escapes are undone wherever they seem
@@ -47,11 +49,7 @@ package enum StanzaText {
 
     /// Whether a byte can be part of a domain's label.
     private static func isDomain(_ byte: UInt8) -> Bool {
-        switch byte {
-        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"): true
-        case UInt8(ascii: "0")...UInt8(ascii: "9"), UInt8(ascii: "-"), 0x80...: true
-        default: false
-        }
+        byte.isLetterOrDigit || byte == UInt8(ascii: "-") || byte >= 0x80
     }
 
     /// Bytes, and the length of the escape that stands for them.

@@ -81,6 +81,7 @@ package struct WorkerReport: Sendable, Equatable {
     /// Host and process id, as in `deliveries.lease_owner`.
     package var worker: String
     package var version: String
+    /// The process's roles: `receive`, `dispatch`, or both.
     package var roles: [String]
     /// How long ago it started.
     package var uptime = Duration.zero

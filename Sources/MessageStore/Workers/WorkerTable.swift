@@ -1,29 +1,17 @@
 package import Postgres
 package import Vocabulary
 
-/// A row of `upstream.workers`.
-package struct WorkerRow: Sendable, Equatable {
-    /// Host and process id.
-    package var worker: String
-    package var version: String
-    /// The process's roles: `receive`, `dispatch`, or both.
-    package var roles: [String]
+/// A row of `upstream.workers`: what a worker last reported, when it started, and when it wrote this.
+@dynamicMemberLookup package struct WorkerRow: Sendable, Equatable {
+    var report: WorkerReport
     /// When it started, by the database's clock.
     package var startedAt: Timestamp
     /// When it wrote the row.
     package var heartbeatAt: Timestamp
     /// Whether that was less than 20 s ago by the database's clock.
     package var isAlive: Bool
-    /// Whether it is shutting down.
-    package var isStopping: Bool
-    /// Copies received and not yet settled.
-    package var inFlight: Int
-    package var streams: [WorkerReport.Streams]
-    /// Its rates between its last two rows.
-    package var rates: WorkerReport.Rates
-    package var handlers: [WorkerReport.Handler]
-    /// The certificates that it has seen.
-    package var certificates: [WorkerReport.Certificate]
+
+    package subscript<Value>(dynamicMember member: KeyPath<WorkerReport, Value>) -> Value { report[keyPath: member] }
 }
 
 package enum WorkerTable {
@@ -33,20 +21,13 @@ package enum WorkerTable {
     /// All known workers, by name: live ones, and those that died within the last ten minutes.
     package static func list(_ connection: isolated PostgresConnection) throws(PostgresError) -> [WorkerRow] {
         try connection.run(WorkerStatements.list).rows {
-            WorkerRow(
-                worker: $0,
-                version: $1,
-                roles: $2,
-                startedAt: $3,
-                heartbeatAt: $4,
-                isAlive: $5,
-                isStopping: $6,
-                inFlight: $7,
-                streams: ($8 as JSONColumn).decoded() ?? [],
-                rates: ($9 as JSONColumn).decoded() ?? WorkerReport.Rates(),
-                handlers: ($10 as JSONColumn).decoded() ?? [],
-                certificates: ($11 as JSONColumn).decoded() ?? []
-            )
+            var report = WorkerReport(instance: $0, worker: $1, version: $2, roles: $3)
+            (report.isStopping, report.inFlight) = ($7, $8)
+            report.streams = ($9 as JSONColumn).decoded() ?? []
+            report.rates = ($10 as JSONColumn).decoded() ?? WorkerReport.Rates()
+            report.handlers = ($11 as JSONColumn).decoded() ?? []
+            report.certificates = ($12 as JSONColumn).decoded() ?? []
+            return WorkerRow(report: report, startedAt: $4, heartbeatAt: $5, isAlive: $6)
         }
     }
 }
@@ -88,8 +69,8 @@ package enum WorkerStatements {
 
     static let list: SQL = """
         SELECT
-            worker, version, roles, started_at, heartbeat_at, \(raw: isAlive), stopping, in_flight, streams::json,
-            rates::json, handlers::json, certificates::json
+            instance, worker, version, roles, started_at, heartbeat_at, \(raw: isAlive), stopping, in_flight,
+            streams::json, rates::json, handlers::json, certificates::json
         FROM upstream.workers ORDER BY worker, started_at
         """
 

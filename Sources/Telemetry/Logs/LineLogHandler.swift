@@ -61,12 +61,8 @@ package struct LineLogHandler: LogHandler {
         output.append { $0.append(line: line.bytes(in: format)) }
     }
 
-    /// Writes one of our events; false if it needs the general way: this logger adds fields or writes text for people.
-    func write(_ level: Logger.Level, _ event: EventName, _ message: StaticString, _ fields: LogFields) -> Bool {
-        write(level, event, message, each: CollectionOfOne(fields)) { $0 }
-    }
-
-    /// The same for each of several things, in consecutive lines.
+    /// Writes one of our events for each of several things, in consecutive lines; false if it needs the general way: this
+    /// logger adds fields or writes text for people.
     func write<Things: Sequence>(
         _ level: Logger.Level,
         _ event: EventName,
@@ -86,16 +82,5 @@ package struct LineLogHandler: LogHandler {
         var other = self
         other.output = output
         return other
-    }
-}
-
-extension Logger {
-    package static func lines(
-        label: String,
-        level: Logger.Level,
-        format: LogFormat,
-        output: any LogOutput = DescriptorLogOutput.standardError
-    ) -> Logger {
-        Logger(label: label) { LineLogHandler(label: $0, level: level, format: format, output: output) }
     }
 }

@@ -30,12 +30,7 @@ package struct LogBuffer: Sendable {
         _ message: StaticString,
         _ fields: LogFields
     ) {
-        writer.beginObject()
-        writer.name("time")
-        writer.time(time)
-        writer.name("level")
-        writer.plain(level.rawValue)
-        writer.name("message")
+        writer.beginLine(time, level)
         message.withUTF8Buffer { writer.string(utf8: UnsafeRawBufferPointer($0)) }
         writer.name("event")
         writer.plain(event.rawValue)

@@ -42,12 +42,7 @@ struct LogLine {
     private var json: [UInt8] {
         // The size of most lines.
         var writer = JSONWriter(capacity: 512)
-        writer.beginObject()
-        writer.name(escaping: LogField.time.rawValue)
-        writer.time(time)
-        writer.name(escaping: LogField.level.rawValue)
-        writer.string(level.rawValue)
-        writer.name(escaping: LogField.message.rawValue)
+        writer.beginLine(time, level)
         writer.string(LogLine.cut(message))
         for index in ordered { writer.member(fields[index].key, fields[index].value) }
         writer.endObject()
@@ -95,6 +90,15 @@ struct LogLine {
 }
 
 extension JSONWriter {
+    /// Writes a log line up to its message, which comes next.
+    mutating func beginLine(_ time: Timestamp, _ level: Logger.Level) {
+        beginObject()
+        member("time", time)
+        name("level")
+        plain(level.rawValue)
+        name("message")
+    }
+
     /// Writes a member of a log line; a library's field name is escaped.
     mutating func member(_ name: String, _ value: Logger.MetadataValue) {
         self.name(escaping: name)

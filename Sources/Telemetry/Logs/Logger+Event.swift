@@ -13,7 +13,8 @@ extension Logger {
         guard level >= logLevel else { return }
         let fields = fields()
         // Usually straight to the line: swift-log's own way makes a dictionary of strings.
-        if let lines = handler as? LineLogHandler, lines.write(level, event, message, fields) { return }
+        let each = CollectionOfOne(fields)
+        if let lines = handler as? LineLogHandler, lines.write(level, event, message, each: each, { $0 }) { return }
         var metadata = Logger.Metadata(minimumCapacity: fields.values.count + 1)
         metadata[LogField.event.rawValue] = .string(event.rawValue)
         for (field, value) in fields.values {

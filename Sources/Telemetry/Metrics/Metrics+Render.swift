@@ -31,12 +31,25 @@ extension Metrics {
         _ process: ProcessFigures,
         into writer: inout ExpositionWriter
     ) {
+        func each(_ write: (String, HandlerMetrics) -> Void) {
+            for (index, label) in handlers.enumerated() { write(label, handler(index)) }
+        }
         switch name {
-        case .connections: renderConnections(into: &writer)
+        case .connections:
+            for (index, sender) in senders.enumerated() {
+                for state in ConnectionState.allCases {
+                    writer.sample(name, [sender, state.rawValue], connections(sender: index, state: state).value)
+                }
+            }
         case .stanzas:
             for kind in IncomingMessage.Kind.allCases { writer.sample(name, [kind.rawValue], accounts.received(kind)) }
             writer.closed(name, [], stanzas)
-        case .messages: renderMessages(accounts, into: &writer)
+        case .messages:
+            for (index, category) in messages.categories.names.enumerated() {
+                for outcome in StoreOutcome.allCases {
+                    writer.sample(name, [category, outcome.rawValue], accounts.settled(category: index, outcome))
+                }
+            }
         case .inFlight: writer.sample(name, [], accounts.inFlight)
         case .acks: writer.closed(name, [], acks)
         case .ackLatency: writer.histogram(name, [], ackLatency)
@@ -57,9 +70,18 @@ extension Metrics {
                 writer.sample(name, [certificate.kind.rawValue, certificate.name], seconds)
             }
         case .clockAhead: writer.sample(name, [], clockAhead.value)
-        case .deliveries, .deliveryDuration, .deadLetters, .oldestDelivery, .deliveriesWaiting, .circuit, .paused:
-            for (index, label) in handlers.enumerated() {
-                render(name, handler(index), label, into: &writer)
+        case .deliveries: each { writer.closed(name, [$0], $1.deliveries) }
+        case .deliveryDuration: each { writer.histogram(name, [$0], $1.duration) }
+        case .deadLetters: each { writer.sample(name, [$0], $1.deadLetters.value) }
+        case .oldestDelivery: each { writer.sample(name, [$0], $1.oldestDeliveryAge.value) }
+        case .deliveriesWaiting: each { writer.sample(name, [$0], $1.waiting.value) }
+        case .paused: each { writer.sample(name, [$0], $1.paused.value) }
+        case .circuit:
+            each { label, metrics in
+                let now = metrics.circuit.value
+                for state in CircuitState.allCases {
+                    writer.sample(name, [label, state.rawValue], state.index == now ? 1 : 0)
+                }
             }
         case .spans: writer.closed(name, [], spans)
         case .logLinesDropped: writer.sample(name, [], DescriptorLogOutput.standardError.dropped)
@@ -67,44 +89,6 @@ extension Metrics {
         case .processCPU, .processOpenFiles, .processMostFiles, .processVirtualMemory, .processMemory, .processStart,
             .processThreads:
             writer.sample(name, [], process[name])
-        }
-    }
-
-    private func renderConnections(into writer: inout ExpositionWriter) {
-        for (index, sender) in senders.enumerated() {
-            for state in ConnectionState.allCases {
-                writer.sample(.connections, [sender, state.rawValue], connections(sender: index, state: state).value)
-            }
-        }
-    }
-
-    private func renderMessages(_ accounts: MessageAccounts.Snapshot, into writer: inout ExpositionWriter) {
-        for (index, category) in messages.categories.names.enumerated() {
-            for outcome in StoreOutcome.allCases {
-                writer.sample(.messages, [category, outcome.rawValue], accounts.settled(category: index, outcome))
-            }
-        }
-    }
-
-    private func render(
-        _ name: MetricName,
-        _ metrics: HandlerMetrics,
-        _ label: String,
-        into writer: inout ExpositionWriter
-    ) {
-        switch name {
-        case .deliveries: writer.closed(name, [label], metrics.deliveries)
-        case .deliveryDuration: writer.histogram(name, [label], metrics.duration)
-        case .deadLetters: writer.sample(name, [label], metrics.deadLetters.value)
-        case .oldestDelivery: writer.sample(name, [label], metrics.oldestDeliveryAge.value)
-        case .deliveriesWaiting: writer.sample(name, [label], metrics.waiting.value)
-        case .paused: writer.sample(name, [label], metrics.paused.value)
-        case .circuit:
-            let now = metrics.circuit.value
-            for state in CircuitState.allCases {
-                writer.sample(name, [label, state.rawValue], state.index == now ? 1 : 0)
-            }
-        default: break
         }
     }
 }

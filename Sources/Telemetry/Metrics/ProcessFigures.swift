@@ -1,4 +1,5 @@
 import Glibc
+import Vocabulary
 
 /// The `process_…` metrics, from `/proc/self`.
 ///
@@ -37,8 +38,7 @@ struct ProcessFigures: Sendable {
     }
 
     private static func seconds(_ clock: clockid_t) -> Double {
-        var time = timespec()
-        guard clock_gettime(clock, &time) == 0 else { return .nan }
+        let time = SystemClock.time(clock)
         return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 

@@ -1,3 +1,5 @@
+import Vocabulary
+
 /// The rules of `tracestate`, which other tracing systems write and we pass on unchanged
 /// (https://www.w3.org/TR/trace-context-2/, section 3.3).
 package enum TraceState {
@@ -34,12 +36,8 @@ package enum TraceState {
 
     /// A letter or digit, then those and `_-*/@`.
     private static func isKey(_ key: ArraySlice<UInt8>) -> Bool {
-        guard key.count <= partLimit, let first = key.first, isAlphanumeric(first) else { return false }
-        return key.allSatisfy { isAlphanumeric($0) || "_-*/@".utf8.contains($0) }
-    }
-
-    private static func isAlphanumeric(_ byte: UInt8) -> Bool {
-        (0x61...0x7A).contains(byte) || (0x30...0x39).contains(byte)
+        guard key.count <= partLimit, let first = key.first, first.isLowercaseOrDigit else { return false }
+        return key.allSatisfy { $0.isLowercaseOrDigit || "_-*/@".utf8.contains($0) }
     }
 
     /// Printable ASCII except comma and equals sign, without a final space.

@@ -10,12 +10,6 @@ struct JSONReader {
     /// The traits found since the caller last cleared them.
     var traits: JSONTraits = []
 
-    init(base: UnsafePointer<UInt8>, end: Int, at: Int = 0) {
-        self.base = base
-        self.end = end
-        self.at = at
-    }
-
     @inline(__always)
     func peek() throws(JSONSyntaxError) -> UInt8 {
         guard at < end else { throw JSONSyntaxError(.unexpectedEnd, at: at) }

@@ -4,13 +4,9 @@ package struct CivilDate: Hashable, Sendable {
     package var year: Int
     package var month: Int
     package var day: Int
+}
 
-    package init(year: Int, month: Int, day: Int) {
-        self.year = year
-        self.month = month
-        self.day = day
-    }
-
+extension CivilDate {
     /// The date that many days after 1970-01-01.
     ///
     /// Counts in eras of 400 years (146,097 days) that begin on 1 March, so that the leap day is a year's last.

@@ -1,4 +1,4 @@
-import Glibc
+package import Glibc
 
 /// A moment of the monotonic clock (`CLOCK_MONOTONIC`), in 8 bytes; only differences are meaningful.
 package struct MonotonicTime: Hashable, Comparable, Sendable {
@@ -22,9 +22,9 @@ package struct MonotonicTime: Hashable, Comparable, Sendable {
 }
 
 /// The only reader of the system's clocks.
-enum SystemClock {
+package enum SystemClock {
     /// Reads a clock; can't fail, since those used here exist on every Linux.
-    static func time(_ clock: clockid_t) -> timespec {
+    package static func time(_ clock: clockid_t) -> timespec {
         var time = timespec()
         clock_gettime(clock, &time)
         return time

@@ -7,7 +7,11 @@ package enum RetryAfter {
     package static let longestHold = Duration.seconds(3600)
 
     /// The wait that `Retry-After` requests, by the response's `Date`, since the server's dates go by its own clock.
-    package static func wait(_ value: String?, date: String?, now: Int64) -> Duration? {
+    package static func wait(
+        _ value: String?,
+        date: String?,
+        now: Int64 = Timestamp.now.microseconds / 1_000_000
+    ) -> Duration? {
         value.flatMap { parse($0, now: date.flatMap(Self.date) ?? now) }
     }
 
