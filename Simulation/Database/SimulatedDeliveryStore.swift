@@ -3,14 +3,6 @@ import Synchronization
 package import UpstreamKit
 package import Vocabulary
 
-extension SimulatedDatabase {
-    /// The dispatcher's tables for one worker, whose name is also its owner's in leases; with `recordsAttempts`, settlements write
-    /// the history of attempts.
-    package func deliveries(_ worker: String, recordsAttempts: Bool = false) -> SimulatedDeliveryStore {
-        SimulatedDeliveryStore(self, worker: worker, recordsAttempts: recordsAttempts)
-    }
-}
-
 /// The dispatcher's port on a ``SimulatedDatabase``.
 ///
 /// Where the real store walks the table, so that a claim's cost does not depend on its size, this one looks at all of a handler's
@@ -27,7 +19,9 @@ package final class SimulatedDeliveryStore: DeliveryStore {
     private let registered = Mutex<Registration?>(nil)
     private let session = Mutex<SimulatedDatabase.Session?>(nil)
 
-    init(_ database: SimulatedDatabase, worker: String, recordsAttempts: Bool) {
+    /// The dispatcher's tables for one worker, whose name is also its owner's in leases; with `recordsAttempts`, settlements write
+    /// the history of attempts.
+    package init(_ database: SimulatedDatabase, worker: String, recordsAttempts: Bool = false) {
         (self.database, self.worker, self.recordsAttempts) = (database, worker, recordsAttempts)
     }
 
@@ -262,17 +256,7 @@ extension ServerState {
         guard let row = tables.queues[key.handler]?.rows[key.message], row.token == token else { return false }
         change(.effect(key, (tables.effects[key] ?? 0) + 1))
         change(.delivery(key, nil))
-        if let recorder {
-            record(
-                AttemptRow(
-                    handler: key.handler,
-                    message: key.message,
-                    number: row.attempts + 1,
-                    outcome: "done",
-                    worker: recorder
-                )
-            )
-        }
+        recordDone(key, number: row.attempts + 1, by: recorder)
         return true
     }
 }

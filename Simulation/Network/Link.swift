@@ -74,8 +74,7 @@ final class Link<Peer: LinkPeer> {
     /// Ends the connection after what was written.
     func serverEnds() {
         guard !isOver else { return }
-        isOver = true
-        peer?.ended()
+        end()
         if !isBlackHole { deliver { $0.peerEnded(nil) } }
     }
 
