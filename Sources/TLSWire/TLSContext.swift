@@ -12,25 +12,19 @@ package final class TLSContext: @unchecked Sendable {
     let expected: ReferenceIdentity?
     /// The protocol named by ALPN; nil for none.
     package private(set) var applicationProtocol: String?
-    let handshakeTimeout: TimeAmount
+    private(set) var handshakeTimeout = TimeAmount.seconds(10)
     /// Bounds the wait for the peer's close_notify.
-    let closeTimeout: TimeAmount
+    private(set) var closeTimeout = TimeAmount.seconds(2)
     /// The names accepted in a server's certificate besides DNS names; nil for none.
     private(set) var xmppNames: XMPPCertificateNames?
 
-    private init(
-        expecting expected: ReferenceIdentity?,
-        handshakeTimeout: TimeAmount = .seconds(10),
-        closeTimeout: TimeAmount = .seconds(2)
-    ) throws(TLSError) {
+    private init(expecting expected: ReferenceIdentity?) throws(TLSError) {
         ERR_clear_error()
         guard let handle = SSL_CTX_new(expected == nil ? TLS_server_method() : TLS_client_method()) else {
             throw .internalFailure("a TLS context")
         }
         self.handle = handle
         self.expected = expected
-        self.handshakeTimeout = handshakeTimeout
-        self.closeTimeout = closeTimeout
         try applyCommonSettings()
     }
 
@@ -39,11 +33,9 @@ package final class TLSContext: @unchecked Sendable {
     /// A context for connections to one server name; throws ``TLSError/Code/misconfigured``.
     package static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
         let name = try ReferenceIdentity(configuration.serverName)
-        let context = try TLSContext(
-            expecting: name,
-            handshakeTimeout: configuration.handshakeTimeout,
-            closeTimeout: configuration.closeTimeout
-        )
+        let context = try TLSContext(expecting: name)
+        context.handshakeTimeout = configuration.handshakeTimeout
+        context.closeTimeout = configuration.closeTimeout
         if case .host = name, let domain = configuration.xmppDomain {
             context.xmppNames = try XMPPCertificateNames(domain)
         }

@@ -89,20 +89,12 @@ package final class TLSHandler: ChannelDuplexHandler {
     package func channelInactive(context: ChannelHandlerContext) {
         self.stopTimer()
         self.deliverHeld(context)
-        let error: (any Error)?
-        switch self.machine.transportEnded() {
-        case .failHandshake:
-            error = TLSError(
-                .handshakeFailed,
-                self.peerHasSpoken
-                    ? "the peer closed the connection during the TLS handshake"
-                    : "the peer closed the connection before it sent any TLS: check that the port speaks TLS"
-            )
-        case .failTruncated:
-            let text = "the connection ended without TLS close_notify: what was received may be incomplete"
-            error = TLSError(.truncated, text)
-        case .finish: error = nil
-        }
+        let error: TLSError? =
+            switch self.machine.transportEnded() {
+            case .failHandshake: self.peerHasSpoken ? .unfinishedHandshake : .noHandshake
+            case .failTruncated: .truncated
+            case .finish: nil
+            }
         self.failWrites(error ?? ChannelError.ioOnClosedChannel)
         if let error { context.fireErrorCaught(error) }
         self.takeClosePromise(context)?.succeed()
@@ -115,13 +107,11 @@ package final class TLSHandler: ChannelDuplexHandler {
         switch self.machine.state {
         case .idle, .closed: context.fireUserInboundEventTriggered(event)
         case .closing: self.closeTransport(context)
-        case .handshaking:
-            self.fail(TLSError(.handshakeFailed, "the peer closed the connection during the TLS handshake"), context)
+        case .handshaking: self.fail(.unfinishedHandshake, context)
         case .established:
             self.deliverHeld(context)
             context.fireUserInboundEventTriggered(event)
-            let text = "the connection ended without TLS close_notify: what was received may be incomplete"
-            self.fail(TLSError(.truncated, text), context)
+            self.fail(.truncated, context)
         }
     }
 
