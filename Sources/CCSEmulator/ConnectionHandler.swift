@@ -251,10 +251,10 @@ final class TranscriptTap: ChannelDuplexHandler {
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    private let transcript: Transcript
+    private let transcript: LineFile
     private let connection: ConnectionHandler
 
-    init(transcript: Transcript, connection: ConnectionHandler) {
+    init(transcript: LineFile, connection: ConnectionHandler) {
         self.transcript = transcript
         self.connection = connection
     }
