@@ -56,7 +56,7 @@ package final class XMLFramer {
         machine = .allocate(capacity: 1)
         machine.initialize(to: FramerStateMachine(limits: limits))
         builder = .allocate(capacity: 1)
-        builder.initialize(to: StanzaBuilder())
+        builder.initialize(to: StanzaBuilder(limits: limits))
     }
 
     deinit {
@@ -233,7 +233,7 @@ package final class XMLFramer {
         guard readsPlainStanzas, let plainNamespace else { return nil }
         let end: Int
         do throws(PlainStanzaReader.Refusal) {
-            end = try builder.pointee.readPlain(rest, limits: limits, inherited: plainNamespace)
+            end = try builder.pointee.readPlain(rest, inherited: plainNamespace)
         } catch {
             guard error == .unfinished, rest.count < min(Self.splitBytes, limits.stanzaBytes) else { return nil }
             builder.pointee.keepRaw(rest)
@@ -250,7 +250,7 @@ package final class XMLFramer {
         held.waitsForRest = false
         if let plainNamespace {
             let more = UnsafeRawBufferPointer(rebasing: rest.prefix(Self.splitBytes))
-            let end = try? builder.pointee.readPlain(followedBy: more, limits: limits, inherited: plainNamespace)
+            let end = try? builder.pointee.readPlain(followedBy: more, inherited: plainNamespace)
             if let end { return deliverPlainStanza(endingAt: end, in: rest) }
         }
         guard let parser = readyParser() else { return rest }
