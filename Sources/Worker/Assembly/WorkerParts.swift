@@ -130,13 +130,13 @@ struct WorkerParts: Sendable {
         _ monitor: DatabaseMonitor
     ) -> [ReadinessCheck] {
         let streams = senders.map { sender in
-            ReadinessCheck("sender-\(sender.stream.senderID)") {
+            ReadinessCheck(name: "sender-\(sender.stream.senderID)") {
                 metrics.connections(sender: Int(sender.stream.index), state: .bound).value > 0
                     ? .ready : .notReady("no stream is bound")
             }
         }
-        let clock = ReadinessCheck("clock") { monitor.clockRemark.map { .remark($0) } ?? .ready }
-        return [ReadinessCheck("database") { monitor.state }, clock] + streams
+        let clock = ReadinessCheck(name: "clock") { monitor.clockRemark.map { .remark($0) } ?? .ready }
+        return [ReadinessCheck(name: "database") { monitor.state }, clock] + streams
     }
 }
 
