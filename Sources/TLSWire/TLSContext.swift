@@ -25,7 +25,22 @@ package final class TLSContext: @unchecked Sendable {
         }
         self.handle = handle
         self.expected = expected
-        try applyCommonSettings()
+        SSL_CTX_set_options(
+            handle,
+            upstream_ssl_op_no_compression | upstream_ssl_op_no_renegotiation | upstream_ssl_op_no_ticket
+                | upstream_ssl_op_server_preference
+        )
+        // Sessions are never resumed: connections are few and long, and tickets would cost memory on each.
+        upstream_ssl_ctx_set_session_cache_mode(handle, Int(SSL_SESS_CACHE_OFF))
+        SSL_CTX_set_num_tickets(handle, 0)
+        // RELEASE_BUFFERS: an idle connection holds no record buffers (2 x 17 KB). PARTIAL_WRITE and
+        // MOVING_WRITE_BUFFER: SSL_write takes one record at a time, and bytes may move between calls.
+        upstream_ssl_ctx_set_mode(
+            handle,
+            Int(SSL_MODE_RELEASE_BUFFERS) | Int(SSL_MODE_ENABLE_PARTIAL_WRITE)
+                | Int(SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER)
+        )
+        if expected != nil { try requireForwardSecrecy() }
     }
 
     deinit { SSL_CTX_free(handle) }
@@ -62,25 +77,6 @@ package final class TLSContext: @unchecked Sendable {
         try context.setVersions(configuration.minimumVersion, configuration.maximumVersion)
         try context.load(configuration.identity, names: ("the certificate", "the private key"))
         return context
-    }
-
-    private func applyCommonSettings() throws(TLSError) {
-        SSL_CTX_set_options(
-            handle,
-            upstream_ssl_op_no_compression | upstream_ssl_op_no_renegotiation | upstream_ssl_op_no_ticket
-                | upstream_ssl_op_server_preference
-        )
-        // Sessions are never resumed: connections are few and long, and tickets would cost memory on each.
-        upstream_ssl_ctx_set_session_cache_mode(handle, Int(SSL_SESS_CACHE_OFF))
-        SSL_CTX_set_num_tickets(handle, 0)
-        // RELEASE_BUFFERS: an idle connection holds no record buffers (2 x 17 KB). PARTIAL_WRITE and
-        // MOVING_WRITE_BUFFER: SSL_write takes one record at a time, and bytes may move between calls.
-        upstream_ssl_ctx_set_mode(
-            handle,
-            Int(SSL_MODE_RELEASE_BUFFERS) | Int(SSL_MODE_ENABLE_PARTIAL_WRITE)
-                | Int(SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER)
-        )
-        if expected != nil { try requireForwardSecrecy() }
     }
 
     /// Speaks suites with forward secrecy and authenticated encryption only (RFC 9325 §4.2); all of TLS 1.3 have both.
