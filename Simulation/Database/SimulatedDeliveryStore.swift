@@ -27,11 +27,7 @@ package final class SimulatedDeliveryStore: DeliveryStore {
 
     /// Ends the registration; other workers notice the missing heartbeat if that fails.
     package func close() async {
-        let own = registered.withLock { registered in
-            defer { registered = nil }
-            return registered
-        }
-        guard let own else { return }
+        guard let own = registered.withLock({ $0.take() }) else { return }
         _ = try? await run(.withdraw) { state in state.withdraw(own.token) }
     }
 

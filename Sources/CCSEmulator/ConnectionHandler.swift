@@ -178,8 +178,7 @@ final class ConnectionHandler: ChannelInboundHandler, XMLStreamReceiver {
         write(head)
         held = rest
         context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
-            guard let held = self.held else { return }
-            self.held = nil
+            guard let held = self.held.take() else { return }
             self.write(held)
             self.core.pump(self)
         }

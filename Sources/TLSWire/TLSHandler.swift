@@ -220,9 +220,8 @@ package final class TLSHandler: ChannelDuplexHandler {
     }
 
     private func takeClosePromise(_ context: ChannelHandlerContext) -> EventLoopPromise<Void>? {
-        let promises = self.closePromises
-        self.closePromises = []
-        return promises.isEmpty ? nil : self.joined(promises, context)
+        defer { self.closePromises = [] }
+        return self.joined(self.closePromises, context)
     }
 
     // MARK: - Reading
@@ -348,7 +347,7 @@ package final class TLSHandler: ChannelDuplexHandler {
         while true {
             var done: [EventLoopPromise<Void>] = []
             let outcome = self.writes.encrypt(with: self.connection, limit: Self.outputPiece, done: &done)
-            let promise = done.isEmpty ? nil : self.joined(done, context)
+            let promise = self.joined(done, context)
             if let output = self.connection.takeOutput() {
                 context.write(self.wrapOutboundOut(output), promise: promise)
             } else {
@@ -376,9 +375,9 @@ package final class TLSHandler: ChannelDuplexHandler {
         for promise in self.writes.removeAll() { promise.fail(error) }
     }
 
-    /// One promise that completes the others.
-    private func joined(_ all: [EventLoopPromise<Void>], _ context: ChannelHandlerContext) -> EventLoopPromise<Void> {
-        if all.count == 1 { return all[0] }
+    /// One promise that completes the others; nil for none.
+    private func joined(_ all: [EventLoopPromise<Void>], _ context: ChannelHandlerContext) -> EventLoopPromise<Void>? {
+        if all.count <= 1 { return all.first }
         let promise = context.eventLoop.makePromise(of: Void.self)
         promise.futureResult.whenComplete { result in
             for waiting in all { waiting.completeWith(result) }

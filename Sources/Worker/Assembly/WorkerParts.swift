@@ -265,7 +265,7 @@ extension WorkerParts {
             hindrance: { [metrics, monitor] in
                 // The standby's reason, which comes last, says more than that messages wait.
                 let reason = commits.compactMap { $0.state().reason }.last ?? monitor.outage
-                return Supervisor.Hindrance(reason: reason, waiting: metrics.messages.snapshot().inFlight)
+                return (reason, metrics.messages.snapshot().inFlight)
             },
             logger: logger
         )
