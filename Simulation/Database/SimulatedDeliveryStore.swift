@@ -8,15 +8,10 @@ package import Vocabulary
 /// Where the real store walks the table, so that a claim's cost does not depend on its size, this one looks at all of a handler's
 /// rows: it finds at once what the real one finds in the end.
 package final class SimulatedDeliveryStore: DeliveryStore {
-    private struct Registration: Sendable {
-        var token: Int64
-        var handlers: [HandlerRegistration]
-    }
-
     let database: SimulatedDatabase
     let worker: String
     let recordsAttempts: Bool
-    private let registered = Mutex<Registration?>(nil)
+    private let registered = Mutex<(token: Int64, handlers: [HandlerRegistration])?>(nil)
     private let session = Mutex<SimulatedDatabase.Session?>(nil)
 
     /// The dispatcher's tables for one worker, whose name is also its owner's in leases; with `recordsAttempts`, settlements write
@@ -40,7 +35,7 @@ package final class SimulatedDeliveryStore: DeliveryStore {
             state.register(previous: previous, token: token, worker: self.worker, handlers)
             return token
         }
-        registered.withLock { $0 = Registration(token: token, handlers: handlers) }
+        registered.withLock { $0 = (token, handlers) }
         return token
     }
 

@@ -75,7 +75,7 @@ final class EmulatorCore {
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandler(connection.cutter)
         if configuration.security == .direct { try pipeline.addHandler(makeTLSHandler()) }
-        if let transcript { try pipeline.addHandler(TranscriptTap(transcript: transcript, connection: connection)) }
+        if transcript != nil { try pipeline.addHandler(TranscriptTap(connection)) }
         try pipeline.addHandlers([connection.stream, connection])
         changed()
     }

@@ -6,16 +6,11 @@ import Vocabulary
 
 /// A worker's counts at a moment.
 private struct WorkerCounts: Sendable {
-    struct Handler {
-        var done: UInt64
-        var failed: UInt64
-    }
-
     let at: ContinuousClock.Instant
     let messages: MessageAccounts.Snapshot
     let acked: UInt64
     let ackLatency: Histogram.Snapshot
-    let handlers: [Handler]
+    let handlers: [(done: UInt64, failed: UInt64)]
 
     init(_ metrics: Metrics, _ now: ContinuousClock.Instant) {
         at = now
@@ -24,10 +19,8 @@ private struct WorkerCounts: Sendable {
         ackLatency = metrics.ackLatency.snapshot()
         handlers = metrics.handlers.indices.map { index in
             let deliveries = metrics.handler(index).deliveries
-            return Handler(
-                done: deliveries[.done].value,
-                failed: deliveries[.retry].value + deliveries[.rejected].value + deliveries[.exhausted].value
-            )
+            let failed = deliveries[.retry].value + deliveries[.rejected].value + deliveries[.exhausted].value
+            return (deliveries[.done].value, failed)
         }
     }
 
@@ -51,7 +44,7 @@ struct WorkerFigures {
         self.metrics = metrics
         start = now
         before = WorkerCounts(metrics, now)
-        failuresBefore = before.handlers.map(\.failed)
+        failuresBefore = before.handlers.map { $0.failed }
     }
 
     /// The current row; the next one's rates begin here.
