@@ -152,8 +152,6 @@ private struct Sums {
     private var before = (seconds: 0.0, copies: 0)
     private let start = ContinuousClock.now
 
-    init() {}
-
     mutating func add(_ report: Simulation.Report) {
         runs += 1
         copies += report.copies

@@ -51,8 +51,8 @@ final class Simulation {
     private var struck = 0
     private var brokenLeases = 0
     private var frozen: Set<Int> = []
-    /// How many messages each handler has to do.
-    private let wantedCounts: [String: Int]
+    /// How many messages each of the handlers has to do.
+    private let wantedCounts: [Int]
 
     init(_ plan: Plan) {
         self.plan = plan
@@ -75,11 +75,7 @@ final class Simulation {
         statements = DatabaseFaults(scheduler, seed: plan.seed, database)
         handlers = Handlers(scheduler, seed: plan.seed, judge: judge, account: account)
         workers = Array(repeating: nil, count: plan.workers)
-        var counts: [String: Int] = [:]
-        for kind in Handlers.kinds {
-            counts[kind.name] = (0..<plan.messages).count { kind.wants($0, of: plan.text) }
-        }
-        wantedCounts = counts
+        wantedCounts = Handlers.kinds.map { kind in (0..<plan.messages).count { kind.wants($0, of: plan.text) } }
         random = SplitMix(seed: plan.seed, for: "simulation")
         // A machine's clock is a little off.
         clockOffsets = []
@@ -171,34 +167,23 @@ final class Simulation {
             account.stream(draw)?.link?.swallow(serverGivesUpAfter: patience)
         case .trickle(let draw, let time):
             guard let link = account.stream(draw)?.link else { return }
-            link.weather.piece = 40
-            scheduler.after(time, as: Scheduler.world) { link.weather.piece = nil }
+            during(time) { link.weather.piece = $0 ? 40 : nil }
         case .refuseConnections(let time): network.refuse(for: time)
         case .ignoreConnections(let time): network.ignore(for: time)
         case .close(let draw): account.stream(draw)?.close()
         case .drain(let draw, let patience): account.stream(draw)?.drain(for: patience)
         case .repeatMessages(let count): account.repeatSome(count)
-        case .flood(let time):
-            account.window = 2_000
-            scheduler.after(time, as: Scheduler.world) { [account] in account.window = Account.usualWindow }
-        case .databaseDown(let time):
-            database.crash()
-            scheduler.after(time, as: Scheduler.world) { [database] in database.restart() }
+        case .flood(let time): during(time) { [account] in account.window = $0 ? 2_000 : Account.usualWindow }
+        case .databaseDown(let time): during(time) { [database] in $0 ? database.crash() : database.restart() }
         case .databaseStalls(let time): statements.stall(for: time)
         case .loseReplies(let count, let ofWriters): statements.loseReplies(count, ofWriters: ofWriters)
         case .raiseErrors(let count, let ofWriters): statements.raise(count, ofWriters: ofWriters)
-        case .readOnly(let time):
-            database.setReadOnly(true)
-            scheduler.after(time, as: Scheduler.world) { [database] in database.setReadOnly(false) }
-        case .diskFull(let time):
-            database.setDiskFull(true)
-            scheduler.after(time, as: Scheduler.world) { [database] in database.setDiskFull(false) }
-        case .standbyAway(let time):
-            database.setStandby(isConnected: false)
-            scheduler.after(time, as: Scheduler.world) { [database] in database.setStandby(isConnected: true) }
+        case .readOnly(let time): during(time) { [database] in database.setReadOnly($0) }
+        case .diskFull(let time): during(time) { [database] in database.setDiskFull($0) }
+        case .standbyAway(let time): during(time) { [database] in database.setStandby(isConnected: !$0) }
         case .failOver(let more): database.failOver(keeping: Int64(more))
         case .unconfirmed(let time, let takesOver):
-            guard case .synchronous = plan.database.replication else { return }
+            guard plan.database.replication.isSynchronous else { return }
             database.setStandby(isConnected: false)
             statements.breakOffWaits(for: time)
             scheduler.after(time, as: Scheduler.world) { [database] in
@@ -215,6 +200,12 @@ final class Simulation {
         case .freeze(let draw, let time): freeze(Int(draw % UInt64(workers.count)), for: time)
         case .restart(let draw): restart(Int(draw % UInt64(workers.count)))
         }
+    }
+
+    /// Does something now, and undoes it after a time.
+    private func during(_ time: Duration, _ change: @escaping (_ isOn: Bool) -> Void) {
+        change(true)
+        scheduler.after(time, as: Scheduler.world) { change(false) }
     }
 
     private func kill(_ slot: Int, restart pause: Duration) {
@@ -296,7 +287,7 @@ final class Simulation {
 
     private var areAllHandled: Bool {
         for (index, kind) in Handlers.kinds.enumerated() {
-            let missing = wanted(kind) - handlers.doneCount(index)
+            let missing = wantedCounts[index] - handlers.doneCount(index)
             guard missing <= 0 || missing == crashedCount(index, kind) else { return false }
         }
         // What is done and not settled yet would be done again.
@@ -312,10 +303,6 @@ final class Simulation {
             tables.deadLetters.filter { $0.key.handler == name && $0.value.delivery.crashes >= limit }
         }
         return dead.keys.map(\.message).compactMap(account.number).count { !handlers.isDone($0, by: index) }
-    }
-
-    private func wanted(_ kind: Handlers.Kind) -> Int {
-        wantedCounts[kind.name] ?? 0
     }
 
     /// What is missing, for a report.
@@ -335,9 +322,8 @@ final class Simulation {
     private var left: String {
         let now = database.now
         return database.read { tables in
-            let rows = tables.queues.filter { !$0.value.rows.isEmpty }.sorted { $0.key < $1.key }.map {
-                handler,
-                queue in
+            let queues = tables.queues.filter { !$0.value.rows.isEmpty }.sorted { $0.key < $1.key }
+            let rows = queues.map { handler, queue in
                 let first = queue.rows.values.reduce(Int64.max) { min($0, max($1.nextAttemptAt, $1.leaseUntil ?? 0)) }
                 return "\(queue.rows.count) of \(handler), the first due in \((first - now) / 1_000) ms"
             }

@@ -23,10 +23,9 @@ struct BatchInsert: Sendable {
             }
         }
         let isQueued = !state.tables.subscriptions.isEmpty
-        // Bodies in the order of arrival.
-        let arrivals = isQueued ? new.sorted() : new
         var bodies: [StoredBody] = []
-        for row in arrivals {
+        // Bodies in the order of arrival.
+        for row in isQueued ? new.sorted() : new {
             let body = isQueued || keepsBodies ? StoredBody(batch[row], senderID: senders[Int(batch[row].sender)]) : nil
             if isQueued, let body { bodies.append(body) }
             state.change(

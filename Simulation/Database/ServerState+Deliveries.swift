@@ -136,10 +136,15 @@ extension ServerState {
         of handler: String,
         by recorder: String?
     ) {
-        guard let recorder, attempts.count == done.count else { return }
-        for message in done {
-            record(AttemptRow(handler: handler, message: message, number: 1, outcome: "done", worker: recorder))
-        }
+        guard attempts.count == done.count else { return }
+        for message in done { recordDone(DeliveryKey(handler: handler, message: message), by: recorder) }
+    }
+
+    /// Records an attempt that has done its message, where attempts are recorded.
+    mutating func recordDone(_ key: DeliveryKey, number: Int = 1, by recorder: String?) {
+        guard let recorder else { return }
+        let (handler, message) = (key.handler, key.message)
+        record(AttemptRow(handler: handler, message: message, number: number, outcome: "done", worker: recorder))
     }
 
     // MARK: Rows

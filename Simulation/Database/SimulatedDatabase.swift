@@ -10,24 +10,18 @@ package import Vocabulary
 /// Nothing goes wrong unless it is told to: ``setFaults(_:)`` for single statements, and the methods for the server. Those who
 /// call them draw by their seed; the database itself draws only latencies, from the clock's random source.
 package final class SimulatedDatabase: Sendable {
-    package enum Replication: Sendable {
+    package struct Replication: Sendable {
+        fileprivate var lag: Duration?
+        package fileprivate(set) var isSynchronous = false
+
         /// One server: a commit that waited for the disk is never lost.
-        case none
+        package static let none = Replication()
+
         /// A standby that is behind by `lag`; commits don't wait for it, so a failover may lose the last ones.
-        case asynchronous(lag: Duration)
+        package static func asynchronous(lag: Duration) -> Replication { Replication(lag: lag) }
+
         /// A standby that is behind by `lag`; commits wait until it has confirmed them.
-        case synchronous(lag: Duration)
-
-        fileprivate var lag: Duration? {
-            switch self {
-            case .none: nil
-            case .asynchronous(let lag), .synchronous(let lag): lag
-            }
-        }
-
-        fileprivate var isSynchronous: Bool {
-            if case .synchronous = self { true } else { false }
-        }
+        package static func synchronous(lag: Duration) -> Replication { Replication(lag: lag, isSynchronous: true) }
     }
 
     package struct Options: Sendable {
@@ -168,7 +162,7 @@ package final class SimulatedDatabase: Sendable {
         state.withLock { state in
             state.current = RunningTransaction(now: time(clockOffset: state.clockOffset))
             body(&state)
-            _ = try? finish(&state, nil, true)
+            _ = try? finish(&state, nil)
         }
     }
 
@@ -209,12 +203,13 @@ package final class SimulatedDatabase: Sendable {
         _ body: @Sendable (inout ServerState) throws(StoreError) -> T
     ) async throws(StoreError) -> T {
         let fault = state.withLock { $0.faults }?(statement, worker)
+        let attempt = Attempt(worker: worker, session: session, fault: fault, waitsForDisk: waitsForDisk)
         try await travel()
         if case .lost(isApplied: false) = fault?.end { throw .lost }
         let limit = clock.now() + options.lockTimeout
         while true {
             let step = try state.withLock { state throws(StoreError) in
-                try self.step(&state, statement, worker, session, fault, waitsForDisk, body)
+                try self.step(&state, statement, attempt, body)
             }
             switch step {
             case .blocked:
@@ -232,17 +227,24 @@ package final class SimulatedDatabase: Sendable {
                     guard Self.session(state, of: worker) == session, let transaction = state.close(number) else {
                         throw StoreError.lost
                     }
-                    state.current = RunningTransaction()
                     state.redo(transaction)
-                    return try finish(&state, fault, waitsForDisk)
+                    return try finish(&state, attempt)
                 }
-                try await confirm(commit, worker, session, fault, waitsForDisk)
+                try await confirm(commit, attempt)
                 return value
             case .committed(let commit, let value):
-                try await confirm(commit, worker, session, fault, waitsForDisk)
+                try await confirm(commit, attempt)
                 return value
             }
         }
+    }
+
+    /// A statement's run in a worker's session.
+    private struct Attempt: Sendable {
+        let worker: String
+        let session: Session
+        let fault: StatementFault?
+        let waitsForDisk: Bool
     }
 
     private enum Step<T: Sendable>: Sendable {
@@ -263,14 +265,11 @@ package final class SimulatedDatabase: Sendable {
     private func step<T: Sendable>(
         _ state: inout ServerState,
         _ statement: Statement,
-        _ worker: String,
-        _ session: Session,
-        _ fault: StatementFault?,
-        _ waitsForDisk: Bool,
+        _ attempt: Attempt,
         _ body: (inout ServerState) throws(StoreError) -> T
     ) throws(StoreError) -> Step<T> {
-        guard state.isUp, Self.session(state, of: worker) == session else { throw .lost }
-        if case .raised(let sqlState) = fault?.end { throw .raised(sqlState) }
+        guard state.isUp, Self.session(state, of: attempt.worker) == attempt.session else { throw .lost }
+        if case .raised(let sqlState) = attempt.fault?.end { throw .raised(sqlState) }
         if !statement.isReadOnly {
             if state.isReadOnly { throw .raised("25006") }
             if state.isFull { throw .raised("53100") }
@@ -287,28 +286,26 @@ package final class SimulatedDatabase: Sendable {
             _ = state.undo()
             return .blocked
         }
-        guard let fault, fault.delay > .zero else {
-            return .committed(try finish(&state, fault, waitsForDisk), value)
+        guard let fault = attempt.fault, fault.delay > .zero else {
+            return .committed(try finish(&state, attempt), value)
         }
         let (locks, notifies) = (state.current.locks, state.current.notifies)
         let changes = state.undo()
         state.lastTransaction += 1
         let held = locks + changes.compactMap(\.lock)
         for key in held { state.locks[key] = state.lastTransaction }
-        state.open[state.lastTransaction] = .init(worker: worker, changes: changes, locks: held, notifies: notifies)
+        state.open[state.lastTransaction] =
+            .init(worker: attempt.worker, changes: changes, locks: held, notifies: notifies)
         return .open(state.lastTransaction, value)
     }
 
-    /// Commits the running transaction, or takes it back if its fault says so.
-    private func finish(
-        _ state: inout ServerState,
-        _ fault: StatementFault?,
-        _ waitsForDisk: Bool
-    ) throws(StoreError) -> Commit {
-        if let end = fault?.end, !end.isApplied {
+    /// Commits the running transaction, or takes it back if its fault says so; an operator's has none.
+    private func finish(_ state: inout ServerState, _ attempt: Attempt?) throws(StoreError) -> Commit {
+        if let end = attempt?.fault?.end, !end.isApplied {
             _ = state.undo()
             throw end.error
         }
+        let waitsForDisk = attempt?.waitsForDisk ?? true
         // Even a transaction without changes waits for those before it, as all statements that acks rely on write to the log.
         var number = state.journal.last
         if !state.current.inverses.isEmpty, state.journal.keepsEverything || !waitsForDisk {
@@ -320,14 +317,9 @@ package final class SimulatedDatabase: Sendable {
     }
 
     /// Waits for the standby, and for the answer; only who has it wakes other workers.
-    private func confirm(
-        _ commit: Commit,
-        _ worker: String,
-        _ session: Session,
-        _ fault: StatementFault?,
-        _ waitsForDisk: Bool
-    ) async throws(StoreError) {
-        if options.replication.isSynchronous, waitsForDisk, fault?.end == nil {
+    private func confirm(_ commit: Commit, _ attempt: Attempt) async throws(StoreError) {
+        let (worker, session, fault) = (attempt.worker, attempt.session, attempt.fault)
+        if options.replication.isSynchronous, attempt.waitsForDisk, fault?.end == nil {
             while true {
                 let wait = try state.withLock { state throws(StoreError) in
                     guard Self.session(state, of: worker) == session else { throw StoreError.lost }

@@ -3,41 +3,26 @@ import Synchronization
 package import UpstreamKit
 package import Vocabulary
 
-extension SimulatedDatabase {
-    /// The dispatcher's tables for one worker, whose name is also its owner's in leases; with `recordsAttempts`, settlements write
-    /// the history of attempts.
-    package func deliveries(_ worker: String, recordsAttempts: Bool = false) -> SimulatedDeliveryStore {
-        SimulatedDeliveryStore(self, worker: worker, recordsAttempts: recordsAttempts)
-    }
-}
-
 /// The dispatcher's port on a ``SimulatedDatabase``.
 ///
 /// Where the real store walks the table, so that a claim's cost does not depend on its size, this one looks at all of a handler's
 /// rows: it finds at once what the real one finds in the end.
 package final class SimulatedDeliveryStore: DeliveryStore {
-    private struct Registration: Sendable {
-        var token: Int64
-        var handlers: [HandlerRegistration]
-    }
-
     let database: SimulatedDatabase
     let worker: String
     let recordsAttempts: Bool
-    private let registered = Mutex<Registration?>(nil)
+    private let registered = Mutex<(token: Int64, handlers: [HandlerRegistration])?>(nil)
     private let session = Mutex<SimulatedDatabase.Session?>(nil)
 
-    init(_ database: SimulatedDatabase, worker: String, recordsAttempts: Bool) {
+    /// The dispatcher's tables for one worker, whose name is also its owner's in leases; with `recordsAttempts`, settlements write
+    /// the history of attempts.
+    package init(_ database: SimulatedDatabase, worker: String, recordsAttempts: Bool = false) {
         (self.database, self.worker, self.recordsAttempts) = (database, worker, recordsAttempts)
     }
 
     /// Ends the registration; other workers notice the missing heartbeat if that fails.
     package func close() async {
-        let own = registered.withLock { registered in
-            defer { registered = nil }
-            return registered
-        }
-        guard let own else { return }
+        guard let own = registered.withLock({ $0.take() }) else { return }
         _ = try? await run(.withdraw) { state in state.withdraw(own.token) }
     }
 
@@ -50,7 +35,7 @@ package final class SimulatedDeliveryStore: DeliveryStore {
             state.register(previous: previous, token: token, worker: self.worker, handlers)
             return token
         }
-        registered.withLock { $0 = Registration(token: token, handlers: handlers) }
+        registered.withLock { $0 = (token, handlers) }
         return token
     }
 
@@ -262,17 +247,7 @@ extension ServerState {
         guard let row = tables.queues[key.handler]?.rows[key.message], row.token == token else { return false }
         change(.effect(key, (tables.effects[key] ?? 0) + 1))
         change(.delivery(key, nil))
-        if let recorder {
-            record(
-                AttemptRow(
-                    handler: key.handler,
-                    message: key.message,
-                    number: row.attempts + 1,
-                    outcome: "done",
-                    worker: recorder
-                )
-            )
-        }
+        recordDone(key, number: row.attempts + 1, by: recorder)
         return true
     }
 }

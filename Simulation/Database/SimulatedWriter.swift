@@ -4,15 +4,8 @@ import MessageStore
 import Synchronization
 package import Vocabulary
 
-extension SimulatedDatabase {
-    /// A writer of one worker: a session of its own, opened on demand.
-    ///
-    /// `senders` are the configured ids, in the order of ``IncomingMessage/sender``. With `stamps`, it teaches the worker's
-    /// clock the server's time with each session, and has the times of messages checked.
-    package func writer(_ worker: String, senders: [String], stamps: Stamps? = nil) -> SimulatedWriter {
-        SimulatedWriter(self, worker: worker, senders: senders, stamps: stamps)
-    }
-
+/// A writer of messages on a ``SimulatedDatabase``: the statements of a commit, in their order, as `MessageStore` sends them.
+package final class SimulatedWriter: MessageWriter {
     /// The clock that stamps a worker's messages, and that worker's own clocks.
     package struct Stamps: Sendable {
         package var clock: DatabaseClock
@@ -22,10 +15,7 @@ extension SimulatedDatabase {
             (self.clock, self.moment) = (clock, moment)
         }
     }
-}
 
-/// A writer of messages on a ``SimulatedDatabase``: the statements of a commit, in their order, as `MessageStore` sends them.
-package final class SimulatedWriter: MessageWriter {
     private struct Link: Sendable {
         var session: SimulatedDatabase.Session?
         var hasFailed = false
@@ -34,10 +24,14 @@ package final class SimulatedWriter: MessageWriter {
     private let database: SimulatedDatabase
     private let worker: String
     private let senders: [String]
-    private let stamps: SimulatedDatabase.Stamps?
+    private let stamps: Stamps?
     private let link = Mutex(Link())
 
-    init(_ database: SimulatedDatabase, worker: String, senders: [String], stamps: SimulatedDatabase.Stamps?) {
+    /// A writer of one worker: a session of its own, opened on demand.
+    ///
+    /// `senders` are the configured ids, in the order of ``IncomingMessage/sender``. With `stamps`, it teaches the worker's
+    /// clock the server's time with each session, and has the times of messages checked.
+    package init(_ database: SimulatedDatabase, worker: String, senders: [String], stamps: Stamps? = nil) {
         (self.database, self.worker, self.senders, self.stamps) = (database, worker, senders, stamps)
     }
 
@@ -111,7 +105,7 @@ package final class SimulatedWriter: MessageWriter {
     ) async throws(StoreError) -> [StoreOutcome] {
         let batch = insert.batch
         guard !plan.firsts.isEmpty else { return plan.outcomesAllNew(batch) }
-        var ledger = isRetry ? try await readLedger(plan, insert, session) : [:]
+        var ledger = isRetry ? try await run(.ledger, session) { insert.ledger(plan.firsts, $0) } : [:]
         let missing = ledger.isEmpty ? plan.firsts : plan.firsts.filter { ledger[batch[$0].messageKey] == nil }
         var new = 0
         if !missing.isEmpty {
@@ -121,19 +115,11 @@ package final class SimulatedWriter: MessageWriter {
         if new == missing.count {
             for index in missing { ledger[batch[index].messageKey] = BatchPlan.LedgerRow(batch[index]) }
         } else {
-            ledger = try await readLedger(plan, insert, session)
+            ledger = try await run(.ledger, session) { insert.ledger(plan.firsts, $0) }
         }
         // Nothing deletes ledger rows here.
         guard let outcomes = plan.outcomes(batch, ledger: ledger) else { throw .raised("XX000") }
         return outcomes
-    }
-
-    private func readLedger(
-        _ plan: BatchPlan,
-        _ insert: BatchInsert,
-        _ session: SimulatedDatabase.Session
-    ) async throws(StoreError) -> [Digest128: BatchPlan.LedgerRow] {
-        try await run(.ledger, session) { state in insert.ledger(plan.firsts, state) }
     }
 
     private func run<T: Sendable>(

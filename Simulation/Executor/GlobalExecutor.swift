@@ -19,19 +19,10 @@ enum GlobalExecutor {
             Scheduler.running.enqueue(job)
         }
         // Both are how a task sleeps by a real clock.
-        simulation_enqueue_with_delay_hook().assumingMemoryBound(to: Optional<DelayHook>.self).pointee = { _, _, _ in
-            GlobalExecutor.refuseSleep()
-        }
-        simulation_enqueue_with_deadline_hook().assumingMemoryBound(to: Optional<DeadlineHook>.self).pointee = {
-            _,
-            _,
-            _,
-            _,
-            _,
-            _,
-            _ in
-            GlobalExecutor.refuseSleep()
-        }
+        let delay = simulation_enqueue_with_delay_hook().assumingMemoryBound(to: Optional<DelayHook>.self)
+        delay.pointee = { _, _, _ in GlobalExecutor.refuseSleep() }
+        let deadline = simulation_enqueue_with_deadline_hook().assumingMemoryBound(to: Optional<DeadlineHook>.self)
+        deadline.pointee = { _, _, _, _, _, _, _ in GlobalExecutor.refuseSleep() }
     }
 
     private static func refuseSleep() -> Never {

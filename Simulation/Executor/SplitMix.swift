@@ -1,3 +1,4 @@
+import CCSEmulator
 import Vocabulary
 
 /// SplitMix64: small, fast, and the same everywhere.
@@ -17,11 +18,8 @@ struct SplitMix: RandomNumberGenerator {
     }
 
     mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return z ^ (z >> 31)
+        defer { state &+= 0x9E37_79B9_7F4A_7C15 }
+        return CCSEmulator.SplitMix.mix(state)
     }
 
     /// A number below `limit`, which is positive.

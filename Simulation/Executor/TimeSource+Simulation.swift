@@ -1,6 +1,11 @@
 import Vocabulary
 
 extension Scheduler {
+    /// The monotonic clock, which is the machine's: all processes share it.
+    ///
+    /// It does not begin at 0, which the worker's code takes for never.
+    var monotonic: MonotonicTime { MonotonicTime(nanoseconds: now &+ 1_000_000_000_000) }
+
     /// A clock on virtual time: a sleep belongs to the process that sleeps.
     func timeSource(_ random: RandomSource) -> TimeSource {
         let start = ContinuousClock.now
@@ -30,13 +35,6 @@ extension Scheduler {
         var continuation: UnsafeContinuation<Void, any Error>?
         var timer: Timer?
     }
-}
-
-extension Scheduler {
-    /// The monotonic clock, which is the machine's: all processes share it.
-    ///
-    /// It does not begin at 0, which the worker's code takes for never.
-    var monotonic: MonotonicTime { MonotonicTime(nanoseconds: now &+ 1_000_000_000_000) }
 }
 
 /// Lends a value to a closure that must be Sendable, on the simulation's one thread.

@@ -31,7 +31,6 @@ struct TimerHeap {
     private var made: UInt64 = 0
 
     var first: UInt64? { entries.first?.at }
-    var count: Int { entries.count }
 
     mutating func push(_ timer: Timer, at: UInt64) {
         made += 1

@@ -67,8 +67,6 @@ struct Trace {
     let isOn: Bool
     private(set) var lines: [String] = []
 
-    init(isOn: Bool) { self.isOn = isOn }
-
     mutating func add(_ text: String, at time: UInt64) {
         let seconds = time / 1_000_000_000
         let rest = String(time / 1_000 % 1_000_000 + 1_000_000).dropFirst()

@@ -1,19 +1,8 @@
 import NIOCore
 import Vocabulary
 
-/// The server's end of a connection.
-protocol LinkPeer: AnyObject {
-    associatedtype Event
-
-    /// Reads what the client has just written, before it travels: what will arrive is known then.
-    func wrote(_ bytes: ByteBuffer) -> [Event]
-    func arrived(_ events: [Event])
-    /// Handles the end of the connection, from either side or by a fault.
-    func ended()
-}
-
 /// One TCP connection as the network has it: bytes in order, late, cut, swallowed or a few at a time.
-final class Link<Peer: LinkPeer> {
+final class Link {
     /// How the network treats the connection.
     struct Weather {
         var least = Duration.microseconds(100)
@@ -25,7 +14,7 @@ final class Link<Peer: LinkPeer> {
     private let scheduler: Scheduler
     private var random: SplitMix
     private let channel: SimulatedChannel
-    private weak var peer: Peer?
+    private weak var peer: ServerStream?
     var weather: Weather
     /// Whether everything vanishes, both ways, and nobody is told.
     private(set) var isBlackHole = false
@@ -39,7 +28,7 @@ final class Link<Peer: LinkPeer> {
     /// The client's bytes that are under way or lost.
     private(set) var unacknowledged = 0
 
-    init(_ scheduler: Scheduler, seed: UInt64, weather: Weather, channel: SimulatedChannel, peer: Peer) {
+    init(_ scheduler: Scheduler, seed: UInt64, weather: Weather, channel: SimulatedChannel, peer: ServerStream) {
         (self.scheduler, self.weather, self.channel, self.peer) = (scheduler, weather, channel, peer)
         random = SplitMix(seed: seed, for: "link")
         // Weak: a client may hold its end for longer than the server.
@@ -51,7 +40,7 @@ final class Link<Peer: LinkPeer> {
     }
 
     /// The bytes that the client's kernel takes before the server has them.
-    private static var sendBuffer: Int { 128 << 10 }
+    private static let sendBuffer = 128 << 10
 
     private func arrival(after last: inout UInt64) -> UInt64 {
         let delay = random.time(weather.least, weather.most)
@@ -74,8 +63,7 @@ final class Link<Peer: LinkPeer> {
     /// Ends the connection after what was written.
     func serverEnds() {
         guard !isOver else { return }
-        isOver = true
-        peer?.ended()
+        end()
         if !isBlackHole { deliver { $0.peerEnded(nil) } }
     }
 

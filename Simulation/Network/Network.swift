@@ -8,7 +8,7 @@ final class Network {
     private let seed: UInt64
     private var random: SplitMix
     private var made: UInt64 = 0
-    private var weather: Link<ServerStream>.Weather
+    private var weather: Link.Weather
     /// Until when the server refuses connections, and until when it does not even answer.
     private var refusesUntil: UInt64 = 0
     private var ignoresUntil: UInt64 = 0

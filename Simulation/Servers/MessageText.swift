@@ -1,3 +1,4 @@
+import CCSEmulator
 import Digests
 import NIOCore
 import UpstreamKit
@@ -77,11 +78,7 @@ struct MessageText {
 
     private static func append(_ number: Int, digits: Int, to buffer: inout ByteBuffer) {
         buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: digits) { target in
-            var rest = number
-            for index in (0..<digits).reversed() {
-                target[index] = UInt8(ascii: "0") &+ UInt8(truncatingIfNeeded: rest % 10)
-                rest /= 10
-            }
+            Decimal.write(number, width: digits, into: target, at: 0)
             return digits
         }
     }
@@ -96,12 +93,6 @@ struct MessageText {
     /// The number in a message's id; nil for one that no server here has sent.
     static func number(_ id: UnsafeBufferPointer<UInt8>) -> Int? {
         guard id.count == digits + 2, id[0] == UInt8(ascii: "m"), id[1] == UInt8(ascii: "-") else { return nil }
-        var number = 0
-        for byte in id[2...] {
-            let digit = byte &- UInt8(ascii: "0")
-            guard digit <= 9 else { return nil }
-            number = number * 10 + Int(digit)
-        }
-        return number
+        return Decimal.read(UnsafeBufferPointer(rebasing: id[2...]))
     }
 }

@@ -3,7 +3,7 @@ import NIOCore
 import XMLWire
 
 /// The server's end of one stream: reads what the worker writes, and remembers what this stream has delivered.
-final class ServerStream: LinkPeer {
+final class ServerStream {
     enum Event {
         case opened
         case auth
@@ -28,7 +28,7 @@ final class ServerStream: LinkPeer {
     private let framer = XMLFramer()
     private var acks = ClientAckReader()
     // Made right after it, since each needs the other.
-    private(set) var link: Link<ServerStream>?
+    private(set) var link: Link?
     private(set) var phase = Phase.negotiating
     private var isSignedIn = false
     /// Copies that were delivered here and for which the worker has written no ack, by message.
@@ -41,12 +41,13 @@ final class ServerStream: LinkPeer {
 
     init(_ number: Int, of account: Account) { (self.number, self.account) = (number, account) }
 
-    func connect(_ link: Link<ServerStream>) { self.link = link }
+    func connect(_ link: Link) { self.link = link }
 
     var canDeliver: Bool { phase == .bound && outstandingCount < account.window }
 
     // MARK: What the worker writes
 
+    /// Reads what the client has just written, before it travels: what will arrive is known then.
     func wrote(_ bytes: ByteBuffer) -> [Event] {
         var events: [Event] = []
         do {
@@ -129,6 +130,7 @@ final class ServerStream: LinkPeer {
         account.acked(number)
     }
 
+    /// Handles the end of the connection, from either side or by a fault.
     func ended() {
         guard phase != .over else { return }
         phase = .over

@@ -95,14 +95,12 @@ final class Handlers: @unchecked Sendable {
         if states[index].failsUntil > scheduler.now {
             return .retry(reason: "the handler fails")
         }
-        done(number(message.messageKey.digest), index)
+        done(message.messageKey.digest, index)
         return .done
     }
 
-    fileprivate func takeAtOnce(_ key: Digest128, _ index: Int) { done(number(key), index) }
-
-    private func done(_ message: Int?, _ index: Int) {
-        guard let message else {
+    fileprivate func done(_ key: Digest128, _ index: Int) {
+        guard let message = number(key) else {
             return judge.fail(.handled, "\(Self.kinds[index].name) got a message that nobody sent")
         }
         while states[index].isDone.count <= message { states[index].isDone.append(false) }
@@ -126,6 +124,6 @@ private struct Immediate: ImmediateHandler {
     func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome { .done }
 
     func take(_ messages: [MessageOutline], handler: String) {
-        for message in messages { handlers.takeAtOnce(message.messageKey, index) }
+        for message in messages { handlers.done(message.messageKey, index) }
     }
 }

@@ -53,14 +53,14 @@ final class SimulatedWorker: @unchecked Sendable {
         let monotonic: @Sendable () -> MonotonicTime = { scheduler.monotonic }
         let moment = { @Sendable in ClockReading.Moment(wall: wall(), monotonic: scheduler.monotonic) }
         let clock = DatabaseClock(moment(), monotonic: monotonic)
-        let stamps = SimulatedDatabase.Stamps(clock, moment: moment)
+        let stamps = SimulatedWriter.Stamps(clock, moment: moment)
         metrics = Metrics(
             senders: [Account.senderID],
             categories: [],
             handlers: Handlers.kinds.map(\.name),
             version: "simulation"
         )
-        deliveries = database.deliveries(name)
+        deliveries = SimulatedDeliveryStore(database, worker: name)
         queue = IngestQueue(writers: shape.writers, batchLimit: shape.batchLimit, clock: time)
         let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
         var settings = DispatchSettings()
@@ -79,7 +79,7 @@ final class SimulatedWorker: @unchecked Sendable {
         ingest = IngestService(
             queue: queue,
             writers: (0..<shape.writers).map { [name] _ in
-                database.writer(name, senders: [Account.senderID], stamps: stamps)
+                SimulatedWriter(database, worker: name, senders: [Account.senderID], stamps: stamps)
             },
             metrics: metrics,
             logger: logger,

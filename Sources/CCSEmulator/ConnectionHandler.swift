@@ -178,8 +178,7 @@ final class ConnectionHandler: ChannelInboundHandler, XMLStreamReceiver {
         write(head)
         held = rest
         context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
-            guard let held = self.held else { return }
-            self.held = nil
+            guard let held = self.held.take() else { return }
             self.write(held)
             self.core.pump(self)
         }
@@ -251,21 +250,21 @@ final class TranscriptTap: ChannelDuplexHandler {
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    private let transcript: Transcript
     private let connection: ConnectionHandler
 
-    init(transcript: Transcript, connection: ConnectionHandler) {
-        self.transcript = transcript
-        self.connection = connection
+    init(_ connection: ConnectionHandler) { self.connection = connection }
+
+    private func record(_ bytes: ByteBuffer, _ direction: String, isShown: Bool) {
+        connection.core.transcript?.record(bytes, direction, of: connection.number, isShown: isShown)
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        transcript.record(unwrapInboundIn(data), "in", of: connection.number, isShown: connection.isShownInTranscript)
+        record(unwrapInboundIn(data), "in", isShown: connection.isShownInTranscript)
         context.fireChannelRead(data)
     }
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
-        transcript.record(unwrapOutboundIn(data), "out", of: connection.number, isShown: true)
+        record(unwrapOutboundIn(data), "out", isShown: true)
         context.write(data, promise: promise)
     }
 }

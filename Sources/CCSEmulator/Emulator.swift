@@ -1,4 +1,4 @@
-import NIOCore
+package import NIOCore
 import NIOPosix
 import Synchronization
 
@@ -35,15 +35,7 @@ package final class Emulator: Sendable {
         let eventLoop = group.next()
         do {
             let core = try await eventLoop.submit {
-                let transcript = try configuration.transcript.map { try Transcript(path: $0) }
-                let ackFile = try configuration.acks.map { try AckFile(path: $0) }
-                let core = EmulatorCore(
-                    configuration,
-                    eventLoop: eventLoop,
-                    tlsContext: context,
-                    transcript: transcript,
-                    ackFile: ackFile
-                )
+                let core = try EmulatorCore(configuration, eventLoop: eventLoop, tlsContext: context)
                 return NIOLoopBound(core, eventLoop: eventLoop)
             }.get()
             let listener = try await ServerBootstrap(group: group)
@@ -78,16 +70,38 @@ package final class Emulator: Sendable {
         return (try? await onLoop { $0.tally }) ?? Tally()
     }
 
+    package func snapshot() async throws -> EmulatorSnapshot { try await onLoop { $0.snapshot } }
+
+    /// Waits until a condition holds, checking after every change; `what` describes it for the error.
+    package func wait(
+        for what: String,
+        limit: TimeAmount = .seconds(10),
+        until condition: @escaping @Sendable (EmulatorSnapshot) -> Bool
+    ) async throws {
+        let core = self.core
+        let isMet = listener.eventLoop.flatSubmit { core.value.wait(limit, condition) }
+        guard try await !isMet.get() else { return }
+        let tally = await tally()
+        throw EmulatorError(message: "not within \(limit.nanoseconds / 1_000_000) ms: \(what)\n\(tally.summary)")
+    }
+
+    package func waitUntilComplete(limit: TimeAmount = .seconds(30)) async throws {
+        try await wait(for: "every message acked", limit: limit) { $0.isComplete }
+    }
+
+    /// The latencies in seconds from delivery to first ack, measured since the last call.
+    package func takeLatencies() async throws -> [Double] { try await onLoop { $0.latency?.take() ?? [] } }
+
     /// Runs a call on the event loop, which owns the emulator's state.
     func onLoop<T: Sendable>(_ body: @escaping @Sendable (EmulatorCore) throws -> T) async throws -> T {
         let core = self.core
         return try await listener.eventLoop.submit { try body(core.value) }.get()
     }
+}
 
-    func onLoop<T: Sendable>(
-        awaiting body: @escaping @Sendable (EmulatorCore) -> EventLoopFuture<T>
-    ) async throws -> T {
-        let core = self.core
-        return try await listener.eventLoop.flatSubmit { body(core.value) }.get()
-    }
+/// An emulator failed to start, or a wait timed out.
+package struct EmulatorError: Error, Sendable, CustomStringConvertible {
+    package var message: String
+
+    package var description: String { message }
 }

@@ -66,7 +66,7 @@ extension EmulatorCore {
         switch pool.book.ack(sequence, on: connection.slot) {
         case .accepted:
             latency?.acked(sequence)
-            if let ackFile { ackFile.record(pool.id(of: sequence), from: pool.token(of: sequence), for: pool.sender) }
+            ackFile?.record(ack: pool.id(of: sequence), from: pool.token(of: sequence), for: pool.sender)
             if configuration.recordsAcks { acks.append(AckRecord(id: pool.id(of: sequence))) }
             if sequence < 0 { relayAck(range, of: stanza, for: sequence, in: pool) }
             return changed()

@@ -1,15 +1,10 @@
 import NIOCore
 
 extension EmulatorCore {
-    func deliver(
-        _ sequence: Int,
-        isFirst: Bool,
-        of pool: SenderPool,
-        on connection: ConnectionHandler,
-        faults: [Fault]
-    ) {
+    func deliver(_ sequence: Int, isFirst: Bool, on connection: ConnectionHandler, faults: [Fault]) {
+        guard let pool = connection.pool else { return }
         var bytes = ByteBuffer()
-        append(sequence, isFirst: isFirst, of: pool, on: connection, to: &bytes)
+        append(sequence, isFirst: isFirst, on: connection, to: &bytes)
         switch faults.first(where: { if case .torn = $0 { true } else { $0 == .bytewise } }) {
         case .torn(let milliseconds):
             let place = Int(SplitMix.mix(UInt64(deliveries)) % UInt64(max(1, bytes.readableBytes)))
@@ -67,15 +62,14 @@ extension EmulatorCore {
     }
 
     private func again(_ fault: Fault, _ sequence: Int, of pool: SenderPool, on connection: ConnectionHandler) {
-        let target = fault == .redeliver ? pool.other(than: connection) : connection
-        guard let target else { return }
+        guard let target = fault == .redeliver ? pool.other(than: connection) : connection else { return }
         var bytes = ByteBuffer()
         if fault == .conflict, sequence >= 0 {
             deliveries += 1
             pool.book.delivered(sequence, on: target.slot, isFirst: false)
             pool.generator.append(sequence, conflicting: true, to: &bytes)
         } else {
-            append(sequence, isFirst: false, of: pool, on: target, to: &bytes)
+            append(sequence, isFirst: false, on: target, to: &bytes)
         }
         target.write(bytes)
     }

@@ -6,8 +6,8 @@ final class EmulatorCore {
     let configuration: EmulatorConfiguration
     let eventLoop: any EventLoop
     let tlsContext: TLSContext?
-    let transcript: Transcript?
-    let ackFile: AckFile?
+    let transcript: LineFile?
+    let ackFile: LineFile?
     private(set) var pools: [String: SenderPool] = [:]
     private(set) var connections: [Int: ConnectionHandler] = [:]
     var schedule: FaultSchedule
@@ -36,18 +36,12 @@ final class EmulatorCore {
     private static let rateInterval = TimeAmount.milliseconds(5)
     private static let violationsKept = 20
 
-    init(
-        _ configuration: EmulatorConfiguration,
-        eventLoop: any EventLoop,
-        tlsContext: TLSContext?,
-        transcript: Transcript?,
-        ackFile: AckFile? = nil
-    ) {
+    init(_ configuration: EmulatorConfiguration, eventLoop: any EventLoop, tlsContext: TLSContext?) throws {
         self.configuration = configuration
         self.eventLoop = eventLoop
         self.tlsContext = tlsContext
-        self.transcript = transcript
-        self.ackFile = ackFile
+        transcript = try configuration.transcript.map { try LineFile(path: $0, name: "the transcript file") }
+        ackFile = try configuration.acks.map { try LineFile(path: $0, name: "the file of acks") }
         schedule = FaultSchedule(configuration.faults.rules)
         latency = configuration.latencySampling.map { LatencyBook(every: $0) }
         startTasks()
@@ -81,7 +75,7 @@ final class EmulatorCore {
         let pipeline = channel.pipeline.syncOperations
         try pipeline.addHandler(connection.cutter)
         if configuration.security == .direct { try pipeline.addHandler(makeTLSHandler()) }
-        if let transcript { try pipeline.addHandler(TranscriptTap(transcript: transcript, connection: connection)) }
+        if transcript != nil { try pipeline.addHandler(TranscriptTap(connection)) }
         try pipeline.addHandlers([connection.stream, connection])
         changed()
     }
@@ -149,9 +143,9 @@ final class EmulatorCore {
             guard let next = pool.book.next(fresh: pool.permits >= 1) else { break }
             if next.isFirst { pool.permits -= 1 }
             if faults.isEmpty {
-                append(next.sequence, isFirst: next.isFirst, of: pool, on: connection, to: &batch)
+                append(next.sequence, isFirst: next.isFirst, on: connection, to: &batch)
             } else {
-                deliver(next.sequence, isFirst: next.isFirst, of: pool, on: connection, faults: faults)
+                deliver(next.sequence, isFirst: next.isFirst, on: connection, faults: faults)
             }
         }
         guard batch.readableBytes > 0 else { return }
@@ -162,13 +156,8 @@ final class EmulatorCore {
     }
 
     /// Encodes a copy and records it.
-    func append(
-        _ sequence: Int,
-        isFirst: Bool,
-        of pool: SenderPool,
-        on connection: ConnectionHandler,
-        to batch: inout ByteBuffer
-    ) {
+    func append(_ sequence: Int, isFirst: Bool, on connection: ConnectionHandler, to batch: inout ByteBuffer) {
+        guard let pool = connection.pool else { return }
         deliveries += 1
         pool.book.delivered(sequence, on: connection.slot, isFirst: isFirst)
         if case .draining(let messages) = connection.phase { connection.phase = .draining(messages: messages - 1) }
@@ -233,8 +222,8 @@ final class EmulatorCore {
     }
 
     private func flushFiles() {
-        transcript?.file.flush()
-        ackFile?.file.flush()
+        transcript?.flush()
+        ackFile?.flush()
     }
 
     var tally: Tally {

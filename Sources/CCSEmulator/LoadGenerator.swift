@@ -33,14 +33,7 @@ package struct LoadGenerator: Sendable {
             for variant in 0...Self.variants {
                 let json =
                     variant == Self.variants
-                    ? Self.receipt(category: category.name, prefix: profile.effectivePrefix)
-                    : Self.upstream(
-                        category: category.name,
-                        prefix: profile.effectivePrefix,
-                        token: Self.tokenHead + StanzaTemplate.hole(.device) + Self.tokenTail,
-                        size: Self.size(of: variant, in: profile.size),
-                        salt: SplitMix.mix(profile.seed &+ UInt64(variant))
-                    )
+                    ? Self.receipt(profile, category.name) : Self.upstream(profile, category.name, variant)
                 for form in profile.forms {
                     templates.append(StanzaTemplate(address.stanza(around: json, form: form)))
                 }
@@ -126,20 +119,20 @@ package struct LoadGenerator: Sendable {
 }
 
 extension LoadGenerator {
-    private static func size(of variant: Int, in range: ClosedRange<Int>) -> Int {
-        range.lowerBound + (range.upperBound - range.lowerBound) * variant / (variants - 1)
-    }
-
-    private static func upstream(category: String, prefix: String, token: String, size: Int, salt: UInt64) -> [UInt8] {
-        let (sequence, variant) = (StanzaTemplate.hole(.sequence), StanzaTemplate.hole(.variant))
-        let head = Array(#"{"data":{"n":"\#(sequence)","variant":"\#(variant)","body":""#.utf8)
-        let fields = #"time_to_live":86400,"from":"\#(token)","message_id":"\#(prefix)-\#(StanzaTemplate.hole(.id))""#
+    private static func upstream(_ profile: LoadProfile, _ category: String, _ variant: Int) -> [UInt8] {
+        let size = profile.size.lowerBound + (profile.size.count - 1) * variant / (variants - 1)
+        let token = tokenHead + StanzaTemplate.hole(.device) + tokenTail
+        let id = "\(profile.effectivePrefix)-\(StanzaTemplate.hole(.id))"
+        let (sequence, mark) = (StanzaTemplate.hole(.sequence), StanzaTemplate.hole(.variant))
+        let head = Array(#"{"data":{"n":"\#(sequence)","variant":"\#(mark)","body":""#.utf8)
+        let fields = #"time_to_live":86400,"from":"\#(token)","message_id":"\#(id)""#
         let tail = Array(##""},"\##(fields),"category":"\##(category)"}"##.utf8)
+        let salt = SplitMix.mix(profile.seed &+ UInt64(variant))
         return head + filler(size - head.count - tail.count, salt: salt) + tail
     }
 
-    private static func receipt(category: String, prefix: String) -> [UInt8] {
-        let id = "\(prefix)-\(StanzaTemplate.hole(.id))"
+    private static func receipt(_ profile: LoadProfile, _ category: String) -> [UInt8] {
+        let id = "\(profile.effectivePrefix)-\(StanzaTemplate.hole(.id))"
         let json =
             #"{"category":"\#(category)","data":{"device_registration_id":"FAKE-\#(StanzaTemplate.hole(.device))","#
             + #""message_sent_timestamp":"1498801519251","message_status":"MESSAGE_SENT_TO_DEVICE","#

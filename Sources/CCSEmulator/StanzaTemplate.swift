@@ -62,8 +62,10 @@ struct StanzaTemplate {
     }
 }
 
-enum Decimal {
-    static func write(_ value: Int, width: Int, into target: UnsafeMutableRawBufferPointer, at offset: Int) {
+/// Numbers in decimal digits, in place.
+package enum Decimal {
+    /// Writes the last `width` digits of a number.
+    package static func write(_ value: Int, width: Int, into target: UnsafeMutableRawBufferPointer, at offset: Int) {
         var rest = value.magnitude
         var position = offset + width - 1
         while position >= offset {
@@ -74,7 +76,7 @@ enum Decimal {
     }
 
     /// Parses up to 18 digits; nil for anything else.
-    static func read(_ digits: UnsafeBufferPointer<UInt8>) -> Int? {
+    package static func read(_ digits: UnsafeBufferPointer<UInt8>) -> Int? {
         guard !digits.isEmpty, digits.count <= 18 else { return nil }
         var value = 0
         for byte in digits {

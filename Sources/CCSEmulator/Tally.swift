@@ -34,8 +34,6 @@ package struct Tally: Sendable, Equatable, Encodable {
     /// The first 20 violations in words, without ids, tokens or payload.
     package var violations: [String] = []
 
-    package init() {}
-
     package var neverAcked: Int { sent - acked }
 
     /// Whether every message was acked, each copy at most once and on its own connection, and nothing else came.

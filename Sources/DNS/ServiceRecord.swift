@@ -8,10 +8,6 @@ package struct ServiceRecord: Sendable, Equatable, Hashable {
     /// The host's name in ASCII, lower case, without a final dot.
     package var target: String
 
-    package init(priority: UInt16, weight: UInt16, port: UInt16, target: String) {
-        (self.priority, self.weight, self.port, self.target) = (priority, weight, port, target)
-    }
-
     /// The order in which to try entries with one record each (RFC 2782, Usage rules).
     ///
     /// Priorities ascend. Within one, each place is drawn in proportion to the weights left; weight 0 has a very small

@@ -37,13 +37,11 @@ package struct HTTPEndpoint: Sendable, Hashable {
         self.target = target.hasPrefix("/") ? target : "/" + target
         let port: Substring
         if authority.hasPrefix("[") {
-            let end = authority.firstIndex(of: "]") ?? authority.startIndex
-            host = authority[
-                authority.index(after: authority.startIndex)..<max(end, authority.index(after: authority.startIndex))
-            ].lowercased()
+            let inside = authority.dropFirst().prefix { $0 != "]" }
+            host = inside.lowercased()
             address = NetworkAddress(host)
-            guard address?.bytes.count == 16 else { return nil }
-            port = authority[authority.index(after: end)...]
+            guard address?.bytes.count == 16, inside.endIndex < authority.endIndex else { return nil }
+            port = authority[inside.endIndex...].dropFirst()
         } else {
             let name = authority.prefix { $0 != ":" }
             host = name.lowercased()

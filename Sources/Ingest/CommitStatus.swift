@@ -5,14 +5,10 @@ package import Vocabulary
 
 /// Tracks whether commits of all writers wait for a standby, for `/readyz`, metrics and log; thread-safe.
 package final class CommitStatus: Sendable {
-    private struct Waiting {
-        var count = 0
-        var since: ContinuousClock.Instant?
-    }
-
     private let metrics: Metrics?
     private let logger: Logger?
-    private let waiting = Mutex(Waiting())
+    /// The commits that wait for a standby, and since when there are any.
+    private let waiting = Mutex<(count: Int, since: ContinuousClock.Instant?)>((0, nil))
     private let failure = Mutex<(at: ContinuousClock.Instant, text: String)?>(nil)
     private let warnings = Mutex<Set<String>>([])
     private let lastNotifyingFailure = Mutex<ContinuousClock.Instant?>(nil)

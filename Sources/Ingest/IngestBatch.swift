@@ -100,11 +100,8 @@ package struct IngestBatch: Sendable {
         return extracted
     }
 
-    /// Tells each connection, in one call, which of its copies are settled.
-    package func settle(_ range: Range<Int>) { settle(range, nil) }
-
-    /// The same for a batch with spans.
-    func settle(_ range: Range<Int>, _ trace: BatchTrace.Part?) {
+    /// Tells each connection, in one call, which of its copies are settled, with the spans of the batch, if it has any.
+    func settle(_ range: Range<Int>, _ trace: BatchTrace.Part? = nil) {
         // The common case on a quiet worker, and the only one with a single connection.
         if runs.count == 1 {
             return runs[0].sink.settled(SettledCopies(range.isEmpty ? [] : [range], of: messages, trace))

@@ -47,9 +47,6 @@ package final class IngestQueue: Sendable {
         var isFinished = false
     }
 
-    /// The tasks to wake once the lock is released.
-    private typealias Woken = Promise<Void>?
-
     private let batchLimit: Int
     private let byteLimit: Int
     private let clock: TimeSource
@@ -94,11 +91,14 @@ package final class IngestQueue: Sendable {
     /// Adds the messages of one socket read; never blocks.
     package func submit(_ messages: [IncomingMessage], from sink: any AckSink) {
         let now = clock.now()
-        let woken = state.withLock { state -> Woken in
-            append(messages, from: sink, now, &state)
-            return wake(&state)
-        }
+        change { append(messages, from: sink, now, &$0) }
+    }
+
+    /// Changes the state, then wakes who may go on.
+    private func change<T: Sendable>(_ body: (inout State) -> T) -> T {
+        let (result, woken) = state.withLock { state in (body(&state), wake(&state)) }
         woken?.fulfil()
+        return result
     }
 
     private func append(
@@ -121,13 +121,10 @@ package final class IngestQueue: Sendable {
     /// A writer's next batch, once its previous one is settled or abandoned; nil if it may take nothing now.
     package func take(writer: Int = 0) -> IngestBatch? {
         let now = clock.now()
-        let (batch, woken) = state.withLock { state in
+        return change { state in
             release(writer, now, &state)
-            let batch = take(writer, now, &state)
-            return (batch, wake(&state))
+            return take(writer, now, &state)
         }
-        woken?.fulfil()
-        return batch
     }
 
     /// Waits for a writer's next batch, once its last is settled; nil once the queue is finished and nothing is left
@@ -152,11 +149,7 @@ package final class IngestQueue: Sendable {
     /// Removes a writer that takes no more batches, releasing what was held back for it.
     package func leave(writer: Int) {
         let now = clock.now()
-        let woken = state.withLock { state in
-            release(writer, now, &state)
-            return wake(&state)
-        }
-        woken?.fulfil()
+        change { release(writer, now, &$0) }
     }
 
     private var isDone: Bool {
@@ -167,7 +160,7 @@ package final class IngestQueue: Sendable {
 
     private func park(_ writer: Int) async {
         let promise = Promise<Void>()
-        let (waits, watcher) = state.withLock { state -> (Bool, Woken) in
+        let (waits, watcher) = state.withLock { state -> (Bool, Promise<Void>?) in
             if isWorthwhile(state) { return (false, nil) }
             if state.isFinished, state.writers.allSatisfy(\.held.isEmpty) { return (false, nil) }
             state.writers[writer].waiter = promise
@@ -191,8 +184,9 @@ package final class IngestQueue: Sendable {
         return largest == 0 || state.waiting >= min(batchLimit, max(Self.leastShare, largest))
     }
 
-    /// The task to wake after a change: a free writer, or the watcher while one waits for an overdue batch.
-    private func wake(_ state: inout State) -> Woken {
+    /// The task to wake after a change, once the lock is released: a free writer, or the watcher while one waits for an
+    /// overdue batch.
+    private func wake(_ state: inout State) -> Promise<Void>? {
         guard state.waiting > 0 || state.isFinished else { return nil }
         guard let free = state.writers.firstIndex(where: { $0.waiter != nil }) else { return nil }
         let isDone = state.isFinished && state.writers.allSatisfy(\.held.isEmpty)
@@ -262,15 +256,13 @@ extension IngestQueue {
 
     /// Marks the batches that are overdue; a free writer then takes what waits.
     func lookForOverdue(_ now: ContinuousClock.Instant) {
-        let woken = state.withLock { state -> Woken in
+        change { state in
             let usual = min(max(state.usualTime * 2, Self.overdue.lowerBound), Self.overdue.upperBound)
             for index in state.writers.indices
             where state.writers[index].count > 0 && now - state.writers[index].taken > usual {
                 state.writers[index].isOverdue = true
             }
-            return wake(&state)
         }
-        woken?.fulfil()
     }
 
     private func waitUntilNeeded() async {

@@ -2,11 +2,6 @@ import NIOCore
 
 /// The application's writes that OpenSSL has not taken yet.
 struct PendingWrites {
-    private struct Entry {
-        var buffer: ByteBuffer
-        var promise: EventLoopPromise<Void>?
-    }
-
     enum Outcome {
         case drained, limited
         /// OpenSSL takes nothing until the peer has sent more.
@@ -14,14 +9,14 @@ struct PendingWrites {
         case failed(TLSError)
     }
 
-    private var entries = CircularBuffer<Entry>(initialCapacity: 1)
+    private var entries = CircularBuffer<(buffer: ByteBuffer, promise: EventLoopPromise<Void>?)>(initialCapacity: 1)
     private(set) var bytes = 0
     /// Whether the application has asked for a flush that is not done yet.
     var wantsFlush = false
 
     mutating func append(_ buffer: ByteBuffer, _ promise: EventLoopPromise<Void>?) {
         self.bytes += buffer.readableBytes
-        self.entries.append(Entry(buffer: buffer, promise: promise))
+        self.entries.append((buffer, promise))
     }
 
     /// Encrypts until nothing waits, or until the connection holds `limit` bytes of ciphertext.
@@ -82,7 +77,7 @@ struct PendingWrites {
     }
 
     mutating func removeAll() -> [EventLoopPromise<Void>] {
-        let promises = self.entries.compactMap(\.promise)
+        let promises = self.entries.compactMap { $0.promise }
         self = PendingWrites()
         return promises
     }

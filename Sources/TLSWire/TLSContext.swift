@@ -12,26 +12,35 @@ package final class TLSContext: @unchecked Sendable {
     let expected: ReferenceIdentity?
     /// The protocol named by ALPN; nil for none.
     package private(set) var applicationProtocol: String?
-    let handshakeTimeout: TimeAmount
+    private(set) var handshakeTimeout = TimeAmount.seconds(10)
     /// Bounds the wait for the peer's close_notify.
-    let closeTimeout: TimeAmount
+    private(set) var closeTimeout = TimeAmount.seconds(2)
     /// The names accepted in a server's certificate besides DNS names; nil for none.
     private(set) var xmppNames: XMPPCertificateNames?
 
-    private init(
-        expecting expected: ReferenceIdentity?,
-        handshakeTimeout: TimeAmount = .seconds(10),
-        closeTimeout: TimeAmount = .seconds(2)
-    ) throws(TLSError) {
+    private init(expecting expected: ReferenceIdentity?) throws(TLSError) {
         ERR_clear_error()
         guard let handle = SSL_CTX_new(expected == nil ? TLS_server_method() : TLS_client_method()) else {
             throw .internalFailure("a TLS context")
         }
         self.handle = handle
         self.expected = expected
-        self.handshakeTimeout = handshakeTimeout
-        self.closeTimeout = closeTimeout
-        try applyCommonSettings()
+        SSL_CTX_set_options(
+            handle,
+            upstream_ssl_op_no_compression | upstream_ssl_op_no_renegotiation | upstream_ssl_op_no_ticket
+                | upstream_ssl_op_server_preference
+        )
+        // Sessions are never resumed: connections are few and long, and tickets would cost memory on each.
+        upstream_ssl_ctx_set_session_cache_mode(handle, Int(SSL_SESS_CACHE_OFF))
+        SSL_CTX_set_num_tickets(handle, 0)
+        // RELEASE_BUFFERS: an idle connection holds no record buffers (2 x 17 KB). PARTIAL_WRITE and
+        // MOVING_WRITE_BUFFER: SSL_write takes one record at a time, and bytes may move between calls.
+        upstream_ssl_ctx_set_mode(
+            handle,
+            Int(SSL_MODE_RELEASE_BUFFERS) | Int(SSL_MODE_ENABLE_PARTIAL_WRITE)
+                | Int(SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER)
+        )
+        if expected != nil { try requireForwardSecrecy() }
     }
 
     deinit { SSL_CTX_free(handle) }
@@ -39,11 +48,9 @@ package final class TLSContext: @unchecked Sendable {
     /// A context for connections to one server name; throws ``TLSError/Code/misconfigured``.
     package static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
         let name = try ReferenceIdentity(configuration.serverName)
-        let context = try TLSContext(
-            expecting: name,
-            handshakeTimeout: configuration.handshakeTimeout,
-            closeTimeout: configuration.closeTimeout
-        )
+        let context = try TLSContext(expecting: name)
+        context.handshakeTimeout = configuration.handshakeTimeout
+        context.closeTimeout = configuration.closeTimeout
         if case .host = name, let domain = configuration.xmppDomain {
             context.xmppNames = try XMPPCertificateNames(domain)
         }
@@ -70,25 +77,6 @@ package final class TLSContext: @unchecked Sendable {
         try context.setVersions(configuration.minimumVersion, configuration.maximumVersion)
         try context.load(configuration.identity, names: ("the certificate", "the private key"))
         return context
-    }
-
-    private func applyCommonSettings() throws(TLSError) {
-        SSL_CTX_set_options(
-            handle,
-            upstream_ssl_op_no_compression | upstream_ssl_op_no_renegotiation | upstream_ssl_op_no_ticket
-                | upstream_ssl_op_server_preference
-        )
-        // Sessions are never resumed: connections are few and long, and tickets would cost memory on each.
-        upstream_ssl_ctx_set_session_cache_mode(handle, Int(SSL_SESS_CACHE_OFF))
-        SSL_CTX_set_num_tickets(handle, 0)
-        // RELEASE_BUFFERS: an idle connection holds no record buffers (2 x 17 KB). PARTIAL_WRITE and
-        // MOVING_WRITE_BUFFER: SSL_write takes one record at a time, and bytes may move between calls.
-        upstream_ssl_ctx_set_mode(
-            handle,
-            Int(SSL_MODE_RELEASE_BUFFERS) | Int(SSL_MODE_ENABLE_PARTIAL_WRITE)
-                | Int(SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER)
-        )
-        if expected != nil { try requireForwardSecrecy() }
     }
 
     /// Speaks suites with forward secrecy and authenticated encryption only (RFC 9325 §4.2); all of TLS 1.3 have both.

@@ -52,6 +52,20 @@ package struct TLSError: Error, Sendable, CustomStringConvertible {
     }
 }
 
+// Ends of the transport that the peer has not announced.
+extension TLSError {
+    static let unfinishedHandshake =
+        TLSError(.handshakeFailed, "the peer closed the connection during the TLS handshake")
+    static let noHandshake = TLSError(
+        .handshakeFailed,
+        "the peer closed the connection before it sent any TLS: check that the port speaks TLS"
+    )
+    static let truncated = TLSError(
+        .truncated,
+        "the connection ended without TLS close_notify: what was received may be incomplete"
+    )
+}
+
 /// Recognises TLS by a peer's first bytes.
 enum TLSProbe {
     /// Whether the first bytes begin a TLS record, as far as they go (RFC 8446 §5.1).

@@ -89,20 +89,12 @@ package final class TLSHandler: ChannelDuplexHandler {
     package func channelInactive(context: ChannelHandlerContext) {
         self.stopTimer()
         self.deliverHeld(context)
-        let error: (any Error)?
-        switch self.machine.transportEnded() {
-        case .failHandshake:
-            error = TLSError(
-                .handshakeFailed,
-                self.peerHasSpoken
-                    ? "the peer closed the connection during the TLS handshake"
-                    : "the peer closed the connection before it sent any TLS: check that the port speaks TLS"
-            )
-        case .failTruncated:
-            let text = "the connection ended without TLS close_notify: what was received may be incomplete"
-            error = TLSError(.truncated, text)
-        case .finish: error = nil
-        }
+        let error: TLSError? =
+            switch self.machine.transportEnded() {
+            case .failHandshake: self.peerHasSpoken ? .unfinishedHandshake : .noHandshake
+            case .failTruncated: .truncated
+            case .finish: nil
+            }
         self.failWrites(error ?? ChannelError.ioOnClosedChannel)
         if let error { context.fireErrorCaught(error) }
         self.takeClosePromise(context)?.succeed()
@@ -115,13 +107,11 @@ package final class TLSHandler: ChannelDuplexHandler {
         switch self.machine.state {
         case .idle, .closed: context.fireUserInboundEventTriggered(event)
         case .closing: self.closeTransport(context)
-        case .handshaking:
-            self.fail(TLSError(.handshakeFailed, "the peer closed the connection during the TLS handshake"), context)
+        case .handshaking: self.fail(.unfinishedHandshake, context)
         case .established:
             self.deliverHeld(context)
             context.fireUserInboundEventTriggered(event)
-            let text = "the connection ended without TLS close_notify: what was received may be incomplete"
-            self.fail(TLSError(.truncated, text), context)
+            self.fail(.truncated, context)
         }
     }
 
@@ -230,9 +220,8 @@ package final class TLSHandler: ChannelDuplexHandler {
     }
 
     private func takeClosePromise(_ context: ChannelHandlerContext) -> EventLoopPromise<Void>? {
-        let promises = self.closePromises
-        self.closePromises = []
-        return promises.isEmpty ? nil : self.joined(promises, context)
+        defer { self.closePromises = [] }
+        return self.joined(self.closePromises, context)
     }
 
     // MARK: - Reading
@@ -358,7 +347,7 @@ package final class TLSHandler: ChannelDuplexHandler {
         while true {
             var done: [EventLoopPromise<Void>] = []
             let outcome = self.writes.encrypt(with: self.connection, limit: Self.outputPiece, done: &done)
-            let promise = done.isEmpty ? nil : self.joined(done, context)
+            let promise = self.joined(done, context)
             if let output = self.connection.takeOutput() {
                 context.write(self.wrapOutboundOut(output), promise: promise)
             } else {
@@ -386,9 +375,9 @@ package final class TLSHandler: ChannelDuplexHandler {
         for promise in self.writes.removeAll() { promise.fail(error) }
     }
 
-    /// One promise that completes the others.
-    private func joined(_ all: [EventLoopPromise<Void>], _ context: ChannelHandlerContext) -> EventLoopPromise<Void> {
-        if all.count == 1 { return all[0] }
+    /// One promise that completes the others; nil for none.
+    private func joined(_ all: [EventLoopPromise<Void>], _ context: ChannelHandlerContext) -> EventLoopPromise<Void>? {
+        if all.count <= 1 { return all.first }
         let promise = context.eventLoop.makePromise(of: Void.self)
         promise.futureResult.whenComplete { result in
             for waiting in all { waiting.completeWith(result) }

@@ -155,8 +155,7 @@ extension PlainStanzaReader {
         }
         let length = upstream_utf8_length(input + at, end &- at)
         guard length > 0 else { throw length < 0 ? .unfinished : .other }
-        // U+FFFE and U+FFFF.
-        if input[at] == 0xEF, input[at + 1] == 0xBF, input[at + 2] >= 0xBE { throw .other }
+        if length == 3, UTF8Check.isNoncharacter(input[at], input[at + 1], input[at + 2]) { throw .other }
         for _ in 0..<length { copyByte() }
     }
 

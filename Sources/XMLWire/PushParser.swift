@@ -65,16 +65,16 @@ final class PushParser {
         var handler = xmlSAXHandler()
         handler.initialized = UInt32(XML_SAX2_MAGIC)
         handler.startElementNs = { pointer, name, _, namespace, namespaceCount, declarations, count, _, attributes in
-            PushParser.framer(pointer)?._withUnsafeGuaranteedRef {
-                $0.startElement(
-                    name: name,
-                    namespace: namespace,
-                    namespaceCount: Int(namespaceCount),
-                    declarations: declarations,
-                    attributes: attributes,
-                    attributeCount: Int(count)
-                )
-            }
+            guard let name else { return }
+            let tag = StanzaBuilder.StartTag(
+                name: name,
+                namespace: namespace,
+                declarations: declarations,
+                declarationCount: Int(namespaceCount),
+                attributes: attributes,
+                attributeCount: Int(count)
+            )
+            PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.startElement(tag) }
         }
         handler.endElementNs = { pointer, _, _, _ in
             PushParser.framer(pointer)?._withUnsafeGuaranteedRef { $0.endElement() }

@@ -6,6 +6,20 @@ import CLibXML2
 /// access to a class's property costs an exclusivity check, which at a callback per quotation mark was half the time of
 /// a stanza. For the same reason the framer holds its builder behind a pointer.
 struct StanzaBuilder {
+    typealias Refusal = PlainStanzaReader.Refusal
+
+    /// A start tag as libxml2 reports it.
+    struct StartTag {
+        var name: UnsafePointer<xmlChar>
+        var namespace: UnsafePointer<xmlChar>?
+        /// For each declaration its prefix, null for the default namespace, and its name.
+        var declarations: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?
+        var declarationCount: Int
+        /// Five pointers each: local name, prefix, namespace, and the value's start and end.
+        var attributes: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?
+        var attributeCount: Int
+    }
+
     /// Larger storage is released after each stanza, so that one large stanza does not keep its memory.
     private static let keptBytes = 16 * 1024
     /// The parser's average memory for a name that it may not have met before.
@@ -13,6 +27,7 @@ struct StanzaBuilder {
     /// The number of namespaces searched linearly.
     private static let fewLimit = 8
 
+    private let limits: StreamLimits
     private let stanza = Stanza()
     /// The later ``Stanza/raw``.
     private(set) var raw: [UInt8] = []
@@ -39,6 +54,8 @@ struct StanzaBuilder {
     /// The size of a prefix of ``raw``, once measured.
     private var measured = (bytes: 0, size: StanzaSize())
 
+    init(limits: StreamLimits) { self.limits = limits }
+
     var elementCount: Int { elements.count }
     /// The capacity of the stanza's storage in bytes.
     var capacity: Int {
@@ -46,21 +63,15 @@ struct StanzaBuilder {
             + attributes.capacity * MemoryLayout<Stanza.Attribute>.stride
     }
 
-    mutating func start(
-        name: UnsafePointer<xmlChar>,
-        namespace: UnsafePointer<xmlChar>?,
-        namespaceCount: Int,
-        attributes given: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?,
-        count: Int
-    ) {
-        if namespaceCount > 0 {
-            declarations.append((open.count, namespaceCount))
-            openNamespaces += namespaceCount
+    mutating func start(_ tag: StartTag) {
+        if tag.declarationCount > 0 {
+            declarations.append((open.count, tag.declarationCount))
+            openNamespaces += tag.declarationCount
         }
-        let storedName = store(name)
-        let storedNamespace = store(namespace: namespace)
+        let storedName = store(tag.name)
+        let storedNamespace = store(namespace: tag.namespace)
         let first = attributes.count
-        if let given { store(given, count: count) }
+        if let given = tag.attributes { store(given, count: tag.attributeCount) }
         let position = bytes.count
         let index = elements.count
         elements.append(
@@ -77,7 +88,7 @@ struct StanzaBuilder {
     }
 
     /// The limit that the stanza exceeds so far; not a getter, which would copy the builder behind its pointer.
-    mutating func excess(over limits: StreamLimits) -> SkippedStanza.Reason? {
+    mutating func excess() -> SkippedStanza.Reason? {
         if openNamespaces > limits.openNamespaces { return .namespaces }
         // About the size of the parsed form, with the parser's own record of the names.
         let parsedBytes =
@@ -177,31 +188,23 @@ struct StanzaBuilder {
     }
 
     /// Reads the stanza at the start of these bytes, and returns the index after its end; changes nothing if it throws.
-    mutating func readPlain(
-        _ input: UnsafeRawBufferPointer,
-        limits: StreamLimits,
-        inherited: [UInt8]
-    ) throws(PlainStanzaReader.Refusal) -> Int {
-        let end = try readContents(input, limits: limits, inherited: inherited)
+    mutating func readPlain(_ input: UnsafeRawBufferPointer, inherited: [UInt8]) throws(Refusal) -> Int {
+        let end = try readContents(input, inherited: inherited)
         raw.append(contentsOf: UnsafeRawBufferPointer(rebasing: input[..<end]))
         return end
     }
 
     /// The same for the bytes in ``raw`` and those that follow, with an index in the latter.
-    mutating func readPlain(
-        followedBy more: UnsafeRawBufferPointer,
-        limits: StreamLimits,
-        inherited: [UInt8]
-    ) throws(PlainStanzaReader.Refusal) -> Int {
+    mutating func readPlain(followedBy more: UnsafeRawBufferPointer, inherited: [UInt8]) throws(Refusal) -> Int {
         let begun = raw.count
         raw.append(contentsOf: more)
         // Taken out, since the storage to fill is in the same value.
         var whole: [UInt8] = []
         swap(&whole, &raw)
         defer { swap(&whole, &raw) }
-        do throws(PlainStanzaReader.Refusal) {
-            let end = try whole.withUnsafeBufferPointer { whole throws(PlainStanzaReader.Refusal) in
-                try readContents(UnsafeRawBufferPointer(whole), limits: limits, inherited: inherited)
+        do throws(Refusal) {
+            let end = try whole.withUnsafeBufferPointer { whole throws(Refusal) in
+                try readContents(UnsafeRawBufferPointer(whole), inherited: inherited)
             }
             whole.removeLast(whole.count - end)
             return end - begun
@@ -211,11 +214,7 @@ struct StanzaBuilder {
         }
     }
 
-    private mutating func readContents(
-        _ input: UnsafeRawBufferPointer,
-        limits: StreamLimits,
-        inherited: [UInt8]
-    ) throws(PlainStanzaReader.Refusal) -> Int {
+    private mutating func readContents(_ input: UnsafeRawBufferPointer, inherited: [UInt8]) throws(Refusal) -> Int {
         let count = min(input.count, limits.stanzaBytes, PlainStanzaReader.maximumBytes)
         let room = count + inherited.count + PlainStanzaReader.slack
         if plain.output.count < room {
@@ -229,8 +228,8 @@ struct StanzaBuilder {
             plain.open.removeAll(keepingCapacity: true)
             plain.declarations.removeAll(keepingCapacity: true)
         }
-        return try output.withUnsafeMutableBufferPointer { output throws(PlainStanzaReader.Refusal) in
-            try inherited.withUnsafeBufferPointer { inherited throws(PlainStanzaReader.Refusal) in
+        return try output.withUnsafeMutableBufferPointer { output throws(Refusal) in
+            try inherited.withUnsafeBufferPointer { inherited throws(Refusal) in
                 guard let source = input.baseAddress?.assumingMemoryBound(to: UInt8.self),
                     let target = output.baseAddress
                 else { throw .other }
@@ -243,7 +242,7 @@ struct StanzaBuilder {
                 )
                 lendStorage(to: &reader)
                 defer { lendStorage(to: &reader) }
-                do throws(PlainStanzaReader.Refusal) {
+                do throws(Refusal) {
                     let end = try reader.read()
                     bytes.append(contentsOf: UnsafeBufferPointer(start: target, count: reader.written))
                     return end
@@ -308,7 +307,7 @@ struct StanzaBuilder {
         return range
     }
 
-    /// Stores SAX2 attributes: five pointers each, local name, prefix, namespace, and the value's start and end.
+    /// Stores attributes as a ``StartTag`` has them.
     private mutating func store(_ given: UnsafeMutablePointer<UnsafePointer<xmlChar>?>, count: Int) {
         for index in 0..<count {
             let entry = given + index * 5

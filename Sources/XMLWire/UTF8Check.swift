@@ -1,12 +1,12 @@
+import CBytes
+
 /// A byte-by-byte check of non-ASCII characters: UTF-8 (RFC 3629) that XML 1.0 allows.
 struct UTF8Check {
-    private var missing = 0
-    private var lower: UInt8 = 0x80
-    private var upper: UInt8 = 0xBF
-    /// Whether the sequence began with EF, as U+FFFE and U+FFFF do.
-    private var beganWithEF = false
+    /// The bytes of the character that has begun, and how many there are.
+    private var bytes: (UInt8, UInt8, UInt8, UInt8) = (0, 0, 0, 0)
+    private var count = 0
 
-    var isUnfinished: Bool { missing > 0 }
+    var isUnfinished: Bool { count > 0 }
 
     static func accepts(_ text: UnsafeBufferPointer<UInt8>) -> Bool {
         var check = UTF8Check()
@@ -18,28 +18,18 @@ struct UTF8Check {
 
     /// Checks a non-ASCII byte, or any byte while a character is unfinished.
     mutating func take(_ byte: UInt8) -> Bool {
-        guard missing > 0 else { return begin(byte) }
-        guard lower...upper ~= byte else { return false }
-        missing -= 1
-        upper = beganWithEF && missing == 1 && byte == 0xBF ? 0xBD : 0xBF
-        lower = 0x80
-        return true
+        let taken = count + 1
+        let length = withUnsafeMutableBytes(of: &bytes) { bytes in
+            bytes[taken - 1] = byte
+            return upstream_utf8_length(bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), taken)
+        }
+        count = length < 0 ? taken : 0
+        return length != 0 && !(length == 3 && Self.isNoncharacter(bytes.0, bytes.1, bytes.2))
     }
 
-    private mutating func begin(_ byte: UInt8) -> Bool {
-        (lower, upper) = (0x80, 0xBF)
-        beganWithEF = byte == 0xEF
-        switch byte {
-        case 0xC2...0xDF: missing = 1
-        case 0xE0: (missing, lower) = (2, 0xA0)
-        case 0xED: (missing, upper) = (2, 0x9F)
-        case 0xE1...0xEF: missing = 2
-        case 0xF0: (missing, lower) = (3, 0x90)
-        case 0xF1...0xF3: missing = 3
-        case 0xF4: (missing, upper) = (3, 0x8F)
-        default: return false
-        }
-        return true
+    /// Whether a character of three bytes is U+FFFE or U+FFFF.
+    static func isNoncharacter(_ first: UInt8, _ second: UInt8, _ third: UInt8) -> Bool {
+        first == 0xEF && second == 0xBF && third >= 0xBE
     }
 }
 

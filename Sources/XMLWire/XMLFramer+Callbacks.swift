@@ -5,33 +5,19 @@ extension XMLFramer {
     /// The namespace of the stream's root (RFC 6120 §4.8.1).
     private static let streamNamespace: StaticString = "http://etherx.jabber.org/streams"
 
-    func startElement(
-        name: UnsafePointer<xmlChar>?,
-        namespace: UnsafePointer<xmlChar>?,
-        namespaceCount: Int,
-        declarations: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?,
-        attributes: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?,
-        attributeCount: Int
-    ) {
-        guard let name else { return }
+    func startElement(_ tag: StanzaBuilder.StartTag) {
         let action = machine.pointee.startTag(
-            attributes: attributeCount,
-            namespaces: namespaceCount,
+            attributes: tag.attributeCount,
+            namespaces: tag.declarationCount,
             elements: builder.pointee.elementCount
         )
         switch action {
         case .storeElement, .storeHeader:
-            builder.pointee.start(
-                name: name,
-                namespace: namespace,
-                namespaceCount: namespaceCount,
-                attributes: attributes,
-                count: attributeCount
-            )
+            builder.pointee.start(tag)
             if action == .storeHeader {
-                plainNamespace = defaultNamespace(among: declarations, count: namespaceCount)
+                plainNamespace = defaultNamespace(of: tag)
                 finishHeader()
-            } else if let reason = builder.pointee.excess(over: limits) {
+            } else if let reason = builder.pointee.excess() {
                 obey(machine.pointee.reject(reason))
             }
         case .stopParser: parser?.stop()
@@ -39,12 +25,10 @@ extension XMLFramer {
         }
     }
 
-    /// The default namespace that a start tag declares.
-    ///
-    /// `given` has a prefix, null for the default, and a name for each. Empty if there is no default; nil if not plain.
-    private func defaultNamespace(among given: UnsafeMutablePointer<UnsafePointer<xmlChar>?>?, count: Int) -> [UInt8]? {
-        guard let given else { return [] }
-        for index in 0..<count where given[2 * index] == nil {
+    /// The default namespace that a start tag declares: empty if there is none, nil if it is not plain.
+    private func defaultNamespace(of tag: StanzaBuilder.StartTag) -> [UInt8]? {
+        guard let given = tag.declarations else { return [] }
+        for index in 0..<tag.declarationCount where given[2 * index] == nil {
             guard let name = given[2 * index + 1] else { return nil }
             let bytes = Array(UnsafeBufferPointer(start: name, count: Int(xmlStrlen(name))))
             // libxml2 has not decoded it.

@@ -56,7 +56,7 @@ package final class XMLFramer {
         machine = .allocate(capacity: 1)
         machine.initialize(to: FramerStateMachine(limits: limits))
         builder = .allocate(capacity: 1)
-        builder.initialize(to: StanzaBuilder())
+        builder.initialize(to: StanzaBuilder(limits: limits))
     }
 
     deinit {
@@ -233,7 +233,7 @@ package final class XMLFramer {
         guard readsPlainStanzas, let plainNamespace else { return nil }
         let end: Int
         do throws(PlainStanzaReader.Refusal) {
-            end = try builder.pointee.readPlain(rest, limits: limits, inherited: plainNamespace)
+            end = try builder.pointee.readPlain(rest, inherited: plainNamespace)
         } catch {
             guard error == .unfinished, rest.count < min(Self.splitBytes, limits.stanzaBytes) else { return nil }
             builder.pointee.keepRaw(rest)
@@ -250,7 +250,7 @@ package final class XMLFramer {
         held.waitsForRest = false
         if let plainNamespace {
             let more = UnsafeRawBufferPointer(rebasing: rest.prefix(Self.splitBytes))
-            let end = try? builder.pointee.readPlain(followedBy: more, limits: limits, inherited: plainNamespace)
+            let end = try? builder.pointee.readPlain(followedBy: more, inherited: plainNamespace)
             if let end { return deliverPlainStanza(endingAt: end, in: rest) }
         }
         guard let parser = readyParser() else { return rest }
@@ -310,33 +310,21 @@ package final class XMLFramer {
         return skip(rest, from: window.unfinishedStart)
     }
 
+    /// Reads more of the skipped stanza, and hands it over at its end; returns the rest of the buffer.
     private func skip(_ rest: UnsafeRawBufferPointer, from start: Int) -> UnsafeRawBufferPointer {
         let end = UnsafeRawBufferPointer(rebasing: rest[rest.count...])
-        guard let outcome = skipping?.read(UnsafeRawBufferPointer(rebasing: rest[start...])), let skipping else {
-            return end
-        }
-        switch machine.pointee.skipped(outcome, size: skipping.size.bytes, start: start) {
-        case .more, .fail: return end
-        case .deliver(let reason): return deliver(skipping, reason, rest)
-        }
-    }
-
-    /// Hands a skipped stanza over, and returns the rest of the buffer.
-    private func deliver(
-        _ ended: Skipping,
-        _ reason: SkippedStanza.Reason,
-        _ rest: UnsafeRawBufferPointer
-    ) -> UnsafeRawBufferPointer {
+        guard let outcome = skipping?.read(UnsafeRawBufferPointer(rebasing: rest[start...])), let read = skipping,
+            case .deliver(let reason) = machine.pointee.skipped(outcome, size: read.size.bytes, start: start)
+        else { return end }
         skipping = nil
-        sink?(.skipped(SkippedStanza(reason: reason, name: ended.skipper.name, byteCount: ended.byteCount)))
+        sink?(.skipped(SkippedStanza(reason: reason, name: read.skipper.name, byteCount: read.byteCount)))
         switch machine.pointee.skippedStanzaHandled() {
         case .readOn(let end):
             return UnsafeRawBufferPointer(rebasing: rest[end...])
         case .beginDocument(let end):
             forgetDocument()
             return UnsafeRawBufferPointer(rebasing: rest[end...])
-        case .finish:
-            return UnsafeRawBufferPointer(rebasing: rest[rest.count...])
+        case .finish: return end
         }
     }
 }

@@ -64,11 +64,8 @@ final class MessageReceiver: StreamDelegate {
         let isResumed = stream.resumed != nil
         let words: StaticString = isResumed ? "the session goes on" : "the stream is bound"
         logger.event(.info, .streamBound, words, [.host: .string(host)])
-        if !isResumed, let lost = suspendedStream {
-            // The server has given the session up: its messages are redelivered.
-            suspendedStream = nil
-            lost.abandon(metrics)
-        }
+        // The server has given the session up: its messages are redelivered.
+        if !isResumed { suspendedStream.take()?.abandon(metrics) }
         if stream.management == .missing { warnUnmanaged("not offered") }
         return true
     }
@@ -166,10 +163,7 @@ final class MessageReceiver: StreamDelegate {
         sink = nil
         lostAt = clock.monotonic()
         // An answer that can't be right: the next connection binds a new session.
-        if end.negotiation?.code == .badStream, let lost = suspendedStream {
-            suspendedStream = nil
-            lost.abandon(metrics)
-        }
+        if end.negotiation?.code == .badStream { suspendedStream.take()?.abandon(metrics) }
         log(end)
         turn.succeed(.ended(end))
         self.end.succeed(end)
@@ -216,9 +210,7 @@ final class MessageReceiver: StreamDelegate {
 
     /// Sends the acks that the server lacks, including those of messages committed meanwhile.
     func resumed(by handler: StreamHandler<MessageReceiver>) {
-        guard let stream = suspendedStream, let confirmed = handler.bound?.session.confirmed else { return }
-        suspendedStream = nil
-        var acks = stream.acks
+        guard let confirmed = handler.bound?.session.confirmed, var acks = suspendedStream.take()?.acks else { return }
         metrics.acks[.sent].increment(by: acks.confirm(confirmed))
         for piece in acks.pieces {
             handler.sendAcks(piece.bytes, count: piece.count, isCounted: piece.isCounted)

@@ -9,8 +9,6 @@ package final class OpenConnections: Sendable {
 
     private let state = Mutex(State())
 
-    package init() {}
-
     /// Closes all connections properly without waiting for uncommitted copies, which the peer redelivers, and later
     /// ones at once; returns how many there were.
     @discardableResult

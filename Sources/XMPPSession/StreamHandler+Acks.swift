@@ -113,10 +113,7 @@ extension StreamHandler where Delegate == MessageReceiver {
 
     /// The stream that may be resumed: this one, or the one that was to be resumed on it and was not requested.
     func takeSuspended() -> SuspendedStream? {
-        if let waiting = delegate.suspendedStream {
-            delegate.suspendedStream = nil
-            return waiting
-        }
+        if let waiting = delegate.suspendedStream.take() { return waiting }
         guard let suspended = bound?.session.suspended else {
             // Whatever commits from now on has no stream for its acks.
             bound?.session.forgoResumption()

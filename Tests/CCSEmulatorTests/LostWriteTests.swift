@@ -49,7 +49,7 @@ struct LostWriteTests {
         configuration.load = LoadProfile(count: 3)
         configuration.faults = try FaultScript(parsing: "after 2: whitespace")
         let eventLoop = EmbeddedEventLoop()
-        let core = EmulatorCore(configuration, eventLoop: eventLoop, tlsContext: nil, transcript: nil)
+        let core = try EmulatorCore(configuration, eventLoop: eventLoop, tlsContext: nil)
         let (lost, nothing) = try bound(core, on: eventLoop, breaks: true)
         #expect(!lost.isActive && !nothing.contains("google:mobile:data"))
         let (channel, text) = try bound(core, on: eventLoop)

@@ -51,18 +51,20 @@ final class ModelSite: Site {
                 let wall = Timestamp(microseconds: start + passed.microseconds + ahead.microseconds)
                 return ClockReading.Moment(wall: wall, monotonic: monotonic)
             }
-            return SimulatedDatabase.Stamps(DatabaseClock(moment(), monotonic: { moment().monotonic }), moment: moment)
+            return SimulatedWriter.Stamps(DatabaseClock(moment(), monotonic: { moment().monotonic }), moment: moment)
         }
-        return database.writer("writer", senders: ["1234567890"], stamps: stamps)
+        return SimulatedWriter(database, worker: "writer", senders: ["1234567890"], stamps: stamps)
     }
 
-    func deliveries(_ worker: String) -> any DeliveryStore { database.deliveries(worker, recordsAttempts: true) }
+    func deliveries(_ worker: String) -> any DeliveryStore {
+        SimulatedDeliveryStore(database, worker: worker, recordsAttempts: true)
+    }
 
     func close(_ store: any DeliveryStore) async { await (store as? SimulatedDeliveryStore)?.close() }
 
     func call(_ worker: String, _ delivery: Delivery) async -> AttemptEnd {
         let caller = callers.withLock { callers in
-            let caller = callers[worker] ?? database.deliveries(worker, recordsAttempts: true)
+            let caller = callers[worker] ?? SimulatedDeliveryStore(database, worker: worker, recordsAttempts: true)
             callers[worker] = caller
             return caller
         }
@@ -94,7 +96,11 @@ final class ModelSite: Site {
         let begun = time.now
         // The clock stands until the other one waits.
         time.stand(until: 2)
-        let holder = database.writer(end == .commit ? "short holder" : "holder", senders: ["1234567890"])
+        let holder = SimulatedWriter(
+            database,
+            worker: end == .commit ? "short holder" : "holder",
+            senders: ["1234567890"]
+        )
         async let held: [StoreOutcome]? = try? holder.commit([message])
         while database.openTransactions == 0 { await Task.yield() }
         async let text = body()

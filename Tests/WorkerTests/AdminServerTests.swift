@@ -63,8 +63,8 @@ struct AdminServerTests {
     func endpoints() async throws {
         let isUp = Mutex(false)
         let readiness = Readiness([
-            ReadinessCheck("database") { isUp.withLock { $0 } ? .ready : .notReady("no connection") },
-            ReadinessCheck("sender-1") { .ready },
+            ReadinessCheck(name: "database") { isUp.withLock { $0 } ? .ready : .notReady("no connection") },
+            ReadinessCheck(name: "sender-1") { .ready },
         ])
         try await serving(readiness) { port in
             #expect(try await Self.ask(port, "/livez").0 == 200)
@@ -77,7 +77,7 @@ struct AdminServerTests {
             let verbose = try await Self.ask(port, "/readyz?verbose")
             #expect(verbose.1 == "[+] database ok\n[+] sender-1 ok\n[+] draining ok\nready\n")
             #expect(
-                Readiness([ReadinessCheck("clock") { .remark("a word") }]).report()
+                Readiness([ReadinessCheck(name: "clock") { .remark("a word") }]).report()
                     == Readiness.Report(isReady: true, lines: ["[+] clock ok: a word", "[+] draining ok"])
             )
             readiness.drain()

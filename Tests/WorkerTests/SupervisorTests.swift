@@ -29,7 +29,7 @@ struct SupervisorTests {
         _ socket: NotifySocket?,
         watchdog: String? = nil,
         _ watch: LoopWatch = LoopWatch(eventLoops: []),
-        hindrance: @escaping @Sendable () -> Supervisor.Hindrance = { Supervisor.Hindrance() }
+        hindrance: @escaping @Sendable () -> Supervisor.Hindrance = { (nil, 0) }
     ) -> Supervisor {
         var environment = ["NOTIFY_SOCKET": socket?.name ?? ""]
         environment["WATCHDOG_USEC"] = watchdog
@@ -255,20 +255,20 @@ struct SupervisorTests {
 
     @Test("while the database is away there is one line a minute, with how long, how many wait, and why")
     func outage() throws {
-        let hindrance = Mutex(Supervisor.Hindrance())
+        let hindrance = Mutex<Supervisor.Hindrance>((nil, 0))
         let supervisor = supervisor(nil, hindrance: { hindrance.withLock { $0 } })
         func lines() -> [String] { events("database.unavailable") }
         for second in 0...120 { supervisor.look(now: start + .seconds(second)) }
         #expect(lines().isEmpty)
-        hindrance.withLock { $0 = Supervisor.Hindrance(reason: "it is down", waiting: 7) }
+        hindrance.withLock { $0 = ("it is down", 7) }
         for second in 121...360 { supervisor.look(now: start + .seconds(second)) }
         #expect(lines().count == 3)
         let objects = try lines().map { try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any] }
         #expect(objects.map { $0?["duration_seconds"] as? Double } == [60, 120, 180])
         #expect(objects.allSatisfy { $0?["count"] as? Int == 7 && $0?["error"] as? String == "it is down" })
-        hindrance.withLock { $0 = Supervisor.Hindrance() }
+        hindrance.withLock { $0 = (nil, 0) }
         supervisor.look(now: start + .seconds(361))
-        hindrance.withLock { $0 = Supervisor.Hindrance(reason: "again", waiting: 0) }
+        hindrance.withLock { $0 = ("again", 0) }
         for second in 362...420 { supervisor.look(now: start + .seconds(second)) }
         #expect(lines().count == 3, "an outage of under a minute is told by whoever meets it")
     }

@@ -46,8 +46,8 @@ struct PlainBlockTests {
         let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: stanza.count, alignment: 1)
         defer { memory.deallocate() }
         memory.copyBytes(from: stanza)
-        var builder = StanzaBuilder()
-        let end = try? builder.readPlain(UnsafeRawBufferPointer(memory), limits: StreamLimits(), inherited: [])
+        var builder = StanzaBuilder(limits: StreamLimits())
+        let end = try? builder.readPlain(UnsafeRawBufferPointer(memory), inherited: [])
         guard end == stanza.count else { return nil }
         let read = builder.exchangeContents()
         return Array(read.bytes[read.attributes.first?.value ?? read.elements[0].text])

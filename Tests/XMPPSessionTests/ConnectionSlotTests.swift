@@ -1,6 +1,5 @@
 import CCSEmulator
 import EmulatorSupport
-import Ingest
 import IntegrationSupport
 import NIOCore
 import NIOPosix
@@ -9,6 +8,7 @@ import TLSWire
 import Telemetry
 import Testing
 
+@testable import Ingest
 @testable import XMPPSession
 
 /// A service whose connections are real ones, to an emulator.

@@ -1,4 +1,3 @@
-import DNS
 import Dispatch
 import Ingest
 import IntegrationSupport
@@ -10,6 +9,7 @@ import Telemetry
 import Testing
 import XMPP
 
+@testable import DNS
 @testable import XMPPSession
 
 /// Resolves every name to these addresses, with the port that is asked for unless they have one.

@@ -1,7 +1,7 @@
-import DNS
 import TLSWire
 import Testing
 
+@testable import DNS
 @testable import XMPPSession
 
 /// Which places are tried, and in which order.

@@ -20,7 +20,7 @@ import Vocabulary
         hash: HashFunction = .sha1
     ) -> SCRAM {
         SCRAM(
-            hash,
+            hash: hash,
             credentials: SASLCredentials(username: "user", secret: Secret(Array("pencil".utf8))),
             nonce: Array(nonce.utf8),
             binding: flag,

@@ -46,7 +46,7 @@ import XMLWire
 
     private static func exchange(_ example: Example, user: String = "user") -> SCRAM {
         SCRAM(
-            example.hash,
+            hash: example.hash,
             credentials: SASLCredentials(username: user, secret: Secret(Array("pencil".utf8))),
             nonce: Array(example.nonce.utf8),
             binding: .unsupported,

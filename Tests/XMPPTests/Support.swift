@@ -1,8 +1,8 @@
 import Foundation
 import Testing
 import Vocabulary
-import XMLWire
 
+@testable import XMLWire
 @testable import XMPP
 
 let streamHeader =

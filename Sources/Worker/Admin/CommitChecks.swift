@@ -10,14 +10,14 @@ package enum CommitChecks {
         status: CommitStatus,
         now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
     ) -> [ReadinessCheck] {
-        let commits = ReadinessCheck("commits") {
+        let commits = ReadinessCheck(name: "commits") {
             guard let oldest = queue.oldest else { return .ready }
             let waiting = now() - oldest
             guard waiting > longestWait else { return .ready }
             let reason = status.failure(since: oldest).map { ": " + $0 } ?? ""
             return .notReady("messages have been waiting to be committed for \(waiting.components.seconds) s" + reason)
         }
-        let standby = ReadinessCheck("standby") { status.reason.map { .notReady($0) } ?? .ready }
+        let standby = ReadinessCheck(name: "standby") { status.reason.map { .notReady($0) } ?? .ready }
         return [commits, standby]
     }
 }

@@ -19,11 +19,6 @@ package struct ReadinessCheck: Sendable {
     package var name: String
     /// The state from what is already known; never blocks.
     package var state: @Sendable () -> State
-
-    package init(_ name: String, _ state: @escaping @Sendable () -> State) {
-        self.name = name
-        self.state = state
-    }
 }
 
 /// Whether the worker accepts messages (`/readyz`).
@@ -50,7 +45,7 @@ package final class Readiness: Sendable {
 
     package func report() -> Report {
         let isDraining = isDraining
-        let own = ReadinessCheck("draining") { isDraining ? .notReady("shutting down") : .ready }
+        let own = ReadinessCheck(name: "draining") { isDraining ? .notReady("shutting down") : .ready }
         var report = Report(isReady: true, lines: [])
         for check in checks + [own] {
             switch check.state() {

@@ -29,10 +29,11 @@ struct WorkerParts: Sendable {
     let clock = DatabaseClock()
     let monitor: DatabaseMonitor
     let ingest: IngestQueue
+    /// What all connections share.
+    let environment: Connection.Environment
     let commits: CommitStatus
     let readiness: Readiness
     let group: MultiThreadedEventLoopGroup
-    let open = OpenConnections()
     /// Fulfilled once a service was abandoned during shutdown.
     let abandoned = Promise<Void>()
     /// Runs the handlers; nil without any.
@@ -69,6 +70,8 @@ struct WorkerParts: Sendable {
         monitor = DatabaseMonitor(database, metrics: metrics, clock: clock, logger: logger)
         commits = CommitStatus(metrics: metrics, logger: logger)
         ingest = IngestQueue(writers: configuration.database.writers, batchLimit: configuration.database.batchLimit)
+        let arrivals = ArrivalClock { [clock] in clock.now() }
+        environment = Connection.Environment(ingest: ingest, clock: arrivals, metrics: metrics)
         readiness = Readiness(
             Self.checks(senders, metrics, monitor) + CommitChecks.checks(queue: ingest, status: commits)
         )
@@ -130,13 +133,13 @@ struct WorkerParts: Sendable {
         _ monitor: DatabaseMonitor
     ) -> [ReadinessCheck] {
         let streams = senders.map { sender in
-            ReadinessCheck("sender-\(sender.stream.senderID)") {
+            ReadinessCheck(name: "sender-\(sender.stream.senderID)") {
                 metrics.connections(sender: Int(sender.stream.index), state: .bound).value > 0
                     ? .ready : .notReady("no stream is bound")
             }
         }
-        let clock = ReadinessCheck("clock") { monitor.clockRemark.map { .remark($0) } ?? .ready }
-        return [ReadinessCheck("database") { monitor.state }, clock] + streams
+        let clock = ReadinessCheck(name: "clock") { monitor.clockRemark.map { .remark($0) } ?? .ready }
+        return [ReadinessCheck(name: "database") { monitor.state }, clock] + streams
     }
 }
 
@@ -201,7 +204,10 @@ extension WorkerParts {
         }
         list.append(
             UntilShutdown { [self] in
-                guard try await isReadyToWork() else { return }
+                guard try await monitor.waitUntilReady() else { return }
+                // Handlers would never get a message that was received before their subscriptions.
+                await dispatch?.service.waitUntilSubscribed()
+                guard !Task.isCancelled else { return }
                 supervisor.started()
                 if roles.contains(.receive) { await receive() }
             }
@@ -215,15 +221,6 @@ extension WorkerParts {
         while isIdle: @escaping @Sendable () -> Bool = { true }
     ) -> any Service {
         BoundedShutdown(service: service, abandoned: abandoned, bound: bound, isIdle: isIdle)
-    }
-
-    /// Waits for the database and for the handlers' subscriptions: they would never get a message received before.
-    ///
-    /// - Returns: False if the task was cancelled.
-    private func isReadyToWork() async throws -> Bool {
-        guard try await monitor.waitUntilReady() else { return false }
-        await dispatch?.service.waitUntilSubscribed()
-        return !Task.isCancelled
     }
 
     private func writing() -> (service: IngestService, stores: [MessageStore], bell: DeliveryBell) {
@@ -245,9 +242,6 @@ extension WorkerParts {
     }
 
     private func receive() async {
-        let arrivals = ArrivalClock { [clock] in clock.now() }
-        var environment = Connection.Environment(ingest: ingest, clock: arrivals, metrics: metrics)
-        environment.open = open
         await withTaskGroup(of: Void.self) { tasks in
             for settings in senders {
                 var logger = logger
@@ -271,7 +265,7 @@ extension WorkerParts {
             hindrance: { [metrics, monitor] in
                 // The standby's reason, which comes last, says more than that messages wait.
                 let reason = commits.compactMap { $0.state().reason }.last ?? monitor.outage
-                return Supervisor.Hindrance(reason: reason, waiting: metrics.messages.snapshot().inFlight)
+                return (reason, metrics.messages.snapshot().inFlight)
             },
             logger: logger
         )

@@ -103,7 +103,7 @@ package final class WorkerRuntime: Sendable {
     /// Call it after ``shutDown()``; ``run()`` may never return.
     package func giveUp() {
         let inFlight = metrics.messages.snapshot().inFlight
-        guard inFlight > 0, parts.open.closeNow() > 0 else { return }
+        guard inFlight > 0, parts.environment.open.closeNow() > 0 else { return }
         parts.logger.event(
             .warning,
             .givingUp,

@@ -22,7 +22,14 @@ struct DispatchRunner: Service {
         let owner = Self.workerName
         let logger = parts.logger
         let isRecording = configuration.retention.attempts > .zero
-        let recording = AttemptRecording(worker: owner, isWanted: isRecording) { Self.attemptsUnrecorded($0, logger) }
+        let recording = AttemptRecording(worker: owner, isWanted: isRecording) { error in
+            logger.event(
+                .warning,
+                .attemptsUnrecorded,
+                "cannot write the history of attempts: deliveries are settled without, retrying in a minute",
+                [.sqlstate: .string(error.sqlState ?? ""), .error: .string(error.message)]
+            )
+        }
         let store = PostgresDeliveryStore(parts.database, worker: owner, recording: recording)
         let functions = FunctionCaller(parts.database, recording: recording)
         var settings = DispatchSettings()
@@ -69,15 +76,6 @@ struct DispatchRunner: Service {
 
     /// This process's name for people: host and process id.
     static var workerName: String { "\(hostName):\(getpid())" }
-
-    static func attemptsUnrecorded(_ error: StoreError, _ logger: Logger) {
-        logger.event(
-            .warning,
-            .attemptsUnrecorded,
-            "cannot write the history of attempts: deliveries are settled without, retrying in a minute",
-            [.sqlstate: .string(error.sqlState ?? ""), .error: .string(error.message)]
-        )
-    }
 
     static var hostName: String {
         var name = [CChar](repeating: 0, count: 256)

@@ -20,14 +20,10 @@ struct IngestRunner: Service {
     let service: IngestService
 
     func run() async {
-        // If another service has failed, no batch will come that writers wait for.
-        await withTaskCancellationHandler {
-            await withGracefulShutdownHandler {
-                await service.run()
-            } onGracefulShutdown: {
-                queue.finish()
-            }
-        } onCancel: {
+        // Cancelled if another service has failed: no batch will come that writers wait for.
+        await withTaskCancellationOrGracefulShutdownHandler {
+            await service.run()
+        } onCancelOrGracefulShutdown: {
             queue.finish()
         }
     }

@@ -7,14 +7,8 @@ package import Telemetry
 ///
 /// Waiting is allowed, for the database as well: an outage must not kill a worker that would recover by itself.
 package struct LoopWatch: Sendable {
-    /// An event loop, and whether it has answered the last check.
-    private struct Knocked: Sendable {
-        var loop: any EventLoop
-        var progress: LoopProgress
-    }
-
-    /// Asked for an answer at each check; the others report their own progress.
-    private let eventLoops: [Knocked]
+    /// Asked for an answer at each check, with whether it has come; the others report their own progress.
+    private let eventLoops: [(loop: any EventLoop, progress: LoopProgress)]
     private let writers: [LoopProgress]
     private let others: [LoopProgress]
     private let queue: IngestQueue?
@@ -25,7 +19,7 @@ package struct LoopWatch: Sendable {
         writers: [LoopProgress] = [],
         others: [LoopProgress] = []
     ) {
-        self.eventLoops = eventLoops.enumerated().map { Knocked(loop: $1, progress: LoopProgress("event-loop-\($0)")) }
+        self.eventLoops = eventLoops.enumerated().map { ($1, LoopProgress("event-loop-\($0)")) }
         self.queue = queue
         self.writers = writers
         self.others = others
@@ -38,12 +32,11 @@ package struct LoopWatch: Sendable {
 
     /// The names of loops without a step for longer than `limit`; asks the event loops for their next answer.
     package func stuck(limit: Duration, now: ContinuousClock.Instant = .now) -> [String] {
-        for knocked in eventLoops where knocked.progress.phase == .idle {
-            let progress = knocked.progress
+        for (loop, progress) in eventLoops where progress.phase == .idle {
             progress.enter(.working, now: now)
-            knocked.loop.execute { progress.enter(.idle) }
+            loop.execute { progress.enter(.idle) }
         }
-        let silent = (eventLoops.map(\.progress) + writers + others).filter { $0.silence(now: now) > limit }
+        let silent = (eventLoops.map { $0.progress } + writers + others).filter { $0.silence(now: now) > limit }
         return silent.map(\.name) + (isLeftAlone(limit, now) ? ["queue"] : [])
     }
 

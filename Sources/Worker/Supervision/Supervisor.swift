@@ -9,17 +9,9 @@ import Vocabulary
 ///
 /// *starting* (the manager is asked for patience) → `started()` *ready* → `stopping(within:)` *stopping*.
 package final class Supervisor: Sendable {
-    package struct Hindrance: Sendable {
-        /// Why the database can't be used, or nothing can be committed; nil if nothing is wrong.
-        package var reason: String?
-        /// Messages received and not committed.
-        package var waiting: Int
-
-        package init(reason: String? = nil, waiting: Int = 0) {
-            self.reason = reason
-            self.waiting = waiting
-        }
-    }
+    /// Why the database can't be used, or nothing can be committed (nil if nothing is wrong), and the messages received and not
+    /// committed.
+    package typealias Hindrance = (reason: String?, waiting: Int)
 
     /// How long the manager is asked for patience each time.
     private static let patience = Duration.seconds(60)
@@ -55,7 +47,7 @@ package final class Supervisor: Sendable {
         manager: ServiceManager?,
         watch: LoopWatch,
         status: @escaping @Sendable () -> String,
-        hindrance: @escaping @Sendable () -> Hindrance = { Hindrance() },
+        hindrance: @escaping @Sendable () -> Hindrance = { (nil, 0) },
         logger: Logger
     ) {
         self.manager = manager

@@ -4,54 +4,52 @@ import Synchronization
 import Telemetry
 import Vocabulary
 
+/// A worker's counts at a moment.
+private struct WorkerCounts: Sendable {
+    let at: ContinuousClock.Instant
+    let messages: MessageAccounts.Snapshot
+    let acked: UInt64
+    let ackLatency: Histogram.Snapshot
+    let handlers: [(done: UInt64, failed: UInt64)]
+
+    init(_ metrics: Metrics, _ now: ContinuousClock.Instant) {
+        at = now
+        messages = metrics.messages.snapshot()
+        acked = metrics.acks[.sent].value
+        ackLatency = metrics.ackLatency.snapshot()
+        handlers = metrics.handlers.indices.map { index in
+            let deliveries = metrics.handler(index).deliveries
+            let failed = deliveries[.retry].value + deliveries[.rejected].value + deliveries[.exhausted].value
+            return (deliveries[.done].value, failed)
+        }
+    }
+
+    var received: UInt64 { messages.received.reduce(0, +) }
+
+    var handled: UInt64 { handlers.reduce(0) { $0 + $1.done } }
+}
+
 /// Makes a worker's row of `upstream.workers` from its metrics: current levels, and rates since the previous row.
 struct WorkerFigures {
     private let metrics: Metrics
     private let start: ContinuousClock.Instant
     private var report: WorkerReport
-    private var before: Counts
+    private var before: WorkerCounts
     /// By handler, at its last success.
     private var failuresBefore: [UInt64]
-
-    private struct Counts {
-        struct Handler {
-            var done: UInt64
-            var failed: UInt64
-        }
-
-        var at: ContinuousClock.Instant
-        var messages: MessageAccounts.Snapshot
-        var acked: UInt64
-        var ackLatency: Histogram.Snapshot
-        var handlers: [Handler]
-
-        init(_ metrics: Metrics, _ now: ContinuousClock.Instant) {
-            at = now
-            messages = metrics.messages.snapshot()
-            acked = metrics.acks[.sent].value
-            ackLatency = metrics.ackLatency.snapshot()
-            handlers = metrics.handlers.indices.map { index in
-                let deliveries = metrics.handler(index).deliveries
-                return Handler(
-                    done: deliveries[.done].value,
-                    failed: deliveries[.retry].value + deliveries[.rejected].value + deliveries[.exhausted].value
-                )
-            }
-        }
-    }
 
     /// Figures of a process that starts now.
     init(of identity: WorkerReport, _ metrics: Metrics, now: ContinuousClock.Instant) {
         report = identity
         self.metrics = metrics
         start = now
-        before = Counts(metrics, now)
-        failuresBefore = before.handlers.map(\.failed)
+        before = WorkerCounts(metrics, now)
+        failuresBefore = before.handlers.map { $0.failed }
     }
 
     /// The current row; the next one's rates begin here.
     mutating func next(activity: [HandlerActivity], isStopping: Bool, now: ContinuousClock.Instant) -> WorkerReport {
-        let counts = Counts(metrics, now)
+        let counts = WorkerCounts(metrics, now)
         let seconds = before.at.duration(to: now).inSeconds
         func rate(_ value: UInt64, _ earlier: UInt64) -> Double {
             seconds > 0 ? (Double(value &- earlier) / seconds * 100).rounded() / 100 : 0
@@ -68,14 +66,11 @@ struct WorkerFigures {
             return streams
         }
         report.rates.seconds = (seconds * 1_000).rounded() / 1_000
-        report.rates.received = rate(new.received.reduce(0, +), old.received.reduce(0, +))
+        report.rates.received = rate(counts.received, before.received)
         report.rates.stored = rate(new.settled(.stored), old.settled(.stored))
         report.rates.duplicates = rate(new.settled(.duplicate), old.settled(.duplicate))
         report.rates.acked = rate(counts.acked, before.acked)
-        report.rates.handled = rate(
-            counts.handlers.reduce(0) { $0 + $1.done },
-            before.handlers.reduce(0) { $0 + $1.done }
-        )
+        report.rates.handled = rate(counts.handled, before.handled)
         var acks = counts.ackLatency
         for index in acks.counts.indices { acks.counts[index] &-= before.ackLatency.counts[index] }
         let bounds = metrics.ackLatency.bounds
@@ -113,33 +108,25 @@ struct WorkerFigures {
 
 /// The worker's state in one line, for `systemctl status`.
 final class WorkerStatus: Sendable {
-    private struct Counted {
-        var at: ContinuousClock.Instant
-        var received: UInt64
-        var handled: UInt64
-    }
-
     private let metrics: Metrics
     /// The configured connections; nil for a worker without any.
     private let connections: Int?
-    private let before: Mutex<Counted>
+    private let before: Mutex<WorkerCounts>
 
     /// The state of a worker with this many connections, or nil for one that only runs handlers.
     init(_ metrics: Metrics, connections: Int?) {
         self.metrics = metrics
         self.connections = connections
-        before = Mutex(Counted(at: .now, received: 0, handled: 0))
+        before = Mutex(WorkerCounts(metrics, .now))
     }
 
     /// The line, with why it waits to start, if it does, and rates since the previous call; without secrets, tokens or
     /// ids.
     func line(waiting: String?, now: ContinuousClock.Instant = .now) -> String {
         if let waiting { return "waiting to start: \(waiting)" }
-        let books = metrics.messages.snapshot()
-        let handled = metrics.handlers.indices.reduce(UInt64(0)) { $0 + metrics.handler($1).deliveries[.done].value }
-        let counted = Counted(at: now, received: books.received.reduce(0, +), handled: handled)
+        let counts = WorkerCounts(metrics, now)
         let old = before.withLock { before in
-            defer { before = counted }
+            defer { before = counts }
             return before
         }
         let seconds = old.at.duration(to: now) / .seconds(1)
@@ -150,9 +137,10 @@ final class WorkerStatus: Sendable {
         if let connections {
             let bound = metrics.senders.indices.reduce(0) { $0 + metrics.connections(sender: $1, state: .bound).value }
             parts.append("\(bound) of \(connections) streams bound")
-            parts.append("\(rate(counted.received, old.received)) messages/s received, \(books.inFlight) in flight")
+            let received = rate(counts.received, old.received)
+            parts.append("\(received) messages/s received, \(counts.messages.inFlight) in flight")
         }
-        if !metrics.handlers.isEmpty { parts.append("\(rate(counted.handled, old.handled))/s handled") }
+        if !metrics.handlers.isEmpty { parts.append("\(rate(counts.handled, old.handled))/s handled") }
         return parts.isEmpty ? "running" : parts.joined(separator: ", ")
     }
 }

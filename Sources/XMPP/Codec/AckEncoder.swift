@@ -133,8 +133,6 @@ package struct AckEncoder: Sendable {
         let buffer: UnsafeMutableRawBufferPointer?
         var count = 0
 
-        init(buffer: UnsafeMutableRawBufferPointer?) { self.buffer = buffer }
-
         mutating func write(_ text: StaticString) {
             write(UnsafeBufferPointer(start: text.utf8Start, count: text.utf8CodeUnitCount))
         }

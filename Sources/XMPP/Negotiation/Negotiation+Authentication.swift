@@ -33,7 +33,7 @@ extension Negotiation {
         case .scram(let hash, let binding):
             do throws(SASLMechanismError) {
                 var scram = SCRAM(
-                    hash,
+                    hash: hash,
                     credentials: try credentials.prepared(),
                     nonce: Base64.encode(nonce),
                     binding: binding,

@@ -13,7 +13,7 @@ struct SCRAM: Sendable {
         case derive(KeyDerivation)
     }
 
-    private enum State {
+    enum State {
         case begun
         case awaitingChallenge
         /// The server's first message came; the salted password is being computed.
@@ -35,27 +35,14 @@ struct SCRAM: Sendable {
         "unknown-user", "invalid-username-encoding", "no-resources",
     ]
 
-    private let hash: HashFunction
-    private let credentials: SASLCredentials
-    private let nonce: [UInt8]
-    private let binding: ChannelBindingFlag
-    private let offer: SASLOffer
-    private var state = State.begun
-
-    /// An exchange with prepared credentials and a nonce of printable ASCII without a comma.
-    init(
-        _ hash: HashFunction,
-        credentials: SASLCredentials,
-        nonce: [UInt8],
-        binding: ChannelBindingFlag,
-        offer: SASLOffer
-    ) {
-        self.hash = hash
-        self.credentials = credentials
-        self.nonce = nonce
-        self.binding = binding
-        self.offer = offer
-    }
+    let hash: HashFunction
+    /// Prepared by ``SASLprep``.
+    let credentials: SASLCredentials
+    /// Printable ASCII without a comma.
+    let nonce: [UInt8]
+    let binding: ChannelBindingFlag
+    let offer: SASLOffer
+    private(set) var state = State.begun
 
     private var bareFirst: [UInt8] {
         var bytes = Array("n=".utf8)
@@ -166,7 +153,7 @@ struct SCRAM: Sendable {
 }
 
 /// The server's first message: `r=nonce,s=salt,i=iterations`, and extensions, ignored except `h`.
-private struct ServerFirst: Sendable {
+struct ServerFirst: Sendable {
     var nonce: [UInt8]
     var salt: [UInt8]
     var iterations: Int

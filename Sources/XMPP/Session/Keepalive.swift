@@ -55,9 +55,8 @@ struct Keepalive: Sendable {
         let pause = now > since ? now - since : 0
         switch state {
         case .unknown: break
-        case .proven(let at): state = .proven(at: at.addingReportingOverflow(pause).partialValue)
-        case .asked(let at, let limit):
-            state = .asked(at: at.addingReportingOverflow(pause).partialValue, limit: limit)
+        case .proven(let at): state = .proven(at: at &+ pause)
+        case .asked(let at, let limit): state = .asked(at: at &+ pause, limit: limit)
         }
     }
 
@@ -84,7 +83,7 @@ struct Keepalive: Sendable {
         switch state {
         case .proven: return ask(now, limit: timeout)
         // A path that is dead after a resumption is to be noticed by the transport, first: that can be resumed again.
-        case .unknown: return ask(now, limit: timeout.multipliedReportingOverflow(by: 2).partialValue)
+        case .unknown: return ask(now, limit: timeout &* 2)
         case .asked:
             return .dead
         }

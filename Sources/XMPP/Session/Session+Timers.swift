@@ -19,14 +19,11 @@ extension Session {
     }
 
     /// When the answer to our request for stream management is overdue.
-    private var managementDue: UInt64 {
-        let delay = min(keepaliveInterval, Session.managementTimeout)
-        return boundAt.addingReportingOverflow(delay.nanoseconds).partialValue
-    }
+    private var managementDue: UInt64 { boundAt &+ min(keepaliveInterval, Session.managementTimeout).nanoseconds }
 
     mutating func timer(after delay: Duration, from now: UInt64? = nil) -> SessionTimer {
         timerID += 1
-        timerDue = now.map { $0.addingReportingOverflow(delay.nanoseconds).partialValue } ?? .max
+        timerDue = now.map { $0 &+ delay.nanoseconds } ?? .max
         return SessionTimer(id: timerID, delay: delay)
     }
 
@@ -43,7 +40,7 @@ extension Session {
             return Settlement(bytes: bytes)
         }
         guard presence.isAvailable else { return Settlement() }
-        return timer(notAfter: now.addingReportingOverflow(Presence.longestPause.nanoseconds).partialValue, now: now)
+        return timer(notAfter: now &+ Presence.longestPause.nanoseconds, now: now)
     }
 
     /// Sets the timer if it would fire later than this: a stream that keeps pausing must not put it off forever.
