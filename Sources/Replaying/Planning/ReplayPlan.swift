@@ -94,4 +94,19 @@ package struct ReplayPlan: Sendable {
         (name, pace, includesReplayed) = (request.name, request.pace, request.includesReplayed)
         self.target = target
     }
+
+    /// Adds a row of ``PlanStatements/standings(_:)``.
+    mutating func count(_ row: (handler: Int?, standing: String, count: Int64, planned: Int64, replayed: Int64)) {
+        planned += row.planned
+        replayed += row.replayed
+        guard let place = row.handler.map({ $0 - 1 }), handlers.indices.contains(place) else { return }
+        handlers[place].planned += row.planned
+        handlers[place].replayed += row.replayed
+        switch row.standing {
+        case "p": handlers[place].pending = row.count
+        case "x": handlers[place].dead = row.count
+        case "n": handlers[place].new = row.count
+        default: handlers[place].handled = row.count
+        }
+    }
 }
