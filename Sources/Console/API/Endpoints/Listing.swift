@@ -98,7 +98,7 @@ extension Array where Element: HandlersWords {
     /// The rows as a reader may see them: without their messages' tokens.
     func shown(to sight: Sight, _ connection: PostgresConnection) async throws(PostgresError) -> [Element] {
         let said = sight.payloads ? filter(\.hasWords) : []
-        let tokens = try await TokensOfMessages(of: said.map { ($0.messageKey, $0.receivedAt) }, connection)
-        return map { $0.shown(to: sight, knowing: tokens[$0.messageKey]) }
+        let tokens = try await MessageLookup(connection).tokens(of: said.map { ($0.messageKey, $0.receivedAt) })
+        return map { $0.shown(to: sight, knowing: tokens[$0.messageKey] ?? []) }
     }
 }
