@@ -35,10 +35,7 @@ struct ReplayCommand: DescribedCommand {
     }
 
     static func find(_ name: String, _ connection: PostgresConnection) async throws -> Replay {
-        let found = try await connection.run { connection throws(PostgresError) in
-            try ReplayTable.find(connection, name)
-        }
-        guard let found else {
+        guard let found = try await connection.run({ try ReplayTable.find($0, name) }) else {
             throw CommandFailure(.negative, "there is no replay '\(name)': `replay status` lists all")
         }
         return found
@@ -96,18 +93,14 @@ struct ReplayStatus: ProgramCommand {
         }
         try await options.withConnection(context) { connection in
             if let name { return try await show(name, connection, context.console) }
-            let replays = try await connection.run { [limit] connection throws(PostgresError) in
-                try ReplayTable.list(connection, limit: limit)
-            }
+            let replays = try await connection.run { [limit] in try ReplayTable.list($0, limit: limit) }
             try context.console.show(replays, output, list)
         }
     }
 
     private func show(_ name: String, _ connection: PostgresConnection, _ console: Terminal) async throws {
         let replay = try await ReplayCommand.find(name, connection)
-        let detail = try await connection.run { connection throws(PostgresError) in
-            try ReplayDetail.read(connection, replay)
-        }
+        let detail = try await connection.run { try ReplayDetail.read($0, replay) }
         if output.format == .json || output.format == .ndjson {
             return console.data(json: Data(detail.json()))
         }

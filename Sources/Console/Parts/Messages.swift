@@ -127,22 +127,22 @@ enum MessagePart {
         let filter = try await services.reader.withConnection { try await chosen.judged($0) }
         let (feed, place) = try services.feeds.subscribe(filter)
         try await feed.start()
-        let stream = MessageStream(
-            services: services,
-            feed: feed,
-            place: place,
-            filter: filter,
-            position: position,
-            limit: limit
-        )
         let body = ResponseBody { writer in
-            let out = StreamOutput(writer)
+            let stream = MessageStream(
+                services: services,
+                feed: feed,
+                place: place,
+                filter: filter,
+                position: position,
+                limit: limit,
+                out: StreamOutput(writer)
+            )
             try await withGracefulShutdownHandler {
-                try await stream.run(out)
+                try await stream.run()
             } onGracefulShutdown: {
-                stream.place.end()
+                place.end()
             }
-            try await out.finish()
+            try await stream.out.finish()
         }
         return .events(body)
     }
