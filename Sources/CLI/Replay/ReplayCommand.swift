@@ -53,6 +53,21 @@ struct ReplayCommand: DescribedCommand {
             throw CommandFailure(.negative, "'\(replay.name)' is \(replay.state.rawValue): \(why)")
         }
     }
+
+    /// Applies an event to a replay, with a new pace if one is given.
+    static func apply(
+        _ event: ReplayEvent,
+        to replay: Replay,
+        _ reason: String?,
+        _ pace: ReplayPaceOptions?,
+        _ connection: PostgresConnection
+    ) async throws -> (Replay, ReplayTransition) {
+        let (id, author) = (replay.id.description, AuditAuthor.command(reason))
+        let pace = pace.flatMap { $0.isEmpty ? nil : $0.make(over: replay.pace) }
+        return try await connection.inTransaction { connection throws(PostgresError) in
+            try ReplayTable.apply(connection, event, to: id, by: author, pace: pace)
+        }.get()
+    }
 }
 
 extension CommandFailure {
@@ -207,22 +222,5 @@ struct ReplayControlOptions: ParsableArguments {
             if case .handlers = replay.target { return }
             console.message("run it in a process of its own: \(context.suggestion("replay start \(replay.name)"))")
         }
-    }
-}
-
-extension ReplayCommand {
-    /// Applies an event to a replay, with a new pace if one is given.
-    static func apply(
-        _ event: ReplayEvent,
-        to replay: Replay,
-        _ reason: String?,
-        _ pace: ReplayPaceOptions?,
-        _ connection: PostgresConnection
-    ) async throws -> (Replay, ReplayTransition) {
-        let (id, author) = (replay.id.description, AuditAuthor.command(reason))
-        let pace = pace.flatMap { $0.isEmpty ? nil : $0.make(over: replay.pace) }
-        return try await connection.inTransaction { connection throws(PostgresError) in
-            try ReplayTable.apply(connection, event, to: id, by: author, pace: pace)
-        }.get()
     }
 }

@@ -45,8 +45,7 @@ struct ReplayStart: ProgramCommand {
         let settings = try PostgresSettings(url: configuration.database.url)
         let connection = try await PostgresConnection.open(settings)
         let planned = try await ReplayCommand.find(name, connection)
-        let isHere: Bool
-        if case .handlers = planned.target { isHere = foreground } else { isHere = true }
+        let isHere = foreground || planned.target.kind != "handlers"
         var way: EndpointSettings?
         if case .endpoint(let host, let port, let account) = planned.target {
             // The account may be a sender's, whose secret is used then.

@@ -164,9 +164,7 @@ package struct MessageLookup: Sendable {
             hasMoreConflicts: conflicts.isFull
         )
     }
-}
 
-extension MessageLookup {
     /// The registration tokens of some messages, for masking in what handlers said; never shown themselves.
     ///
     /// One statement looks up every message by key; deleted messages have none.

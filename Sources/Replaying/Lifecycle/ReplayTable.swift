@@ -38,9 +38,7 @@ package enum ReplayTable {
         let counts = ReplayStatements.deliveries(of: replay.id, to: names)
         return try connection.run(counts).onlyRow { (history, $0, $1) }
     }
-}
 
-extension ReplayTable {
     /// Applies a person's decision inside a transaction, if the replay's state allows it; `pace` applies from now on.
     ///
     /// - Returns: The replay as it is now, and its transition; a ``ReplayError`` means that nothing was written.
