@@ -142,13 +142,10 @@ enum DeadPart {
             groups,
             now: now,
             caption: "Groups of dead letters",
-            count: groups.isEmpty ? nil : Figures.count(groups.count),
-            empty: Part.empty("No dead letters", hint),
+            empty: ("No dead letters", hint),
             [
                 "handler",
-                PageColumn("error_group") { group in
-                    "<a class=\"mono\" href=\"\(group.address)\">\(stranger: group.group.shortened(160))</a>"
-                },
+                PageColumn("error_group") { Part.link($0.address, $0.group.shortened(160)) },
                 "count", "first_died_at", "last_died_at",
                 .actions { group in
                     guard mayAct, let name = group.nameInFilters else { return "" }

@@ -252,7 +252,7 @@ enum MessagePart {
         let plain = MessageColumn.inTables.filter { $0 != .messageKey && $0.traits.secrecy == .plain }
         let id = PageColumn<StoredMessage>("message_id") { row in
             let address = PageAddress("/messages").adding("\(row.message.messageKey)")
-            return "<a class=\"mono\" href=\"\(address)\">\(stranger: row.message.messageID.shortened(120))</a>"
+            return Part.link(address, row.message.messageID.shortened(120))
         }
         return (plain + [.senderID]).map { $0 == .messageID ? id : PageColumn($0.name) }
             + (sight.payloads ? [PageColumn("data", cell: preview)] : [])
