@@ -189,7 +189,7 @@ enum ConflictPart {
             let changes = rows.count { $0.left != $0.right }
             return Part.card(
                 "Difference",
-                count: Figures.count(changes, "line"),
+                count: Amount.counted(changes, "line"),
                 """
                 <div class="diff"><div><h3>Stored</h3>\(Self.side("Stored", rows.map(\.left), "gone"))</div>
                 <div><h3>Conflicting copy</h3>\(Self.side("Conflicting copy", rows.map(\.right), "new"))</div></div>

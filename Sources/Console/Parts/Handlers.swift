@@ -140,7 +140,7 @@ enum HandlerPart {
             notes += Part.notice(
                 .bad,
                 """
-                <strong>The circuit is open</strong> in \(Figures.count(view.failing, "worker")): attempts failed one after the other, \
+                <strong>The circuit is open</strong> in \(Amount.counted(view.failing, "worker")): attempts failed one after the other, \
                 so none is made for a while. \(probe)
                 """
             )

@@ -59,11 +59,11 @@ enum MessageDetailPage {
         }
 
         private var standing: HTML {
-            let waiting = Figures.count(detail.deliveries.count, "delivery", "deliveries") + " waiting"
+            let waiting = Amount.counted(detail.deliveries.count, "delivery", plural: "deliveries") + " waiting"
             let badges = [
-                (detail.deadLetters.count, Tone.bad, Figures.count(detail.deadLetters.count, "dead letter")),
+                (detail.deadLetters.count, Tone.bad, Amount.counted(detail.deadLetters.count, "dead letter")),
                 (detail.deliveries.count, .active, waiting),
-                (detail.conflicts.count, .warning, Figures.count(detail.conflicts.count, "conflict")),
+                (detail.conflicts.count, .warning, Amount.counted(detail.conflicts.count, "conflict")),
             ].filter { $0.0 > 0 }.map { Part.badge($0.1, $0.2) }
             return "<span class=\"tags\">\(badges.isEmpty ? [Part.badge(.good, "nothing pending")] : badges)</span>"
         }

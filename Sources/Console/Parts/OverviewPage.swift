@@ -112,7 +112,7 @@ enum OverviewPart {
         var figures: HTML {
             let dead = store.handlers.reduce(0) { $0 + $1.deadLetters }
             let oldest = store.handlers.compactMap(\.oldestAge).max()
-            let days = Figures.count(store.days.count, "day")
+            let days = Amount.counted(store.days.count, "day")
             return [
                 Part.figure(
                     "Messages kept",

@@ -19,10 +19,10 @@ package struct ReplayRequest: Sendable {
     }
 
     /// The deliveries of a replay to handlers, by the message's state at the handler.
-    package enum Scope: Sendable {
-        case onlyFailed
+    package enum Scope: String, Sendable {
+        case onlyFailed = "only_failed"
         /// Dead letters, and messages received before the handler was registered.
-        case notHandled
+        case notHandled = "not_handled"
         /// Those, and messages that the handler has already handled.
         case all
     }
