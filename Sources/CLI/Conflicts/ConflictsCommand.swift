@@ -16,8 +16,6 @@ struct ConflictsCommand: DescribedCommand {
     static let subcommands: Subcommands = [ListCommand<ConflictRow>.self, ConflictsShow.self, ConflictsRelease.self]
 }
 
-extension ConflictCursor: LosslessStringConvertible {}
-
 extension ConflictRow: ListedRow {
     typealias Options = FilterOptions
     typealias Reveal = RevealOptions

@@ -19,8 +19,6 @@ struct DeadCommand: DescribedCommand {
     ]
 }
 
-extension DeadLetterCursor: LosslessStringConvertible {}
-
 extension DeadLetter: ListedRow {
     typealias Options = DeadFilter
 

@@ -17,8 +17,6 @@ struct DeliveriesCommand: DescribedCommand {
     ]
 }
 
-extension WaitingCursor: LosslessStringConvertible {}
-
 extension WaitingDelivery: ListedRow {
     typealias Options = DeliveriesFilter
 

@@ -10,9 +10,10 @@ enum AuditPart {
         pages: [Page(path: "audit", right: .audit, make: page)]
     )
 
-    private static let list = Listing<AuditFilter, AuditEntry, Int64>("/audit", most: 500, use: .look) { wanted in
+    private static let list = Listing<AuditFilter, AuditEntry, RowPlace>(address: "/audit", most: 500, use: .look) {
+        wanted in
         var filter = wanted.filter
-        filter.before = wanted.after
+        filter.before = wanted.after?.id
         let entries = try await wanted.connection.run { [filter] in
             try AuditLog.page($0, filter, limit: wanted.limit + 1)
         }

@@ -26,11 +26,8 @@ enum ConflictPart {
     private static let key = Parameter.uuid("key", "The message_key.")
     private static let fingerprint = Parameter.uuid("fingerprint", "Which content.")
 
-    private static let list = Listing<MessageFilter, ConflictRow, ConflictCursor>(
-        address: "/conflicts",
-        most: 1_000,
-        cursor: ConflictCursor.init
-    ) { wanted in
+    private static let list = Listing<MessageFilter, ConflictRow, ConflictCursor>(address: "/conflicts", most: 1_000) {
+        wanted in
         let aliases = wanted.services.aliases
         var after = wanted.after
         if let name = after?.fingerprint { after?.fingerprint = aliases.fingerprint(of: name) }

@@ -26,11 +26,8 @@ enum DeadPart {
     private static let id = Member<String>("id", #"{"type":"string","format":"uuid"}"#)
     private static let filter = FilterMember<DeadLetterFilter>()
 
-    private static let list = Listing<DeadLetterFilter, DeadLetter, DeadLetterCursor>(
-        address: "/dead",
-        most: 200,
-        cursor: DeadLetterCursor.init
-    ) { wanted in
+    private static let list = Listing<DeadLetterFilter, DeadLetter, DeadLetterCursor>(address: "/dead", most: 200) {
+        wanted in
         let rows = try await DeadLetters(wanted.connection)
             .list(wanted.filter, after: wanted.after, limit: wanted.limit)
         return .init(try await rows.shown(to: wanted.sight, wanted.connection), wanted.limit) { $0.cursor }

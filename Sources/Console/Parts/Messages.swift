@@ -213,8 +213,7 @@ enum MessagePart {
     /// The latest messages first: the API's list is made without a row in memory.
     private static let pageList = Listing<MessageFilter, StoredMessage, MessageCursor>(
         address: "/messages",
-        most: 1_000,
-        cursor: MessageCursor.init
+        most: 1_000
     ) { wanted in
         var pager = MessagePager(wanted.filter, .newestFirst, limit: wanted.limit, after: wanted.after)
         (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.page, true)
