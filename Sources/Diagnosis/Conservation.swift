@@ -147,12 +147,8 @@ package struct Conservation: Sendable {
 
     private func extent() async throws(PostgresError) -> Extent {
         try await part { connection throws(PostgresError) in
-            let days = try connection.run(AuditCheckStatements.partitions).map { row throws(PostgresError) -> Day in
-                (try row.next(), try row.next(), try row.next())
-            }
-            return try connection.run(AuditCheckStatements.extent).only { row throws(PostgresError) -> Extent in
-                (try row.next(), try row.next(), try row.next(), days)
-            }
+            let days: [Day] = try connection.run(AuditCheckStatements.partitions).rows { ($0, $1, $2) }
+            return try connection.run(AuditCheckStatements.extent).onlyRow { ($0, $1, $2, days) }
         }
     }
 

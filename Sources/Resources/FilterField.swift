@@ -22,7 +22,11 @@ package struct FilterField<Filter>: Sendable {
     package let hint: StaticString
     package let kind: Kind
     package let isRepeatable: Bool
-    let read: @Sendable (inout Filter, [String], Timestamp, Sight) throws(FilterMistake) -> Void
+    let read: Read
+
+    package typealias Path<Value> = any WritableKeyPath<Filter, Value> & Sendable
+    /// Takes what is written, the present time, and what who asks may see.
+    package typealias Read = @Sendable (inout Filter, [String], Timestamp, Sight) throws(FilterMistake) -> Void
 
     private init(
         _ name: StaticString,
@@ -31,7 +35,7 @@ package struct FilterField<Filter>: Sendable {
         _ hint: StaticString,
         _ kind: Kind = .text,
         isRepeatable: Bool = false,
-        _ read: @escaping @Sendable (inout Filter, [String], Timestamp, Sight) throws(FilterMistake) -> Void
+        _ read: @escaping Read
     ) {
         (self.name, self.label, self.about, self.hint) = (name, label, about, hint)
         (self.kind, self.isRepeatable, self.read) = (kind, isRepeatable, read)
@@ -40,7 +44,7 @@ package struct FilterField<Filter>: Sendable {
     /// One value, of which `parse` makes what the filter holds.
     private static func one<Value>(
         _ name: StaticString,
-        _ path: any WritableKeyPath<Filter, Value?> & Sendable,
+        _ path: Path<Value?>,
         _ label: StaticString,
         _ about: StaticString,
         _ hint: StaticString,
@@ -55,7 +59,7 @@ package struct FilterField<Filter>: Sendable {
     /// A text that is compared as it is.
     package static func text(
         _ name: StaticString,
-        _ path: any WritableKeyPath<Filter, String?> & Sendable,
+        _ path: Path<String?>,
         _ label: StaticString,
         _ about: StaticString,
         _ hint: StaticString = ""
@@ -65,7 +69,7 @@ package struct FilterField<Filter>: Sendable {
 
     package static func texts(
         _ name: StaticString,
-        _ path: any WritableKeyPath<Filter, [String]> & Sendable,
+        _ path: Path<[String]>,
         _ label: StaticString,
         _ about: StaticString,
         _ hint: StaticString
@@ -77,7 +81,7 @@ package struct FilterField<Filter>: Sendable {
     package static func word<Word: RawRepresentable<String> & CaseIterable>(
         _ name: StaticString,
         _: Word.Type,
-        _ path: any WritableKeyPath<Filter, String?> & Sendable,
+        _ path: Path<String?>,
         _ label: StaticString,
         _ about: StaticString
     ) -> FilterField {
@@ -92,29 +96,26 @@ package struct FilterField<Filter>: Sendable {
     }
 
     /// An error group; where payloads are hidden only the project's own may be named.
-    package static func group(
-        _ path: any WritableKeyPath<Filter, String?> & Sendable,
-        _ about: StaticString
-    ) -> FilterField {
+    package static func group(_ path: Path<String?>, _ about: StaticString) -> FilterField {
         one("group", path, "Error group", about, "webhook status 503") { text, _, sight throws(FilterMistake) in
             guard sight.mayName(group: text) else { throw .groupHidden }
             return text
         }
     }
 
-    package static func message(_ path: any WritableKeyPath<Filter, MessageKey?> & Sendable) -> FilterField {
+    package static func message(_ path: Path<MessageKey?>) -> FilterField {
         let takes = "takes a message_key: 8-4-4-4-12 hex digits"
         return key("message_key", path, "Message key", "Only one message, by its message_key.", takes, MessageKey.init)
     }
 
-    package static func device(_ path: any WritableKeyPath<Filter, DeviceKey?> & Sendable) -> FilterField {
+    package static func device(_ path: Path<DeviceKey?>) -> FilterField {
         let takes = "takes a device_key, 8-4-4-4-12 hex digits, never a token"
         return key("device", path, "Device key", "Only this device, by its device_key.", takes, DeviceKey.init)
     }
 
     private static func key<Key>(
         _ name: StaticString,
-        _ path: any WritableKeyPath<Filter, Key?> & Sendable,
+        _ path: Path<Key?>,
         _ label: StaticString,
         _ about: StaticString,
         _ takes: String,
@@ -127,26 +128,18 @@ package struct FilterField<Filter>: Sendable {
     }
 
     /// The first moment: an age, a day or a moment.
-    package static func since(
-        _ path: any WritableKeyPath<Filter, Timestamp?> & Sendable,
-        _ label: StaticString,
-        _ about: StaticString
-    ) -> FilterField {
-        time("since", path, label, about, "2h, yesterday, 2026-01-31")
+    package static func since(_ label: StaticString, _ about: StaticString) -> FilterField where Filter: Filtered {
+        time("since", \.since, label, about, "2h, yesterday, 2026-01-31")
     }
 
     /// The end, likewise.
-    package static func until(
-        _ path: any WritableKeyPath<Filter, Timestamp?> & Sendable,
-        _ label: StaticString,
-        _ about: StaticString
-    ) -> FilterField {
-        time("until", path, label, about, "now")
+    package static func until(_ label: StaticString, _ about: StaticString) -> FilterField where Filter: Filtered {
+        time("until", \.until, label, about, "now")
     }
 
     private static func time(
         _ name: StaticString,
-        _ path: any WritableKeyPath<Filter, Timestamp?> & Sendable,
+        _ path: Path<Timestamp?>,
         _ label: StaticString,
         _ about: StaticString,
         _ hint: StaticString
@@ -162,8 +155,8 @@ package struct FilterField<Filter>: Sendable {
     }
 
     package static func clauses(
-        _ path: any WritableKeyPath<Filter, [WhereClause]> & Sendable,
-        sees: any WritableKeyPath<Filter, Bool> & Sendable
+        _ path: Path<[WhereClause]>,
+        sees: Path<Bool>
     ) -> FilterField {
         let about: StaticString = """
             Only messages whose data matches: data.path=value, also != < <= > >= ~ (regular expression) and 'data.path exists'; \
@@ -227,8 +220,8 @@ package protocol Filtered: Sendable {
     init()
     /// What it can be narrowed by, in the order of forms and descriptions.
     static var filters: [FilterField<Self>] { get }
-    var since: Timestamp? { get }
-    var until: Timestamp? { get }
+    var since: Timestamp? { get set }
+    var until: Timestamp? { get set }
 }
 
 /// What somebody asks for by the fields of a filter, as it is written.

@@ -18,11 +18,10 @@ extension MessageFilter: Filtered {
         .device(\.deviceKey),
         .text("sender", \.senderID, "Sender", "Only to this sender.", "1234567890"),
         .since(
-            \.since,
             "Received since",
             "Received at or after: 2h, 30d, yesterday, 2026-01-31, 2026-01-31T12:00:00+01:00 (UTC without an offset)."
         ),
-        .until(\.until, "Received before", "Received before."),
+        .until("Received before", "Received before."),
         .clauses(\.clauses, sees: \.seesTokens),
     ]
 }
@@ -32,8 +31,8 @@ extension QuarantineQuery: Filtered {
         .word("reason", QuarantineReason.self, \.reason, "Reason", "Only for this reason, from a closed set."),
         .text("sender", \.senderID, "Sender", "Only to this sender.", "1234567890"),
         .text("message_id", \.messageID, "Message id", "Only with this id, compared as bytes.", "exact id"),
-        .since(\.since, "Received since", "First received at or after, for example 2h or 2026-01-31."),
-        .until(\.until, "Received before", "First received before."),
+        .since("Received since", "First received at or after, for example 2h or 2026-01-31."),
+        .until("Received before", "First received before."),
     ]
 }
 
@@ -43,8 +42,8 @@ extension DeadLetterFilter: Filtered {
         .group(\.group, "Only of this error group."),
         .text("category", \.category, "Category", "Only of this category.", exampleCategory),
         .message(\.messageKey),
-        .since(\.since, "Died since", "Died at or after, for example 1h, yesterday or 2026-01-31."),
-        .until(\.until, "Died before", "Died before, for example 1d."),
+        .since("Died since", "Died at or after, for example 1h, yesterday or 2026-01-31."),
+        .until("Died before", "Died before, for example 1d."),
     ]
 }
 
@@ -54,8 +53,8 @@ extension WaitingFilter: Filtered {
         .text("category", \.category, "Category", "Only of this category.", exampleCategory),
         .message(\.messageKey),
         .group(\.errorGroup, "Only those whose latest attempt failed so: an error group."),
-        .since(\.since, "Received since", "The message was received at or after: 2h, 2026-01-31."),
-        .until(\.until, "Received before", "The message was received before."),
+        .since("Received since", "The message was received at or after: 2h, 2026-01-31."),
+        .until("Received before", "The message was received before."),
     ]
 }
 
@@ -63,8 +62,8 @@ extension AuditFilter: Filtered {
     package static let filters: [FilterField<AuditFilter>] = [
         .text("who", \.who, "Who", "Only by this name."),
         .text("action", \.action, "Action", "Only this action, or group of actions.", "dead.retry"),
-        .since(\.since, "Since", "At or after."),
-        .until(\.until, "Until", "Before."),
+        .since("Since", "At or after."),
+        .until("Until", "Before."),
     ]
 }
 

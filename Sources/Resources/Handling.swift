@@ -3,6 +3,9 @@ import Vocabulary
 
 // The fields of pending deliveries, dead letters, and attempts.
 
+extension DeadLetterCursor: LosslessStringConvertible {}
+extension WaitingCursor: LosslessStringConvertible {}
+
 extension DeadLetter: ShownResource {
     package static let resource = "DeadLetter"
     package static let fields: [Field<DeadLetter>] = [

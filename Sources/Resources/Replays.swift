@@ -95,8 +95,7 @@ package struct ReplayDetail: Sendable, ShownResource {
         _ connection: isolated PostgresConnection,
         _ replay: Replay
     ) throws(PostgresError) -> ReplayDetail {
-        let history = try ReplayTable.history(connection, of: replay.id)
-        let (waiting, dead) = try ReplayTable.deliveries(connection, of: replay)
+        let (history, waiting, dead) = try ReplayTable.details(connection, of: replay)
         return ReplayDetail(replay: replay, history: history, waiting: waiting, dead: dead)
     }
 }

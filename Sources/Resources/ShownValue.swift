@@ -99,23 +99,23 @@ extension Timestamp: ShownValue {
     package func write(to json: inout JSONWriter) { json.time(self) }
 }
 
-extension Digest128: ShownValue {
+/// A UUID, or a key that is one.
+package protocol ShownKey: ShownValue, CustomStringConvertible {
+    var digest: Digest128 { get }
+}
+
+extension ShownKey {
     package static var schema: ValueSchema { ValueSchema("string", format: "uuid") }
     package var text: String? { description }
-    package func write(to json: inout JSONWriter) { json.uuid(self) }
-}
-
-extension MessageKey: ShownValue {
-    package static var schema: ValueSchema { Digest128.schema }
-    package var text: String? { description }
     package func write(to json: inout JSONWriter) { json.uuid(digest) }
 }
 
-extension DeviceKey: ShownValue {
-    package static var schema: ValueSchema { Digest128.schema }
-    package var text: String? { description }
-    package func write(to json: inout JSONWriter) { json.uuid(digest) }
+extension Digest128: ShownKey {
+    package var digest: Digest128 { self }
 }
+
+extension MessageKey: ShownKey {}
+extension DeviceKey: ShownKey {}
 
 /// JSON text, embedded as it came.
 package struct JSONText: ShownValue {

@@ -154,15 +154,13 @@ struct BenchRun: Sendable {
             func memory() -> Double { Self.megabytes(ProcessUsage.memory(pair.worker.id).now) }
             try await pair.wait("first acks") { $0.tally.acked >= 2000 }
             let before = memory()
-            try await locker.run { connection throws(PostgresError) in
-                try connection.script(BenchStatements.lockLedger)
-            }
+            try await locker.run { try $0.script(BenchStatements.lockLedger) }
             try await Task.sleep(for: .seconds(seconds * 0.2))
             let early = memory()
             try await Task.sleep(for: .seconds(seconds * 0.8))
             let late = memory()
             let delivered = await pair.emulator.tally().deliveries
-            try await locker.run { connection throws(PostgresError) in try connection.script(BenchStatements.unlock) }
+            try await locker.run { try $0.script(BenchStatements.unlock) }
             try await pair.wait("every ack after the lock") { $0.isComplete }
             await locker.close()
             return [

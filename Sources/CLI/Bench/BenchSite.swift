@@ -105,16 +105,14 @@ package final class BenchSite: Sendable {
 
     static func run(_ url: String, _ sql: String) async throws {
         let connection = try await PostgresConnection.open(PostgresSettings(url: url))
-        try await connection.run { connection throws(PostgresError) in try connection.script(sql) }
+        try await connection.run { try $0.script(sql) }
         await connection.close()
     }
 
     /// Reads a query's single column of numbers, on its own connection.
     package static func numbers(_ url: String, _ statement: SQL) async throws -> [Int] {
         let connection = try await PostgresConnection.open(PostgresSettings(url: url))
-        let numbers = try await connection.run { connection throws(PostgresError) in
-            try connection.run(statement).map { row throws(PostgresError) in try row.next(Int.self) }
-        }
+        let numbers = try await connection.result(of: statement).rows(as: Int.self)
         await connection.close()
         return numbers
     }

@@ -16,8 +16,6 @@ struct ConflictsCommand: DescribedCommand {
     static let subcommands: Subcommands = [ListCommand<ConflictRow>.self, ConflictsShow.self, ConflictsRelease.self]
 }
 
-extension ConflictCursor: LosslessStringConvertible {}
-
 extension ConflictRow: ListedRow {
     typealias Options = FilterOptions
     typealias Reveal = RevealOptions
@@ -55,9 +53,7 @@ struct ConflictsShow: ProgramCommand {
         let console = context.console
         let (detail, conflicts) = try await options.withReader(context, timeout: reading.timeout.microseconds) {
             connection in
-            var filter = MessageFilter()
-            filter.messageKey = key
-            let rows = try await ConflictQuery(filter: filter, limit: 1_000).rows(connection)
+            let rows = try await ConflictQuery(filter: .init(messageKey: key), limit: 1_000).rows(connection)
             return (try await MessageLookup(connection).detail(key, conflictBytes: 0), rows)
         }
         guard !conflicts.isEmpty else { throw CommandFailure(.negative, "this message has no conflict") }
@@ -114,9 +110,8 @@ struct ConflictsRelease: ProgramCommand {
             throw CommandFailure(.usage, "--fingerprint takes 8-4-4-4-12 hex digits, as `conflicts show` prints them")
         }
         let (chosen, outcome) = try await options.withConnection(context) { connection in
-            var filter = MessageFilter()
-            filter.messageKey = key
-            let found = try await ConflictQuery(filter: filter, fingerprint: print, limit: 1_000).rows(connection)
+            let query = ConflictQuery(filter: .init(messageKey: key), fingerprint: print, limit: 1_000)
+            let found = try await query.rows(connection)
             guard let chosen = found.first else {
                 throw CommandFailure(.negative, "there is no such conflict: `conflicts list` shows them")
             }

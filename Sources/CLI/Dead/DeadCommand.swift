@@ -19,8 +19,6 @@ struct DeadCommand: DescribedCommand {
     ]
 }
 
-extension DeadLetterCursor: LosslessStringConvertible {}
-
 extension DeadLetter: ListedRow {
     typealias Options = DeadFilter
 
@@ -176,11 +174,7 @@ extension HandlingOptions<DeadLetterFilter> {
 }
 
 extension BulkAction {
-    func run(
-        over connection: PostgresConnection,
-        _ verb: String,
-        _ console: Terminal
-    ) async throws(PostgresError) -> Int {
+    func run(over connection: PostgresConnection, _ verb: String, _ console: Terminal) async throws -> Int {
         let bar = ProgressBar(verb, on: console)
         defer { bar.clear() }
         return try await run(over: connection) { bar.show(Int64($0), of: Int64(total)) }

@@ -17,8 +17,6 @@ struct DeliveriesCommand: DescribedCommand {
     ]
 }
 
-extension WaitingCursor: LosslessStringConvertible {}
-
 extension WaitingDelivery: ListedRow {
     typealias Options = DeliveriesFilter
 
@@ -56,11 +54,10 @@ struct DeliveriesRetryNow: ProgramCommand {
         next probe: see `handlers list`.
         """
 
-    @OptionGroup var options: CommonOptions
     @OptionGroup var action: DeliveriesAction
 
     func run(in context: CommandContext) async throws {
-        try await action.run(.retryNow, words: ("Retry", "made due"), options, context)
+        try await action.run(.retryNow, in: context)
     }
 }
 
@@ -76,15 +73,15 @@ struct DeliveriesCancel: ProgramCommand {
         has in hand is left alone; the messages stay.
         """
 
-    @OptionGroup var options: CommonOptions
     @OptionGroup var action: DeliveriesAction
 
     func run(in context: CommandContext) async throws {
-        try await action.run(.cancel, words: ("Cancel", "cancelled"), options, context)
+        try await action.run(.cancel, in: context)
     }
 }
 
 struct DeliveriesAction: ParsableArguments {
+    @OptionGroup var options: CommonOptions
     @OptionGroup var filter: DeliveriesFilter
     @Flag(help: "All of them; needed where no filter is given.") var all = false
     @Flag(help: "Only count them; change nothing.") var dryRun = false
@@ -92,16 +89,10 @@ struct DeliveriesAction: ParsableArguments {
     @OptionGroup var reason: ReasonOption
     @Flag(help: "One JSON object with the counts instead of text.") var json = false
 
-    /// Runs the command; `words` are the verb for the question, and its past tense.
-    func run(
-        _ act: WaitingDeliveries.Act,
-        words: (verb: String, done: String),
-        _ options: CommonOptions,
-        _ context: CommandContext
-    ) async throws {
+    func run(_ act: WaitingDeliveries.Act, in context: CommandContext) async throws {
         try filter.requireSome(all: all)
-        let asked = try filter.asked()
-        let console = context.console
+        let (asked, console) = (try filter.asked(), context.console)
+        let (verb, past) = act == .cancel ? ("Cancel", "cancelled") : ("Retry", "made due")
         let (matched, done, held) = try await options.withConnection(context) { connection in
             let now = try await connection.databaseTime()
             try await KnownHandlers.require(filter.handler, connection)
@@ -111,9 +102,9 @@ struct DeliveriesAction: ParsableArguments {
             let counts = try await WaitingDeliveries(connection).count(chosen)
             let total = act == .cancel ? counts.free : counts.later
             guard !dryRun, total > 0 || act == .retryNow else { return (total, 0, counts.held) }
-            try console.confirmMany(total, "\(words.verb) \(Amount.count(total)) deliveries?", yes: yes)
+            try console.confirmMany(total, "\(verb) \(Amount.count(total)) deliveries?", yes: yes)
             let bulk = BulkAction(.waiting(act, chosen), total: total, by: reason.author)
-            return (total, try await bulk.run(over: connection, words.done, console), counts.held)
+            return (total, try await bulk.run(over: connection, past, console), counts.held)
         }
         if json {
             return try console.json(object: [
@@ -126,8 +117,8 @@ struct DeliveriesAction: ParsableArguments {
         let fewer = done < matched ? " of \(matched)" : ""
         console.message(
             dryRun
-                ? "would have \(words.done) \(matched)\(left); nothing was changed"
-                : "\(words.done) \(done)\(fewer)\(left)"
+                ? "would have \(past) \(matched)\(left); nothing was changed"
+                : "\(past) \(done)\(fewer)\(left)"
         )
     }
 }

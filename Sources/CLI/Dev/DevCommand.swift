@@ -54,9 +54,9 @@ struct DevCommand: ProgramCommand {
         defer { cluster.stop() }
         try await migrate(cluster, folder)
         let run = try await DevRun(self, folder: folder, cluster: cluster, context)
-        console.message(introduction(cluster, run))
+        console.message(introduction(run))
         let (isComplete, elapsed) = try await run.run(total: count)
-        try await report(run, cluster, isComplete: isComplete, elapsed, console)
+        try await report(run, isComplete: isComplete, elapsed, console)
     }
 
     private func migrate(_ cluster: LocalCluster, _ folder: DevFolder) async throws {
@@ -73,11 +73,11 @@ struct DevCommand: ProgramCommand {
         await connection.close()
     }
 
-    private func introduction(_ cluster: LocalCluster, _ run: DevRun) -> String {
+    private func introduction(_ run: DevRun) -> String {
         """
         PostgreSQL is up, the emulator listens on 127.0.0.1:\(run.emulator.port), the worker keeps \
         \(connections) streams.
-          look inside   psql '\(cluster.url)' -c 'select category, data from upstream.messages limit 5'
+          look inside   psql '\(run.cluster.url)' -c 'select category, data from upstream.messages limit 5'
           console       \(run.consoleAddress)
                         (signs in once, within 10 minutes)
           metrics       http://127.0.0.1:\(run.adminPort)/metrics
@@ -88,17 +88,9 @@ struct DevCommand: ProgramCommand {
     }
 
     /// Prints a summary; fails unless everything that was sent is stored once and acked once.
-    private func report(
-        _ run: DevRun,
-        _ cluster: LocalCluster,
-        isComplete: Bool,
-        _ elapsed: Duration,
-        _ console: Terminal
-    ) async throws {
+    private func report(_ run: DevRun, isComplete: Bool, _ elapsed: Duration, _ console: Terminal) async throws {
         let tally = await run.emulator.stop()
-        let connection = try await PostgresConnection.open(PostgresSettings(url: cluster.url))
-        let rows = try await run.countRows(connection)
-        await connection.close()
+        let rows = try await run.countRows()
         let status = DevStatus(run.runtime.metrics, before: nil, seconds: 0)
         console.message(status.line)
         console.data(tally.summary)

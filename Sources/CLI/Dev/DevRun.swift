@@ -16,6 +16,7 @@ struct DevRun {
     let adminPort: Int
     /// The console's address, with a one-time sign-in link.
     let consoleAddress: String
+    let cluster: LocalCluster
     private let console: Terminal
     private let pages: ConsoleRuntime
 
@@ -28,7 +29,7 @@ struct DevRun {
     private let logger: Logger
 
     init(_ command: DevCommand, folder: DevFolder, cluster: LocalCluster, _ context: CommandContext) async throws {
-        console = context.console
+        (console, self.cluster) = (context.console, cluster)
         screen = DevScreen(console)
         let seed = UInt64.random(in: 1 ... .max)
         idPrefix = "dev-" + String(seed, radix: 36)
@@ -112,11 +113,8 @@ struct DevRun {
         return (isComplete, ContinuousClock.now - start)
     }
 
-    func countRows(_ connection: PostgresConnection) async throws(PostgresError) -> Int {
-        let statement = DevStatements.stored(idPattern: idPrefix + "%")
-        return try await connection.run { connection throws(PostgresError) in
-            try connection.run(statement).value(Int.self)
-        }
+    func countRows() async throws -> Int {
+        try await BenchSite.numbers(cluster.url, DevStatements.stored(idPattern: idPrefix + "%")).first ?? 0
     }
 
     /// Ends the run once every message was sent and acked; false if it ended earlier.

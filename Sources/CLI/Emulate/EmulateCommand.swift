@@ -107,11 +107,7 @@ struct EmulateCommand: ProgramCommand {
         }
         console.redraw("")
     }
-}
 
-extension EmulatorConfiguration.Security: ExpressibleByArgument {}
-
-extension EmulateCommand {
     /// The emulator's configuration from the options; throws at the first mistake.
     func emulatorConfiguration() throws -> EmulatorConfiguration {
         var configuration = EmulatorConfiguration()
@@ -206,3 +202,5 @@ extension EmulateCommand {
         }
     }
 }
+
+extension EmulatorConfiguration.Security: ExpressibleByArgument {}

@@ -49,51 +49,7 @@ struct CommonOptions: ParsableArguments {
             }
         )
     }
-}
 
-extension CommonOptions {
-    /// Reads the configuration for a command that needs only the database.
-    ///
-    /// Secrets of senders, files of handlers and tokens of the console may not be readable to this user, such as
-    /// systemd's credentials in a shell.
-    func loadDatabase(_ context: CommandContext) throws -> WorkerConfiguration {
-        try load(context, needsSenders: false, parts: []).configuration
-    }
-
-    func withConnection<T>(
-        _ context: CommandContext,
-        statementTimeout: Int? = nil,
-        _ body: (PostgresConnection) async throws -> T
-    ) async throws -> T {
-        try await withDatabase(context, statementTimeout: statementTimeout) { connection, _ in
-            try await body(connection)
-        }
-    }
-
-    /// Connects to the configured database and lends the connection and the configuration.
-    ///
-    /// `statementTimeout` is in milliseconds; nil for the default.
-    func withDatabase<T>(
-        _ context: CommandContext,
-        statementTimeout: Int? = nil,
-        _ body: (PostgresConnection, WorkerConfiguration) async throws -> T
-    ) async throws -> T {
-        let configuration = try loadDatabase(context)
-        var settings = try PostgresSettings(url: configuration.database.url)
-        if let statementTimeout { settings.statementTimeout = statementTimeout }
-        let connection = try await PostgresConnection.open(settings)
-        let result = try await body(connection, configuration)
-        await connection.close()
-        return result
-    }
-}
-
-struct ReadOptions: ParsableArguments {
-    @Option(help: .value("duration", "How long one statement may take, for example 2m."))
-    var timeout = DurationArgument(seconds: 30)
-}
-
-extension CommonOptions {
     /// Lends a read-only connection, with a limit for each statement in microseconds; nil for a day.
     func withReader<T>(
         _ context: CommandContext,
@@ -133,6 +89,46 @@ extension CommonOptions {
                 + ways.dropLast().joined(separator: ", ") + " or " + (ways.last ?? "")
         )
     }
+
+    /// Reads the configuration for a command that needs only the database.
+    ///
+    /// Secrets of senders, files of handlers and tokens of the console may not be readable to this user, such as
+    /// systemd's credentials in a shell.
+    func loadDatabase(_ context: CommandContext) throws -> WorkerConfiguration {
+        try load(context, needsSenders: false, parts: []).configuration
+    }
+
+    func withConnection<T>(
+        _ context: CommandContext,
+        statementTimeout: Int? = nil,
+        _ body: (PostgresConnection) async throws -> T
+    ) async throws -> T {
+        try await withDatabase(context, statementTimeout: statementTimeout) { connection, _ in
+            try await body(connection)
+        }
+    }
+
+    /// Connects to the configured database and lends the connection and the configuration.
+    ///
+    /// `statementTimeout` is in milliseconds; nil for the default.
+    func withDatabase<T>(
+        _ context: CommandContext,
+        statementTimeout: Int? = nil,
+        _ body: (PostgresConnection, WorkerConfiguration) async throws -> T
+    ) async throws -> T {
+        let configuration = try loadDatabase(context)
+        var settings = try PostgresSettings(url: configuration.database.url)
+        if let statementTimeout { settings.statementTimeout = statementTimeout }
+        let connection = try await PostgresConnection.open(settings)
+        let result = try await body(connection, configuration)
+        await connection.close()
+        return result
+    }
+}
+
+struct ReadOptions: ParsableArguments {
+    @Option(help: .value("duration", "How long one statement may take, for example 2m."))
+    var timeout = DurationArgument(seconds: 30)
 }
 
 /// The reason of a command that is recorded in the audit trail.

@@ -244,6 +244,12 @@ extension Terminal {
             try file.write(Array((fields.joined(separator: ",") + "\r\n").utf8))
         }
     }
+
+    func show(json rows: [some ShownResource]) throws {
+        var output = RowOutput(.json, tokens: false, to: self)
+        for row in rows { try output.append(object: row.json(isForTerminal: output.isForTerminal)) }
+        try output.finish()
+    }
 }
 
 /// Writes rows to stdout in a machine-readable format.
@@ -306,13 +312,5 @@ struct RowOutput {
         if format == .json { try begin() }
         // An array's rows have commas between them.
         try file.write(format == .json ? lines.dropLast() : lines)
-    }
-}
-
-extension Terminal {
-    func show(json rows: [some ShownResource]) throws {
-        var output = RowOutput(.json, tokens: false, to: self)
-        for row in rows { try output.append(object: row.json(isForTerminal: output.isForTerminal)) }
-        try output.finish()
     }
 }

@@ -189,9 +189,7 @@ extension Terminal {
         }
         return String(decoding: line, as: UTF8.self)
     }
-}
 
-extension Terminal {
     /// Asks before something that affects more than 100 rows.
     func confirmMany(_ count: Int, _ question: String, yes isConfirmed: Bool) throws(CommandFailure) {
         guard count > 100 else { return }

@@ -53,9 +53,7 @@ struct CommandFailure: Error, CustomStringConvertible {
         default: return nil
         }
     }
-}
 
-extension CommandFailure {
     /// What only the tables' owner may do was tried as another role.
     init(notOwner error: PostgresError, may what: String) {
         self.init(

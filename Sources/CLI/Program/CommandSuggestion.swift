@@ -138,8 +138,6 @@ package struct CommandTree: Decodable, Sendable {
 
     package var commandName: String
     package var shouldDisplay: Bool?
-    /// Its long help text, examples first.
-    package var discussion: String?
     package var subcommands: [CommandTree]?
     package var arguments: [Argument]?
 

@@ -53,16 +53,6 @@ package enum WorkerProgram {
         }
     }
 
-    /// Every command and group, as typed after the program's name.
-    package static var commands: [[String]] { paths(of: RootCommand.self, under: []) }
-
-    private static func paths(of command: any ParsableCommand.Type, under path: [String]) -> [[String]] {
-        command.configuration.subcommands.flatMap { subcommand in
-            let path = path + [subcommand.configuration.commandName ?? ""]
-            return [path] + paths(of: subcommand, under: path)
-        }
-    }
-
     /// Reports an error and returns its exit code: ours, or the parser's; help and version are data.
     private static func report(_ error: any Error, of arguments: [String], in context: CommandContext) -> Int32 {
         if let failure = CommandFailure(error) {

@@ -35,10 +35,7 @@ struct ReplayCommand: DescribedCommand {
     }
 
     static func find(_ name: String, _ connection: PostgresConnection) async throws -> Replay {
-        let found = try await connection.run { connection throws(PostgresError) in
-            try ReplayTable.find(connection, name)
-        }
-        guard let found else {
+        guard let found = try await connection.run({ try ReplayTable.find($0, name) }) else {
             throw CommandFailure(.negative, "there is no replay '\(name)': `replay status` lists all")
         }
         return found
@@ -55,6 +52,21 @@ struct ReplayCommand: DescribedCommand {
         case .refuse(let why):
             throw CommandFailure(.negative, "'\(replay.name)' is \(replay.state.rawValue): \(why)")
         }
+    }
+
+    /// Applies an event to a replay, with a new pace if one is given.
+    static func apply(
+        _ event: ReplayEvent,
+        to replay: Replay,
+        _ reason: String?,
+        _ pace: ReplayPaceOptions?,
+        _ connection: PostgresConnection
+    ) async throws -> (Replay, ReplayTransition) {
+        let (id, author) = (replay.id.description, AuditAuthor.command(reason))
+        let pace = pace.flatMap { $0.isEmpty ? nil : $0.make(over: replay.pace) }
+        return try await connection.inTransaction { connection throws(PostgresError) in
+            try ReplayTable.apply(connection, event, to: id, by: author, pace: pace)
+        }.get()
     }
 }
 
@@ -96,18 +108,14 @@ struct ReplayStatus: ProgramCommand {
         }
         try await options.withConnection(context) { connection in
             if let name { return try await show(name, connection, context.console) }
-            let replays = try await connection.run { [limit] connection throws(PostgresError) in
-                try ReplayTable.list(connection, limit: limit)
-            }
+            let replays = try await connection.run { [limit] in try ReplayTable.list($0, limit: limit) }
             try context.console.show(replays, output, list)
         }
     }
 
     private func show(_ name: String, _ connection: PostgresConnection, _ console: Terminal) async throws {
         let replay = try await ReplayCommand.find(name, connection)
-        let detail = try await connection.run { connection throws(PostgresError) in
-            try ReplayDetail.read(connection, replay)
-        }
+        let detail = try await connection.run { try ReplayDetail.read($0, replay) }
         if output.format == .json || output.format == .ndjson {
             return console.data(json: Data(detail.json()))
         }
@@ -214,22 +222,5 @@ struct ReplayControlOptions: ParsableArguments {
             if case .handlers = replay.target { return }
             console.message("run it in a process of its own: \(context.suggestion("replay start \(replay.name)"))")
         }
-    }
-}
-
-extension ReplayCommand {
-    /// Applies an event to a replay, with a new pace if one is given.
-    static func apply(
-        _ event: ReplayEvent,
-        to replay: Replay,
-        _ reason: String?,
-        _ pace: ReplayPaceOptions?,
-        _ connection: PostgresConnection
-    ) async throws -> (Replay, ReplayTransition) {
-        let (id, author) = (replay.id.description, AuditAuthor.command(reason))
-        let pace = pace.flatMap { $0.isEmpty ? nil : $0.make(over: replay.pace) }
-        return try await connection.inTransaction { connection throws(PostgresError) in
-            try ReplayTable.apply(connection, event, to: id, by: author, pace: pace)
-        }.get()
     }
 }

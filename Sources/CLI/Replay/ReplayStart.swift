@@ -45,8 +45,7 @@ struct ReplayStart: ProgramCommand {
         let settings = try PostgresSettings(url: configuration.database.url)
         let connection = try await PostgresConnection.open(settings)
         let planned = try await ReplayCommand.find(name, connection)
-        let isHere: Bool
-        if case .handlers = planned.target { isHere = foreground } else { isHere = true }
+        let isHere = foreground || planned.target.kind != "handlers"
         var way: EndpointSettings?
         if case .endpoint(let host, let port, let account) = planned.target {
             // The account may be a sender's, whose secret is used then.
@@ -113,14 +112,9 @@ struct ReplayEndpointOptions: ParsableArguments {
     @Option(help: "How many connections in a row may fail before the replay fails.") var attempts: Int?
 
     /// The settings for an account: the configured sender's, overridden by the flags.
-    func make(
-        host: String,
-        port: Int,
-        account: String,
-        _ configuration: WorkerConfiguration
-    ) throws -> EndpointSettings {
+    func make(host: String, port: Int, account: String, _ worker: WorkerConfiguration) throws -> EndpointSettings {
         let parts = account.split(separator: "@").map(String.init)
-        let known = configuration.senders.first { $0.senderID == parts[0] && $0.domain == parts[1] }
+        let known = worker.senders.first { $0.senderID == parts[0] && $0.domain == parts[1] }
         // A sender with a client certificate may have no secret.
         let knownSecret = known.flatMap { $0.secretFile.path.isEmpty ? nil : $0.secretFile.path }
         guard let secret = secretFile ?? knownSecret else {
@@ -149,7 +143,7 @@ struct ReplayEndpointOptions: ParsableArguments {
             isLocalpart: isLocalpart,
             // CCS users sign in with the whole address, and CCS supports only PLAIN.
             allowsPlain: known?.allowPlain ?? !isLocalpart,
-            configuration
+            worker
         )
         if let attempts { settings.attempts = max(1, attempts) }
         return settings

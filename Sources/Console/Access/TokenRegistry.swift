@@ -94,12 +94,7 @@ final class TokenRegistry: Sendable {
     private func distinct(_ entries: [Entry]) -> [Entry] {
         let shared = Self.shared(entries)
         for shared in shared {
-            logger.event(
-                .warning,
-                .consoleTokenUnreadable,
-                "two tokens of the console are the same; it lets nobody in",
-                [.principal: .string("\(shared.one), \(shared.other)")]
-            )
+            warn("two tokens of the console are the same; it lets nobody in", "\(shared.one), \(shared.other)")
         }
         return entries.filter { entry in !shared.contains { $0.digest == entry.digest } }
     }
@@ -121,14 +116,13 @@ final class TokenRegistry: Sendable {
             return try Self.entries(token)
         } catch {
             // A missing file lets nobody in.
-            logger.event(
-                .warning,
-                .consoleTokenUnreadable,
-                "cannot read a token of the console; it lets nobody in",
-                [.principal: .string(token.principal.name)]
-            )
+            warn("cannot read a token of the console; it lets nobody in", token.principal.name)
             return []
         }
+    }
+
+    private func warn(_ message: StaticString, _ name: String) {
+        logger.event(.warning, .consoleTokenUnreadable, message, [.principal: .string(name)])
     }
 
     private static func entries(_ token: ConsoleToken) throws -> [Entry] {

@@ -10,11 +10,12 @@ enum AuditPart {
         pages: [Page(path: "audit", right: .audit, make: page)]
     )
 
-    private static let list = Listing<AuditFilter, AuditEntry, Int64>("/audit", most: 500, use: .look) { wanted in
+    private static let list = Listing<AuditFilter, AuditEntry, RowPlace>(address: "/audit", most: 500, use: .look) {
+        wanted in
         var filter = wanted.filter
-        filter.before = wanted.after
-        let entries = try await wanted.connection.run { [filter] connection throws(PostgresError) in
-            try AuditLog.page(connection, filter, limit: wanted.limit + 1)
+        filter.before = wanted.after?.id
+        let entries = try await wanted.connection.run { [filter] in
+            try AuditLog.page($0, filter, limit: wanted.limit + 1)
         }
         let rows = entries.prefix(wanted.limit).map { $0.shown(to: wanted.sight) }
         return .init(rows: rows, next: entries.count > wanted.limit ? rows.last.map { "\($0.id)" } : nil)

@@ -26,11 +26,8 @@ enum ConflictPart {
     private static let key = Parameter.uuid("key", "The message_key.")
     private static let fingerprint = Parameter.uuid("fingerprint", "Which content.")
 
-    private static let list = Listing<MessageFilter, ConflictRow, ConflictCursor>(
-        address: "/conflicts",
-        most: 1_000,
-        cursor: ConflictCursor.init
-    ) { wanted in
+    private static let list = Listing<MessageFilter, ConflictRow, ConflictCursor>(address: "/conflicts", most: 1_000) {
+        wanted in
         let aliases = wanted.services.aliases
         var after = wanted.after
         if let name = after?.fingerprint { after?.fingerprint = aliases.fingerprint(of: name) }
@@ -44,9 +41,7 @@ enum ConflictPart {
     private static func conflict(_ request: EndpointRequest) async throws -> Response {
         let (key, sight, aliases) = (MessageKey(try request[shared]), try request.sight, request.services.aliases)
         let detail = try await request.services.reader.withConnection { connection in
-            var filter = MessageFilter()
-            filter.messageKey = key
-            var query = ConflictQuery(filter: filter, limit: 100)
+            var query = ConflictQuery(filter: MessageFilter(messageKey: key), limit: 100)
             query.byteLimit = AnswerBounds.page
             let found = try await query.page(connection)
             guard !found.rows.isEmpty else { throw Problem.notFound("no conflict has this message_key") }
@@ -108,9 +103,8 @@ enum ConflictPart {
         guard let key = MessageKey(request.part("key")), let name = Digest128(uuid: request.part("fingerprint").utf8)
         else { throw Problem.notFound("a conflict is named by a message_key and a fingerprint: see /conflicts") }
         let (services, sight) = (request.services, request.sight)
-        var filter = MessageFilter()
-        filter.messageKey = key
-        let query = ConflictQuery(filter: filter, fingerprint: services.aliases.fingerprint(of: name), limit: 1)
+        let (filter, print) = (MessageFilter(messageKey: key), services.aliases.fingerprint(of: name))
+        let query = ConflictQuery(filter: filter, fingerprint: print, limit: 1)
         let view = try await services.reader.withConnection { connection in
             guard let row = try await query.rows(connection).first else {
                 throw Problem.notFound("there is no such conflict any more: see /conflicts")
@@ -192,7 +186,7 @@ enum ConflictPart {
             let changes = rows.count { $0.left != $0.right }
             return Part.card(
                 "Difference",
-                count: Figures.count(changes, "line"),
+                count: Amount.counted(changes, "line"),
                 """
                 <div class="diff"><div><h3>Stored</h3>\(Self.side("Stored", rows.map(\.left), "gone"))</div>
                 <div><h3>Conflicting copy</h3>\(Self.side("Conflicting copy", rows.map(\.right), "new"))</div></div>

@@ -26,11 +26,8 @@ enum DeadPart {
     private static let id = Member<String>("id", #"{"type":"string","format":"uuid"}"#)
     private static let filter = FilterMember<DeadLetterFilter>()
 
-    private static let list = Listing<DeadLetterFilter, DeadLetter, DeadLetterCursor>(
-        address: "/dead",
-        most: 200,
-        cursor: DeadLetterCursor.init
-    ) { wanted in
+    private static let list = Listing<DeadLetterFilter, DeadLetter, DeadLetterCursor>(address: "/dead", most: 200) {
+        wanted in
         let rows = try await DeadLetters(wanted.connection)
             .list(wanted.filter, after: wanted.after, limit: wanted.limit)
         return .init(try await rows.shown(to: wanted.sight, wanted.connection), wanted.limit) { $0.cursor }
@@ -142,13 +139,10 @@ enum DeadPart {
             groups,
             now: now,
             caption: "Groups of dead letters",
-            count: groups.isEmpty ? nil : Figures.count(groups.count),
-            empty: Part.empty("No dead letters", hint),
+            empty: ("No dead letters", hint),
             [
                 "handler",
-                PageColumn("error_group") { group in
-                    "<a class=\"mono\" href=\"\(group.address)\">\(stranger: group.group.shortened(160))</a>"
-                },
+                PageColumn("error_group") { Part.link($0.address, $0.group.shortened(160)) },
                 "count", "first_died_at", "last_died_at",
                 .actions { group in
                     guard mayAct, let name = group.nameInFilters else { return "" }

@@ -17,11 +17,8 @@ enum DeliveryPart {
         pages: [Page(path: "deliveries", make: page)]
     )
 
-    private static let list = Listing<WaitingFilter, WaitingDelivery, WaitingCursor>(
-        address: "/deliveries",
-        most: 200,
-        cursor: WaitingCursor.init
-    ) { wanted in
+    private static let list = Listing<WaitingFilter, WaitingDelivery, WaitingCursor>(address: "/deliveries", most: 200)
+    { wanted in
         let rows = try await WaitingDeliveries(wanted.connection)
             .list(wanted.filter, after: wanted.after, limit: wanted.limit)
         return .init(try await rows.shown(to: wanted.sight, wanted.connection), wanted.limit) { $0.cursor }

@@ -17,7 +17,7 @@ enum HandlerPart {
         pages: [Page(path: "handlers", make: page)]
     )
 
-    private static let name = Parameter.name("name", "The handler's name.")
+    private static let name = Parameter.path("name", "The handler's name.") { $0 }
     private static let length = Member<String>("for", #"{"type":"string","examples":["30m"]}"#)
 
     private static func handlers(_ connection: PostgresConnection) async throws -> [HandlerView] {
@@ -140,7 +140,7 @@ enum HandlerPart {
             notes += Part.notice(
                 .bad,
                 """
-                <strong>The circuit is open</strong> in \(Figures.count(view.failing, "worker")): attempts failed one after the other, \
+                <strong>The circuit is open</strong> in \(Amount.counted(view.failing, "worker")): attempts failed one after the other, \
                 so none is made for a while. \(probe)
                 """
             )

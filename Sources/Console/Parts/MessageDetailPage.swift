@@ -59,11 +59,11 @@ enum MessageDetailPage {
         }
 
         private var standing: HTML {
-            let waiting = Figures.count(detail.deliveries.count, "delivery", "deliveries") + " waiting"
+            let waiting = Amount.counted(detail.deliveries.count, "delivery", plural: "deliveries") + " waiting"
             let badges = [
-                (detail.deadLetters.count, Tone.bad, Figures.count(detail.deadLetters.count, "dead letter")),
+                (detail.deadLetters.count, Tone.bad, Amount.counted(detail.deadLetters.count, "dead letter")),
                 (detail.deliveries.count, .active, waiting),
-                (detail.conflicts.count, .warning, Figures.count(detail.conflicts.count, "conflict")),
+                (detail.conflicts.count, .warning, Amount.counted(detail.conflicts.count, "conflict")),
             ].filter { $0.0 > 0 }.map { Part.badge($0.1, $0.2) }
             return "<span class=\"tags\">\(badges.isEmpty ? [Part.badge(.good, "nothing pending")] : badges)</span>"
         }
@@ -118,7 +118,7 @@ enum MessageDetailPage {
             func filter(_ name: StaticString) -> PageColumn<StoredMessage> {
                 PageColumn(column.name) { row in
                     let text = row.cell(column)
-                    return link(PageAddress("/messages").query(name, text), text)
+                    return Part.link(PageAddress("/messages").query(name, text), text)
                 }
             }
             return switch column {
@@ -136,10 +136,6 @@ enum MessageDetailPage {
             case .registrationToken: PageColumn(column.name) { _ in token }
             default: PageColumn(column.name)
             }
-        }
-
-        private func link(_ address: PageAddress, _ text: String) -> HTML {
-            "<a class=\"mono\" href=\"\(address)\">\(stranger: text)</a>"
         }
 
         var data: HTML {
@@ -182,7 +178,7 @@ enum MessageDetailPage {
                 detail.attempts.reversed(),
                 now: now,
                 count: "\(detail.attempts.count)",
-                empty: Part.empty("No attempts are kept", hint),
+                empty: ("No attempts are kept", hint),
                 [
                     "started_at", "handler", "attempt", PageColumn("outcome") { Self.outcome($0.outcome) },
                     PageColumn("duration_seconds") { $0.duration.map { "\(Figures.length($0))" } ?? "–" },
@@ -214,7 +210,7 @@ enum MessageDetailPage {
                 now: now,
                 caption: "Deliveries",
                 count: "\(detail.deliveries.count)",
-                empty: Part.empty("Nothing waits", hint),
+                empty: ("Nothing waits", hint),
                 [
                     PageColumn("handler") { "<a href=\"/handlers\">\($0.handler)</a>" }, "attempts",
                     "next_attempt_at", "worker", "error",
@@ -233,7 +229,7 @@ enum MessageDetailPage {
                     PageColumn("error_group") { row in
                         let group = row.errorGroup == Sight.hidden ? nil : row.errorGroup
                         let address = PageAddress("/dead").query("handler", row.handler).query("group", group)
-                        return link(address, row.errorGroup ?? "–")
+                        return Part.link(address, row.errorGroup ?? "–")
                     },
                     "error",
                 ]

@@ -127,22 +127,22 @@ enum MessagePart {
         let filter = try await services.reader.withConnection { try await chosen.judged($0) }
         let (feed, place) = try services.feeds.subscribe(filter)
         try await feed.start()
-        let stream = MessageStream(
-            services: services,
-            feed: feed,
-            place: place,
-            filter: filter,
-            position: position,
-            limit: limit
-        )
         let body = ResponseBody { writer in
-            let out = StreamOutput(writer)
+            let stream = MessageStream(
+                services: services,
+                feed: feed,
+                place: place,
+                filter: filter,
+                position: position,
+                limit: limit,
+                out: StreamOutput(writer)
+            )
             try await withGracefulShutdownHandler {
-                try await stream.run(out)
+                try await stream.run()
             } onGracefulShutdown: {
-                stream.place.end()
+                place.end()
             }
-            try await out.finish()
+            try await stream.out.finish()
         }
         return .events(body)
     }
@@ -213,8 +213,7 @@ enum MessagePart {
     /// The latest messages first: the API's list is made without a row in memory.
     private static let pageList = Listing<MessageFilter, StoredMessage, MessageCursor>(
         address: "/messages",
-        most: 1_000,
-        cursor: MessageCursor.init
+        most: 1_000
     ) { wanted in
         var pager = MessagePager(wanted.filter, .newestFirst, limit: wanted.limit, after: wanted.after)
         (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.page, true)
@@ -252,7 +251,7 @@ enum MessagePart {
         let plain = MessageColumn.inTables.filter { $0 != .messageKey && $0.traits.secrecy == .plain }
         let id = PageColumn<StoredMessage>("message_id") { row in
             let address = PageAddress("/messages").adding("\(row.message.messageKey)")
-            return "<a class=\"mono\" href=\"\(address)\">\(stranger: row.message.messageID.shortened(120))</a>"
+            return Part.link(address, row.message.messageID.shortened(120))
         }
         return (plain + [.senderID]).map { $0 == .messageID ? id : PageColumn($0.name) }
             + (sight.payloads ? [PageColumn("data", cell: preview)] : [])

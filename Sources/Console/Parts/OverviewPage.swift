@@ -87,13 +87,8 @@ enum OverviewPart {
                     item(.warning, "paused", "Handler \(name) is paused\(reason)", "/handlers", "Handlers")
                 } else if !handler.isClaimed, handler.depth > 0 {
                     let address = PageAddress("/deliveries").query("handler", handler.name)
-                    item(
-                        .warning,
-                        "not run",
-                        "No worker runs \(name); \(count(handler.depth)) wait.",
-                        address,
-                        "Waiting"
-                    )
+                    let what: HTML = "No worker runs \(name); \(count(handler.depth)) wait."
+                    item(.warning, "not run", what, address, "Waiting")
                 }
             }
             for group in groups {
@@ -117,7 +112,7 @@ enum OverviewPart {
         var figures: HTML {
             let dead = store.handlers.reduce(0) { $0 + $1.deadLetters }
             let oldest = store.handlers.compactMap(\.oldestAge).max()
-            let days = Figures.count(store.days.count, "day")
+            let days = Amount.counted(store.days.count, "day")
             return [
                 Part.figure(
                     "Messages kept",
@@ -161,10 +156,7 @@ enum OverviewPart {
                 "Handlers",
                 overview.handlers,
                 now: now,
-                empty: Part.empty(
-                    "No handler is registered",
-                    "Add one under <code>handlers:</code> in the configuration."
-                ),
+                empty: ("No handler is registered", "Add one under <code>handlers:</code> in the configuration."),
                 [
                     PageColumn("handler") { "<a href=\"/handlers\">\($0.state.name)</a>" },
                     PageColumn("state", cell: HandlerPart.badge),
@@ -180,12 +172,9 @@ enum OverviewPart {
                 "Streams by sender",
                 overview.streams,
                 now: now,
-                empty: Part.empty("No streams", "Streams of each sender appear here while a worker runs."),
+                empty: ("No streams", "Streams of each sender appear here while a worker runs."),
                 [
-                    PageColumn("sender") { row in
-                        let address = PageAddress("/messages").query("sender", row.sender)
-                        return "<a class=\"mono\" href=\"\(address)\">\(stranger: row.sender)</a>"
-                    },
+                    PageColumn("sender") { Part.link(PageAddress("/messages").query("sender", $0.sender), $0.sender) },
                     PageColumn(title: "State") {
                         $0.bound > 0 ? Part.badge(.good, "receiving") : Part.badge(.bad, "none bound")
                     },
@@ -199,10 +188,7 @@ enum OverviewPart {
                 "Workers",
                 overview.workers,
                 now: now,
-                empty: Part.empty(
-                    "No worker runs",
-                    "Start one: <code>upstream-worker run --config worker.yaml</code>."
-                ),
+                empty: ("No worker runs", "Start one: <code>upstream-worker run --config worker.yaml</code>."),
                 [
                     PageColumn("worker") {
                         "<span class=\"mono\">\($0.worker)</span><span class=\"sub\">\($0.version)</span>"

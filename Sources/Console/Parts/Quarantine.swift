@@ -28,9 +28,10 @@ enum QuarantinePart {
         "the id of a quarantined stanza, a whole number, as the list gives it"
     ) { Int64($0) }
 
-    private static let list = Listing<QuarantineQuery, QuarantineRow, Int64>("/quarantine", most: 1_000) { wanted in
+    private static let list = Listing<QuarantineQuery, QuarantineRow, RowPlace>(address: "/quarantine", most: 1_000) {
+        wanted in
         var query = wanted.filter
-        (query.limit, query.cursor) = (wanted.limit, wanted.after)
+        (query.limit, query.cursor) = (wanted.limit, wanted.after?.id)
         return .init(try await query.rows(wanted.connection).map { $0.shown(to: wanted.sight) }, wanted.limit) { $0.id }
     }
 

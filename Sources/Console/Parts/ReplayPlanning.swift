@@ -41,17 +41,13 @@ enum ReplayPlanning {
     private static let concurrency = Member<Int>("concurrency", #"{"type":"integer"}"#)
     private static let filter = FilterMember<MessageFilter>()
 
-    private static let scopes: [String: ReplayRequest.Scope] = [
-        "not_handled": .notHandled, "only_failed": .onlyFailed, "all": .all,
-    ]
-
     private static func wanted(_ request: ActionRequest) throws -> ReplayRequest {
         let body = request.body
         let name = body[name] ?? "console-\(UInt32.random(in: 0...UInt32.max))"
         guard ReplayRequest.isName(name) else {
             throw Problem.badRequest("a replay's name is 1-100 letters, digits, '-', '_', '.' or ':'")
         }
-        guard let scope = scopes[body[scope] ?? "not_handled"] else {
+        guard let scope = body[scope].map(ReplayRequest.Scope.init(rawValue:)) ?? .notHandled else {
             throw Problem.badRequest("'scope' is not_handled, only_failed or all")
         }
         let pace = ReplayPace(rate: body[rate], speed: body[speed], concurrency: body[concurrency])

@@ -31,7 +31,7 @@ enum ReplayPart {
 
     private static let limit = Parameter.limit(1_000)
     private static let id = Parameter.uuid("id", "Its id.")
-    private static let name = Parameter.name("id", "The replay's id or name.")
+    private static let name = Parameter.path("id", "The replay's id or name.") { $0 }
     /// Whether `start` begins again with the first message.
     private static let again = Member<Bool>("again", #"{"type":"boolean"}"#)
 
@@ -80,9 +80,7 @@ enum ReplayPart {
 
     private static func page(_ request: PageRequest) async throws -> HTML {
         let (rows, now) = try await request.read { connection in
-            let rows = try await connection.run { connection throws(PostgresError) in
-                try ReplayTable.list(connection, limit: 100)
-            }
+            let rows = try await connection.run { try ReplayTable.list($0, limit: 100) }
             return (rows.map { $0.shown(to: request.sight) }, try await connection.databaseTime())
         }
         let new: HTML = request.mayAct ? "<a class=\"button primary\" href=\"/replays/new\">Plan a replay</a>" : ""
@@ -124,9 +122,7 @@ enum ReplayPart {
     private static func detail(_ request: PageRequest) async throws -> HTML {
         let name = request.part("id")
         let view = try await request.read { connection in
-            let found = try await connection.run { connection throws(PostgresError) in
-                try ReplayDetail.read(connection, name)
-            }
+            let found = try await connection.run { try ReplayDetail.read($0, name) }
             guard let found else { throw Problem.notFound("no replay has this name or id: see /replays") }
             return View(
                 found: found.shown(to: request.sight),

@@ -39,7 +39,7 @@ enum RetentionPart {
             notices += Part.notice(
                 .warning,
                 """
-                <strong>\(Figures.count(held.count, "day")) can't go</strong>, because deliveries still need the messages. \
+                <strong>\(Amount.counted(held.count, "day")) can't go</strong>, because deliveries still need the messages. \
                 See <a href="/deliveries">what waits</a>, or resume the handler.
                 """
             )
@@ -48,7 +48,7 @@ enum RetentionPart {
             notices += Part.notice(
                 .bad,
                 """
-                <strong>\(Figures.count(plan.missing.count, "day")) ahead \(plan.missing.count == 1 ? "has" : "have") no partition.</strong> \
+                <strong>\(Amount.counted(plan.missing.count, "day")) ahead \(plan.missing.count == 1 ? "has" : "have") no partition.</strong> \
                 A worker makes them; run <code>upstream-worker partitions run</code> if none does.
                 """
             )
@@ -61,10 +61,10 @@ enum RetentionPart {
         let bytes = kept.reduce(0) { $0 + $1.bytes }
         let due = plan.partitions(.drop)
         return [
-            Part.figure("Messages on disk", Amount.bytes(bytes), "over \(Figures.count(kept.count, "day"))"),
+            Part.figure("Messages on disk", Amount.bytes(bytes), "over \(Amount.counted(kept.count, "day"))"),
             Part.figure(
                 "Due to go",
-                Figures.count(due.count, "day"),
+                Amount.counted(due.count, "day"),
                 "\(Amount.bytes(due.reduce(0) { $0 + $1.bytes }))"
             ),
             Part.figure("Ledger", Figures.estimate(plan.ledgerRows), "\(Figures.estimate(plan.ledgerExpired)) too old"),
@@ -111,14 +111,14 @@ enum RetentionPart {
         case .drop:
             let letters: HTML =
                 day.deadLetters > 0
-                ? " <span class=\"muted\">\(Figures.count(day.deadLetters, "dead letter")) keep their messages</span>"
+                ? " <span class=\"muted\">\(Amount.counted(day.deadLetters, "dead letter")) keep their messages</span>"
                 : ""
             return ("bad", "\(Part.badge(.bad, "due"))\(letters)")
         case .held:
             return (
                 "warning",
                 """
-                \(Part.badge(.warning, "held")) <a href="/deliveries">\(Figures.count(day.waiting, "delivery", "deliveries"))</a> still need it
+                \(Part.badge(.warning, "held")) <a href="/deliveries">\(Amount.counted(day.waiting, "delivery", plural: "deliveries"))</a> still need it
                 """
             )
         }

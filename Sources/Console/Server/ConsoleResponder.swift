@@ -33,7 +33,7 @@ struct ConsoleResponder: HTTPResponder {
             response = toSignIn(request)
         }
         SecurityHeaders.add(to: &response, isSecure: context.isSecure)
-        log(request, response, context, since: start)
+        log(request, response, context, after: .now - start)
         guard isHead else {
             connections[context.channel]?.made(response.body.contentLength ?? 0)
             return response
@@ -101,12 +101,7 @@ struct ConsoleResponder: HTTPResponder {
     }
 
     /// Logs a request by its route's pattern: the path and query may hold keys and a link's secret.
-    private func log(
-        _ request: Request,
-        _ response: Response,
-        _ context: ConsoleContext,
-        since start: ContinuousClock.Instant
-    ) {
+    private func log(_ request: Request, _ response: Response, _ context: ConsoleContext, after time: Duration) {
         guard logger.logLevel <= .debug else { return }
         logger.event(
             .debug,
@@ -116,7 +111,7 @@ struct ConsoleResponder: HTTPResponder {
                 .method: .string(request.method.rawValue),
                 .route: .string(context.coreContext.endpointPath.value ?? "-"),
                 .status: .int(response.status.code), .principal: .string(context.principal?.name ?? "-"),
-                .durationSeconds: .seconds(.now - start),
+                .durationSeconds: .seconds(time),
             ]
         )
     }

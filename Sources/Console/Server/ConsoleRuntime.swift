@@ -155,23 +155,13 @@ struct SchemaCheck: Service {
                     }
                     if told.map({ ContinuousClock.now - $0 >= .seconds(60) }) ?? true {
                         told = .now
-                        logger.event(
-                            .warning,
-                            .schemaDiffers,
-                            "the schema is not this binary's: waiting until it is",
-                            [.error: .string(problem)]
-                        )
+                        warn(.schemaDiffers, "the schema is not this binary's: waiting until it is", problem)
                     }
                 } catch let error as ConsoleError {
                     throw error
                 } catch {
                     if isFirst, !Task.isCancelled {
-                        logger.event(
-                            .warning,
-                            .databaseUnavailable,
-                            "database not ready; retrying",
-                            [.error: .string("\(error)")]
-                        )
+                        warn(.databaseUnavailable, "database not ready; retrying", "\(error)")
                     }
                     isFirst = false
                 }
@@ -180,5 +170,9 @@ struct SchemaCheck: Service {
         }
         // A service that ends while another shuts down counts as a failure.
         try? await gracefulShutdown()
+    }
+
+    private func warn(_ event: EventName, _ message: StaticString, _ why: String) {
+        logger.event(.warning, event, message, [.error: .string(why)])
     }
 }

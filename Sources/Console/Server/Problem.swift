@@ -1,12 +1,12 @@
 package import HTTPTypes
-package import Hummingbird
+import Hummingbird
 import NIOCore
 import Resources
 
 /// An error as the API reports it: problem details (RFC 9457).
 ///
 /// Pages show the same as HTML.
-package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
+package struct Problem: Error, Sendable, Equatable {
     /// What goes wrong, whatever the case.
     struct Kind: Sendable {
         let status: HTTPResponse.Status
@@ -42,10 +42,6 @@ package struct Problem: Error, HTTPResponseError, Sendable, Equatable {
     }
 
     /// The answer: `application/problem+json` under `/api`, a plain page elsewhere.
-    package func response(from request: Request, context: some RequestContext) throws -> Response {
-        response(isAPI: Self.isAPI(request))
-    }
-
     static func isAPI(_ request: Request) -> Bool {
         let path = request.uri.path
         return path == "/api" || path.hasPrefix("/api/")

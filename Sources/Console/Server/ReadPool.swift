@@ -21,14 +21,21 @@ package actor ReadPool {
     static let busy = PostgresError(.resources, "every database session of the console is in use")
 
     /// A session that connects on demand, with its own thread.
-    private struct Lane: Sendable {
+    private final class Lane: Sendable {
         let client: PostgresClient
+        private let isReadOnly: Bool
         /// The connection that was prepared last.
-        let prepared = Prepared()
-    }
+        private let prepared = Mutex<PostgresConnection?>(nil)
 
-    private final class Prepared: Sendable {
-        let connection = Mutex<PostgresConnection?>(nil)
+        init(_ settings: PostgresSettings, isReadOnly: Bool) {
+            (client, self.isReadOnly) = (PostgresClient(settings), isReadOnly)
+        }
+
+        func prepare(_ connection: isolated PostgresConnection) throws(PostgresError) {
+            guard isReadOnly, prepared.withLock({ $0 !== connection }) else { return }
+            try connection.becomeReadOnly()
+            prepared.withLock { $0 = connection }
+        }
     }
 
     private let lanes: [Lane]
@@ -42,7 +49,7 @@ package actor ReadPool {
     package init(_ settings: PostgresSettings, size: Int, isReadOnly: Bool = true) {
         var settings = settings
         settings.reconnectMaximum = 1_000
-        lanes = (0..<max(1, size)).map { [settings] _ in Lane(client: PostgresClient(settings)) }
+        lanes = (0..<max(1, size)).map { [settings] _ in Lane(settings, isReadOnly: isReadOnly) }
         free = Array(lanes.indices)
         shares = ReadShares(sessions: lanes.count)
         self.isReadOnly = isReadOnly
@@ -58,10 +65,10 @@ package actor ReadPool {
         let claim = claim(use)
         let index = try await take(claim)
         defer { giveBack(index, claim) }
-        let (lane, isReadOnly) = (lanes[index], isReadOnly)
+        let lane = lanes[index]
         do throws(PostgresError) {
             let result = try await lane.client.run { connection throws(PostgresError) in
-                try Self.prepare(connection, lane, isReadOnly)
+                try lane.prepare(connection)
                 return try body(connection)
             }
             failure = nil
@@ -84,11 +91,11 @@ package actor ReadPool {
         let claim = claim(use)
         let index = try await take(claim)
         defer { giveBack(index, claim) }
-        let (lane, isReadOnly) = (lanes[index], isReadOnly)
+        let lane = lanes[index]
         do {
             let result = try await lane.client.withConnection { connection in
                 try await connection.run { connection throws(PostgresError) in
-                    try Self.prepare(connection, lane, isReadOnly)
+                    try lane.prepare(connection)
                 }
                 return try await body(connection)
             }
@@ -111,16 +118,6 @@ package actor ReadPool {
 
     package func close() async {
         for lane in lanes { await lane.client.close() }
-    }
-
-    private static func prepare(
-        _ connection: isolated PostgresConnection,
-        _ lane: Lane,
-        _ isReadOnly: Bool
-    ) throws(PostgresError) {
-        guard isReadOnly, lane.prepared.connection.withLock({ $0 !== connection }) else { return }
-        try connection.becomeReadOnly()
-        lane.prepared.connection.withLock { $0 = connection }
     }
 
     // MARK: Lending

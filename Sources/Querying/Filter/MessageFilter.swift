@@ -27,6 +27,9 @@ package struct MessageFilter: Sendable, Equatable {
 
     package init() {}
 
+    /// Selects one message.
+    package init(messageKey: MessageKey) { self.messageKey = messageKey }
+
     /// Texts are compared as bytes, as the database does.
     package static func == (lhs: MessageFilter, rhs: MessageFilter) -> Bool {
         func areSame(_ left: String?, _ right: String?) -> Bool {
@@ -36,17 +39,6 @@ package struct MessageFilter: Sendable, Equatable {
             && areSame(lhs.messageID, rhs.messageID) && lhs.deviceKey == rhs.deviceKey
             && lhs.messageKey == rhs.messageKey && lhs.since == rhs.since && lhs.until == rhs.until
             && lhs.clauses.elementsEqual(rhs.clauses) { areSame($0.text, $1.text) } && lhs.seesTokens == rhs.seesTokens
-    }
-
-    /// Whether a condition must be checked row by row, because no index serves it.
-    package var hasResidue: Bool { !clauses.isEmpty || senderID != nil }
-
-    /// The filter without such conditions: it selects the rows to be read.
-    package var withoutResidue: MessageFilter {
-        var filter = self
-        filter.clauses = []
-        filter.senderID = nil
-        return filter
     }
 
     /// The tables that a filter can select from.

@@ -6,7 +6,7 @@ package import Vocabulary
 /// A position in the order of messages: the primary key of `upstream.messages`.
 ///
 /// Its text form is `2026-01-31T23:59:59.123456Z/7d1c0a52-0000-4000-8000-000000000001`.
-package struct MessageCursor: Sendable, Equatable, CustomStringConvertible {
+package struct MessageCursor: Sendable, Equatable, LosslessStringConvertible {
     package var receivedAt: Timestamp
     /// Distinguishes messages of the same microsecond.
     package var messageKey: MessageKey

@@ -8,14 +8,7 @@ enum MessageStatements {
     /// A comparison of rows finds the position in the index but prunes no partition; the plain bound on `received_at` does.
     static func page(_ pager: MessagePager) -> SQL {
         let isBackwards = pager.order == .newestFirst
-        var condition = pager.filter.condition()
-        if let cursor = pager.cursor {
-            let sign: SQL = isBackwards ? "<" : ">"
-            let (time, key) = (cursor.receivedAt, cursor.messageKey.digest)
-            condition = """
-                \(condition) AND m.received_at \(sign)= \(time) AND (m.received_at, m.message_key) \(sign) (\(time), \(key))
-                """
-        }
+        var condition = condition(pager.filter, after: pager.cursor, isBackwards ? "<" : ">")
         if let since = pager.since { condition = "\(condition) AND \(committed(since: since))" }
         let order: SQL =
             isBackwards ? "m.received_at DESC, m.message_key DESC" : "m.received_at ASC, m.message_key ASC"
@@ -28,6 +21,16 @@ enum MessageStatements {
             bytes: pager.countsVerbatim ? verbatimBytes : storedBytes,
             upTo: pager.byteLimit
         )
+    }
+
+    /// A filter's messages behind a cursor, in the direction of `sign`.
+    private static func condition(_ filter: MessageFilter, after cursor: MessageCursor?, _ sign: SQL) -> SQL {
+        guard let cursor else { return filter.condition() }
+        let (time, key) = (cursor.receivedAt, cursor.messageKey.digest)
+        return """
+            \(filter.condition()) AND m.received_at \(sign)= \(time)
+            AND (m.received_at, m.message_key) \(sign) (\(time), \(key))
+            """
     }
 
     /// Columns of the first rows `m`, up to the one that takes them past a number of bytes, and the bytes up to each.
@@ -78,16 +81,10 @@ enum MessageStatements {
 
     /// The positions of a filter's messages after a cursor, oldest first, with their stored sizes.
     static func places(_ filter: MessageFilter, after cursor: MessageCursor?, limit: Int) -> SQL {
-        var condition = filter.condition()
-        if let cursor {
-            let (time, key) = (cursor.receivedAt, cursor.messageKey.digest)
-            condition =
-                "\(condition) AND m.received_at >= \(time) AND (m.received_at, m.message_key) > (\(time), \(key))"
-        }
-        return """
-            SELECT m.received_at, m.message_key, \(storedBytes) FROM upstream.messages AS m
-            WHERE \(condition) ORDER BY m.received_at, m.message_key LIMIT \(limit)
-            """
+        """
+        SELECT m.received_at, m.message_key, \(storedBytes) FROM upstream.messages AS m
+        WHERE \(condition(filter, after: cursor, ">")) ORDER BY m.received_at, m.message_key LIMIT \(limit)
+        """
     }
 
     /// The messages at some positions, oldest first; the span prunes other partitions.

@@ -30,10 +30,12 @@ package enum ScanEstimate {
         _ filter: MessageFilter,
         _ connection: PostgresConnection
     ) async throws(PostgresError) -> Int64? {
-        guard filter.hasResidue, filter.messageID == nil, filter.messageKey == nil,
-            let rows = try await rows(filter.withoutResidue, connection), rows >= threshold
-        else { return nil }
-        return rows
+        guard filter.messageID == nil, filter.messageKey == nil else { return nil }
+        var served = filter
+        // No index serves these.
+        (served.clauses, served.senderID) = ([], nil)
+        guard served != filter, let rows = try await rows(served, connection) else { return nil }
+        return rows >= threshold ? rows : nil
     }
 
     /// Commands warn from this number of rows on.

@@ -48,7 +48,7 @@ package struct ConflictRow: Sendable {
 }
 
 /// A position in the order of conflicts; as text that of ``MessageCursor``, a slash, and the fingerprint.
-package struct ConflictCursor: Sendable, Equatable, CustomStringConvertible {
+package struct ConflictCursor: Sendable, Equatable, LosslessStringConvertible {
     /// The time and key of the first copy.
     package var message: MessageCursor
     /// Distinguishes contents of the same message.

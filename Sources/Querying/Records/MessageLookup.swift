@@ -102,13 +102,10 @@ package struct MessageLookup: Sendable {
                 found.append(try await detail(key, page, row, conflictBytes: Self.byteLimit - read))
             }
         }
-        if found.isEmpty, let range = Digest128.range(ofPrefix: reference) { return try await find(range) }
-        return (found, stored.isFull || kept.isFull)
-    }
-
-    private func find(_ range: ClosedRange<Digest128>) async throws(PostgresError) -> Found {
+        guard found.isEmpty, let range = Digest128.range(ofPrefix: reference) else {
+            return (found, stored.isFull || kept.isFull)
+        }
         let keys: [MessageKey] = try await connection.result(of: RecordStatements.keys(in: range)).rows { $0 }
-        var found: [MessageDetail] = []
         for key in keys {
             if let detail = try await detail(key) { found.append(detail) }
         }
@@ -122,9 +119,7 @@ package struct MessageLookup: Sendable {
         _ key: MessageKey,
         conflictBytes: Int = 2 << 20
     ) async throws(PostgresError) -> MessageDetail? {
-        var filter = MessageFilter()
-        filter.messageKey = key
-        var pager = MessagePager(filter, .newestFirst, limit: 1)
+        var pager = MessagePager(MessageFilter(messageKey: key), .newestFirst, limit: 1)
         var page = try await pager.next(connection)
         if page.count == 0 {
             page = try await self.page(RecordStatements.kept(where: "m.message_key = \(key.digest)"))
@@ -153,9 +148,7 @@ package struct MessageLookup: Sendable {
         _ row: Int?,
         conflictBytes: Int = 2 << 20
     ) async throws(PostgresError) -> MessageDetail {
-        var filter = MessageFilter()
-        filter.messageKey = key
-        var query = ConflictQuery(filter: filter, limit: Self.hitLimit)
+        var query = ConflictQuery(filter: MessageFilter(messageKey: key), limit: Self.hitLimit)
         // With no bytes left, one conflict still tells that there are any.
         query.byteLimit = max(1, conflictBytes)
         let conflicts = try await query.page(connection)
@@ -171,26 +164,17 @@ package struct MessageLookup: Sendable {
             hasMoreConflicts: conflicts.isFull
         )
     }
-}
 
-/// The registration tokens of some messages, for masking in what handlers said; never shown themselves.
-package struct TokensOfMessages: Sendable {
-    private let tokens: [MessageKey: [String]]
-
-    /// Reads them in one statement that looks up every message by key; deleted messages have none.
-    package init(
-        of places: [(key: MessageKey, receivedAt: Timestamp)],
-        _ connection: PostgresConnection
-    ) async throws(PostgresError) {
-        guard !places.isEmpty else {
-            tokens = [:]
-            return
-        }
+    /// The registration tokens of some messages, for masking in what handlers said; never shown themselves.
+    ///
+    /// One statement looks up every message by key; deleted messages have none.
+    package func tokens(
+        of places: [(key: MessageKey, receivedAt: Timestamp)]
+    ) async throws(PostgresError) -> [MessageKey: [String]] {
+        guard !places.isEmpty else { return [:] }
         let rows = try await connection.result(of: RecordStatements.tokens(places)).rows {
             (key: MessageKey, token: String?, receipt: String?) in (key, [token, receipt].compactMap(\.self))
         }
-        tokens = Dictionary(rows, uniquingKeysWith: +)
+        return Dictionary(rows, uniquingKeysWith: +)
     }
-
-    package subscript(_ key: MessageKey) -> [String] { tokens[key] ?? [] }
 }

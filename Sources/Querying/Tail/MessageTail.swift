@@ -62,6 +62,9 @@ package struct MessageTail: Sendable {
         try await eachNewPlace(from: window.start, connection) { _, _ in }
     }
 
+    /// Takes a page and the number of a row of it.
+    package typealias Show = (MessagePage, Int) throws -> Void
+
     /// Messages that a follower missed, or may have missed.
     package enum Gap: Sendable, Equatable {
         /// Retention dropped what was received in this span before it was read.
@@ -76,10 +79,7 @@ package struct MessageTail: Sendable {
     ///
     /// - Throws: ``PostgresError``, and what `show` throws.
     /// - Returns: What is missing, if anything.
-    package mutating func poll(
-        _ connection: PostgresConnection,
-        _ show: (MessagePage, Int) throws -> Void
-    ) async throws -> Gap? {
+    package mutating func poll(_ connection: PostgresConnection, _ show: Show) async throws -> Gap? {
         let moment = try await Self.moment(connection)
         let now = moment.at
         let pause = now - window.lastSuccess
@@ -104,11 +104,7 @@ package struct MessageTail: Sendable {
     /// Shows the new rows from a time on.
     ///
     /// Most rows of a poll were shown before, so positions are read first, and bodies only of new rows.
-    private mutating func read(
-        from floor: Timestamp,
-        _ connection: PostgresConnection,
-        _ show: (MessagePage, Int) throws -> Void
-    ) async throws {
+    private mutating func read(from floor: Timestamp, _ connection: PostgresConnection, _ show: Show) async throws {
         var waiting: [MessageCursor] = []
         var shown = 0
         do {

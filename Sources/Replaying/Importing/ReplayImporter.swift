@@ -31,6 +31,8 @@ package struct ReplayImporter: Sendable {
     private let isStrict: Bool
     private let isDryRun: Bool
 
+    private typealias Listener = (ImportProblem) -> Void
+
     private static let batchLimit = 500
     private static let batchBytes = 4 << 20
     /// A stanza has 8 MiB at most; a line that holds it as a string can be a few times as long.
@@ -91,11 +93,7 @@ package struct ReplayImporter: Sendable {
         init(now: Timestamp) { reader = ImportReader(now: now) }
     }
 
-    private func take(
-        _ line: LineSplitter.Line,
-        _ state: inout State,
-        _ onProblem: (ImportProblem) -> Void
-    ) async throws {
+    private func take(_ line: LineSplitter.Line, _ state: inout State, _ onProblem: Listener) async throws {
         state.line += 1
         guard !line.bytes.isEmpty || line.isTooLong else { return }
         state.report.lines += 1
@@ -115,11 +113,7 @@ package struct ReplayImporter: Sendable {
         }
     }
 
-    private func refuse(
-        _ problem: ImportProblem,
-        _ state: inout State,
-        _ onProblem: (ImportProblem) -> Void
-    ) async throws {
+    private func refuse(_ problem: ImportProblem, _ state: inout State, _ onProblem: Listener) async throws {
         guard !isStrict else {
             await state.store?.close()
             throw problem
@@ -128,7 +122,7 @@ package struct ReplayImporter: Sendable {
         onProblem(problem)
     }
 
-    private func flush(_ state: inout State, _ onProblem: (ImportProblem) -> Void) async throws {
+    private func flush(_ state: inout State, _ onProblem: Listener) async throws {
         guard !state.batch.isEmpty else { return }
         let (batch, places) = (state.batch, state.places)
         state.batch.removeAll(keepingCapacity: true)

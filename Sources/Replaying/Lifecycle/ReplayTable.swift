@@ -3,10 +3,7 @@ package import Postgres
 package import Vocabulary
 
 package enum ReplayTable {
-    package static func list(
-        _ connection: isolated PostgresConnection,
-        limit: Int = 100
-    ) throws(PostgresError) -> [Replay] {
+    package static func list(_ connection: isolated PostgresConnection, limit: Int) throws(PostgresError) -> [Replay] {
         try connection.run(ReplayStatements.list(limit: limit)).map(Replay.read).compactMap(\.self)
     }
 
@@ -31,34 +28,17 @@ package enum ReplayTable {
         package var detail: String?
     }
 
-    package static func history(
-        _ connection: isolated PostgresConnection,
-        of id: Digest128
-    ) throws(PostgresError) -> [HistoryEntry] {
-        try connection.run(ReplayStatements.history(of: id)).rows(HistoryEntry.init)
-    }
-
-    /// Counts a replay's pending deliveries, and its dead letters; each count stops at 100,000.
-    package static func deliveries(
+    /// A replay's history, and its pending deliveries and dead letters; each count stops at 100,000.
+    package static func details(
         _ connection: isolated PostgresConnection,
         of replay: Replay
-    ) throws(PostgresError) -> (waiting: Int64, dead: Int64) {
-        guard case .handlers(let names, _) = replay.target else { return (0, 0) }
-        return try connection.run(ReplayStatements.deliveries(of: replay.id, to: names)).onlyRow { ($0, $1) }
+    ) throws(PostgresError) -> (history: [HistoryEntry], waiting: Int64, dead: Int64) {
+        let history = try connection.run(ReplayStatements.history(of: replay.id)).rows(HistoryEntry.init)
+        guard case .handlers(let names, _) = replay.target else { return (history, 0, 0) }
+        let counts = ReplayStatements.deliveries(of: replay.id, to: names)
+        return try connection.run(counts).onlyRow { (history, $0, $1) }
     }
 
-    static func note(
-        _ connection: isolated PostgresConnection,
-        _ id: Digest128,
-        _ event: String,
-        who: String,
-        detail: String?
-    ) throws(PostgresError) {
-        try connection.run(ReplayStatements.note(id, event, who: who, detail: detail))
-    }
-}
-
-extension ReplayTable {
     /// Applies a person's decision inside a transaction, if the replay's state allows it; `pace` applies from now on.
     ///
     /// - Returns: The replay as it is now, and its transition; a ``ReplayError`` means that nothing was written.
@@ -95,7 +75,8 @@ extension ReplayTable {
         let options = try ReplayOptions(replay.target, pace ?? replay.pace).column
         try connection.run(ReplayStatements.change(replay.id, to: state, isRestart: transition == .restart, options))
         if state == .cancelled { try connection.run(ReplayStatements.deleteSelection(of: replay.id)) }
-        try note(connection, replay.id, event.names.past, who: author.name, detail: author.reason)
+        let note = ReplayStatements.note(replay.id, event.names.past, who: author.name, detail: author.reason)
+        try connection.run(note)
         let rest = Int(clamping: replay.planned - (transition == .restart ? 0 : replay.done))
         let subject = "replay '\(replay.name)' (\(replay.id)) to \(replay.target)"
         try AuditLog.record(connection, event.names.action, subject, count: rest, by: author)

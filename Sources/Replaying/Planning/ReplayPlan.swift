@@ -19,10 +19,10 @@ package struct ReplayRequest: Sendable {
     }
 
     /// The deliveries of a replay to handlers, by the message's state at the handler.
-    package enum Scope: Sendable {
-        case onlyFailed
+    package enum Scope: String, Sendable {
+        case onlyFailed = "only_failed"
         /// Dead letters, and messages received before the handler was registered.
-        case notHandled
+        case notHandled = "not_handled"
         /// Those, and messages that the handler has already handled.
         case all
     }
@@ -93,5 +93,20 @@ package struct ReplayPlan: Sendable {
     init(_ request: ReplayRequest, target: ReplayTarget) {
         (name, pace, includesReplayed) = (request.name, request.pace, request.includesReplayed)
         self.target = target
+    }
+
+    /// Adds a row of ``PlanStatements/standings(_:)``.
+    mutating func count(_ row: (handler: Int?, standing: String, count: Int64, planned: Int64, replayed: Int64)) {
+        planned += row.planned
+        replayed += row.replayed
+        guard let place = row.handler.map({ $0 - 1 }), handlers.indices.contains(place) else { return }
+        handlers[place].planned += row.planned
+        handlers[place].replayed += row.replayed
+        switch row.standing {
+        case "p": handlers[place].pending = row.count
+        case "x": handlers[place].dead = row.count
+        case "n": handlers[place].new = row.count
+        default: handlers[place].handled = row.count
+        }
     }
 }

@@ -11,7 +11,7 @@ package struct ReplayPlanner {
     static let chunkSize: Int64 = 1_000
 
     private let request: ReplayRequest
-    private let isDryRun: Bool
+    private let target: ReplayTarget
 
     /// Plans a replay inside a transaction, bounded by the session's statement timeout; a failed plan keeps nothing.
     ///
@@ -21,35 +21,39 @@ package struct ReplayPlanner {
         _ request: ReplayRequest,
         isDryRun: Bool = false
     ) throws(PostgresError) -> Result<ReplayPlan, ReplayError> {
-        try ReplayPlanner(request: request, isDryRun: isDryRun).run(connection)
+        if !isDryRun, try connection.run(PlanStatements.unfinished(request.name)).count > 0 {
+            return .failure(taken(request))
+        }
+        switch try resolve(request, connection) {
+        case .failure(let error): return .failure(error)
+        case .success(let target):
+            return try ReplayPlanner(request: request, target: target).run(connection, isDryRun: isDryRun)
+        }
     }
 
-    private func run(_ connection: isolated PostgresConnection) throws(PostgresError) -> Result<ReplayPlan, ReplayError>
-    {
-        if !isDryRun, try connection.run(PlanStatements.unfinished(request.name)).count > 0 { return .failure(taken) }
-        let target: ReplayTarget
-        switch try resolve(connection) {
-        case .failure(let error): return .failure(error)
-        case .success(let resolved): target = resolved
-        }
-        try select(connection, target)
-        var plan = try counts(connection, target)
+    private func run(
+        _ connection: isolated PostgresConnection,
+        isDryRun: Bool
+    ) throws(PostgresError) -> Result<ReplayPlan, ReplayError> {
+        try select(connection)
+        var plan = try counts(connection)
         plan.sample = try MessagePage(connection.run(PlanStatements.sample(request))).messages
         try estimate(&plan, connection)
         guard !isDryRun, plan.planned > 0 else { return .success(plan) }
         do throws(PostgresError) {
-            plan.id = try freeze(connection, plan)
+            try freeze(&plan, connection)
         } catch  where error.constraint == "replays_name_key" {
-            return .failure(taken)
+            return .failure(Self.taken(request))
         }
         return .success(plan)
     }
 
-    private var taken: ReplayError {
+    private static func taken(_ request: ReplayRequest) -> ReplayError {
         ReplayError(.refused, "a replay '\(request.name)' exists and has not ended: choose another name, or cancel it")
     }
 
-    private func resolve(
+    private static func resolve(
+        _ request: ReplayRequest,
         _ connection: isolated PostgresConnection
     ) throws(PostgresError) -> Result<ReplayTarget, ReplayError> {
         let (wanted, scope): ([String], ReplayRequest.Scope)
@@ -72,9 +76,9 @@ package struct ReplayPlanner {
     }
 
     /// Evaluates the filter into the temporary table: the only read of live `messages`.
-    private func select(_ connection: isolated PostgresConnection, _ target: ReplayTarget) throws(PostgresError) {
+    private func select(_ connection: isolated PostgresConnection) throws(PostgresError) {
         let filter = request.filter
-        try collectEarlier(connection, target)
+        try collectEarlier(connection)
         try connection.run(PlanStatements.makeSelection)
         guard case .handlers(let names, _) = target else {
             try connection.run(PlanStatements.selectMessages(filter))
@@ -89,10 +93,7 @@ package struct ReplayPlanner {
     ///
     /// Read before the messages: what another replay sends meanwhile is rather sent twice than left out. Files are
     /// always written whole, so nothing is left out of them.
-    private func collectEarlier(
-        _ connection: isolated PostgresConnection,
-        _ target: ReplayTarget
-    ) throws(PostgresError) {
+    private func collectEarlier(_ connection: isolated PostgresConnection) throws(PostgresError) {
         try connection.run(EarlierStatements.makeReplays)
         try connection.run(EarlierStatements.makeMessages)
         if case .output = target { return }
@@ -121,10 +122,7 @@ package struct ReplayPlanner {
         }
     }
 
-    private func freeze(
-        _ connection: isolated PostgresConnection,
-        _ plan: ReplayPlan
-    ) throws(PostgresError) -> Digest128 {
+    private func freeze(_ plan: inout ReplayPlan, _ connection: isolated PostgresConnection) throws(PostgresError) {
         let insert = PlanStatements.insert(
             request,
             plan,
@@ -133,16 +131,11 @@ package struct ReplayPlanner {
         )
         let id = try connection.run(insert).value(Digest128.self)
         try connection.run(PlanStatements.freeze(id, request))
-        let author = request.author
-        try ReplayTable.note(connection, id, "planned", who: author.name, detail: author.reason)
-        try AuditLog.record(
-            connection,
-            .planReplay,
-            "replay '\(plan.name)' (\(id)) to \(plan.target)",
-            count: Int(clamping: plan.planned),
-            by: author
-        )
-        return id
+        let (author, count) = (request.author, Int(clamping: plan.planned))
+        try connection.run(ReplayStatements.note(id, "planned", who: author.name, detail: author.reason))
+        let subject = "replay '\(plan.name)' (\(id)) to \(plan.target)"
+        try AuditLog.record(connection, .planReplay, subject, count: count, by: author)
+        plan.id = id
     }
 
     // MARK: Counts
@@ -150,12 +143,12 @@ package struct ReplayPlanner {
     private static let mostCategories = 10
 
     /// The plan of the selection, without its sample and estimate.
-    private func counts(
-        _ connection: isolated PostgresConnection,
-        _ target: ReplayTarget
-    ) throws(PostgresError) -> ReplayPlan {
+    private func counts(_ connection: isolated PostgresConnection) throws(PostgresError) -> ReplayPlan {
         var plan = ReplayPlan(request, target: target)
-        try countHandlers(&plan, connection)
+        plan.handlers = target.handlers.map { ReplayPlan.HandlerCounts(handler: $0) }
+        let rows = try connection.run(PlanStatements.standings(request))
+            .rows(as: (Int?, String, Int64, Int64, Int64).self)
+        for row in rows { plan.count(row) }
         plan.categories = Self.merged(
             try connection.run(PlanStatements.categories(request)).rows(ReplayPlan.Count.init)
         )
@@ -164,28 +157,6 @@ package struct ReplayPlanner {
         guard plan.replayed > 0 else { return plan }
         plan.earlier = try connection.run(EarlierStatements.counts(request.scope)).rows(ReplayPlan.Earlier.init)
         return plan
-    }
-
-    private func countHandlers(
-        _ plan: inout ReplayPlan,
-        _ connection: isolated PostgresConnection
-    ) throws(PostgresError) {
-        plan.handlers = plan.target.handlers.map { ReplayPlan.HandlerCounts(handler: $0) }
-        let rows = try connection.run(PlanStatements.standings(request))
-            .rows(as: (Int?, String, Int64, Int64, Int64).self)
-        for (handler, standing, count, planned, replayed) in rows {
-            plan.planned += planned
-            plan.replayed += replayed
-            guard let place = handler.map({ $0 - 1 }), plan.handlers.indices.contains(place) else { continue }
-            plan.handlers[place].planned += planned
-            plan.handlers[place].replayed += replayed
-            switch standing {
-            case "p": plan.handlers[place].pending = count
-            case "x": plan.handlers[place].dead = count
-            case "n": plan.handlers[place].new = count
-            default: plan.handlers[place].handled = count
-            }
-        }
     }
 
     private static func merged(_ categories: [ReplayPlan.Count]) -> [ReplayPlan.Count] {

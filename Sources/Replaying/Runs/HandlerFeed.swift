@@ -33,7 +33,13 @@ enum HandlerFeed {
         try connection.transaction { connection throws(PostgresError) in
             let step = FeedStatements.Step(lease: lease, position: position, count: count)
             guard var moved = try connection.run(FeedStatements.advance, step).firstRow(taken) else {
-                return (try missed(connection, step), nil)
+                // Another runner has the lease, or the step committed and its reply was lost.
+                let now = try connection.run(LeaseStatements.progress(lease)).firstRow(taken)
+                // Less than the end if the step was cut.
+                guard let now, now.done > position, now.done <= step.end else {
+                    return (Step(ending: try lease.loss(connection)), nil)
+                }
+                return (now, nil)
             }
             var messages: [ReplayedMessage]?
             var count = count
@@ -63,19 +69,6 @@ enum HandlerFeed {
             }
             return (moved, messages)
         }
-    }
-
-    /// Explains a step that met no row: another runner has the lease, or the step committed and its reply was lost.
-    private static func missed(
-        _ connection: isolated PostgresConnection,
-        _ step: FeedStatements.Step
-    ) throws(PostgresError) -> Step {
-        let now = try connection.run(LeaseStatements.progress(step.lease)).firstRow(taken)
-        // Less than the end if the step was cut.
-        guard let now, now.done > step.position, now.done <= step.end else {
-            return Step(ending: try step.lease.loss(connection))
-        }
-        return now
     }
 
     private static func taken(done: Int64, skipped: Int64) -> Step { Step(done: done, skipped: skipped) }

@@ -40,19 +40,14 @@ package struct ReplayLease: Sendable {
                 let lease = ReplayLease(replay: replay, owner: owner, token: try row.next(), length: length)
                 return (lease, Position(done: try row.next(), skipped: try row.next(), bytes: try row.next()))
             }
-            guard let taken else { return .refused(try refusal(connection, replay)) }
-            try ReplayTable.note(connection, replay, "taken", who: owner, detail: nil)
-            return .taken(taken.0, taken.1)
+            if let taken {
+                try connection.run(ReplayStatements.note(replay, "taken", who: owner, detail: nil))
+                return .taken(taken.0, taken.1)
+            }
+            guard let holder = try holder(connection, replay) else { return .refused(.stopped(.cancelled)) }
+            guard holder.state == .running else { return .refused(.stopped(holder.state)) }
+            return .refused(.held(by: holder.owner ?? "another process", until: holder.until))
         }
-    }
-
-    private static func refusal(
-        _ connection: isolated PostgresConnection,
-        _ replay: Digest128
-    ) throws(PostgresError) -> ReplayRunner.Ending {
-        guard let holder = try holder(connection, replay) else { return .stopped(.cancelled) }
-        guard holder.state == .running else { return .stopped(holder.state) }
-        return .held(by: holder.owner ?? "another process", until: holder.until)
     }
 
     private struct Holder {
@@ -107,7 +102,8 @@ package struct ReplayLease: Sendable {
     func end(_ connection: isolated PostgresConnection, error: String?) throws(PostgresError) -> Bool {
         try connection.transaction { connection throws(PostgresError) in
             guard try connection.run(LeaseStatements.end(self, error: error)).count == 1 else { return false }
-            try ReplayTable.note(connection, replay, error == nil ? "finished" : "failed", who: owner, detail: error)
+            let event = error == nil ? "finished" : "failed"
+            try connection.run(ReplayStatements.note(replay, event, who: owner, detail: error))
             return true
         }
     }

@@ -13,7 +13,7 @@ struct StreamFaultTests {
         try await parts.feed.start()
         try await parts.publish("early")
         let output = KeptOutput()
-        let running = Task { try await parts.stream().run(StreamOutput(output)) }
+        let running = Task { try await parts.stream(to: output).run() }
         try await output.text.wait(for: "event: position")
         try await parts.add("later")
         try await output.text.wait(for: "\"later\"")
@@ -45,7 +45,7 @@ struct StreamFaultTests {
         let parts = try await StreamParts()
         try await parts.feed.start()
         let output = KeptOutput()
-        try await parts.stream(lifetime: .zero).run(StreamOutput(output))
+        try await parts.stream(to: output, lifetime: .zero).run()
         #expect(output.text.value.contains("event: position"))
     }
 

@@ -37,7 +37,7 @@ struct StreamParts {
     }
 
     /// A stream at the place.
-    func stream(limit: Int = 0, lifetime: Duration = .seconds(300)) -> MessageStream {
+    func stream(to output: KeptOutput, limit: Int = 0, lifetime: Duration = .seconds(300)) -> MessageStream {
         MessageStream(
             services: services,
             feed: feed,
@@ -45,7 +45,8 @@ struct StreamParts {
             filter: MessageFilter(),
             position: nil,
             limit: limit,
-            lifetime: lifetime
+            out: StreamOutput(output),
+            end: .now + lifetime
         )
     }
 

@@ -79,19 +79,14 @@ extension ActionRequest {
             let fix = "another request with this Idempotency-Key has no answer yet: send it again in a moment"
             return .failure(Problem(.underWay, fix))
         }
-        let known = try connection.run(IdempotencyStatements.find(who, key)).first { row throws(PostgresError) in
-            (
-                request: try row.next(Bytea.self).bytes, status: try row.next(Int.self),
-                location: try row.next(String?.self), answer: try row.next(Bytea.self).bytes
-            )
-        }
-        if let known {
-            guard known.request == digest else {
+        let known = try connection.run(IdempotencyStatements.find(who, key))
+            .rows(as: (Bytea, Int, String?, Bytea).self).first
+        if let (request, status, location, body) = known {
+            guard request.bytes == digest else {
                 let fix = "take a new key for each request; the same one only to send the same request again"
                 return .failure(Problem(.keyReused, fix))
             }
-            let status = HTTPResponse.Status(code: known.status)
-            return .success((ActionAnswer(status: status, location: known.location, body: known.answer), true))
+            return .success((ActionAnswer(status: .init(code: status), location: location, body: body.bytes), true))
         }
         let used = try connection.run(IdempotencyStatements.used(who, limit: Self.mostKeys)).value(Int.self)
         guard used < Self.mostKeys else {

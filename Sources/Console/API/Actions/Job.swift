@@ -52,19 +52,14 @@ struct JobGroups: ShownValue, SQLDecodable {
         var handler: String
         var errorGroup: String
         var count: Int
-
-        enum CodingKeys: String, CodingKey {
-            case handler
-            case errorGroup = "error_group"
-            case count
-        }
     }
 
     private var groups: [Group]
 
     init(_ field: SQLField) throws(SQLFieldFault) {
-        let json = Data(try String(field).utf8)
-        groups = (try? JSONDecoder().decode([Group].self, from: json)) ?? []
+        let (json, decoder) = (Data(try String(field).utf8), JSONDecoder())
+        decoder.keyDecodingStrategy = .convertFromSnakeCase
+        groups = (try? decoder.decode([Group].self, from: json)) ?? []
     }
 
     static var schema: ValueSchema { ValueSchema("array", items: JSONObject.self) }
@@ -176,18 +171,21 @@ enum Jobs {
     /// Marks a job as failed, in one transaction; rows already processed stay so.
     ///
     /// - Throws: ``PostgresError``; the job still runs then.
-    static func fail(
-        _ connection: isolated PostgresConnection,
-        _ id: Digest128,
-        _ error: String
-    ) throws(PostgresError) {
+    static func fail(_ connection: isolated PostgresConnection, _ id: Digest128, _ why: String) throws(PostgresError) {
         try connection.transaction { connection throws(PostgresError) in
-            guard let job = try connection.run(JobStatements.fail(id, error)).firstRow(Job.init) else { return }
+            guard let job = try connection.run(JobStatements.fail(id, why)).firstRow(Job.init) else { return }
             try connection.run(JobStatements.deleteItems(id))
             guard let action = AuditAction(rawValue: job.action) else { return }
             let author = AuditAuthor(job.startedBy ?? "console", via: .console, reason: job.reason)
             try AuditLog.record(connection, action, "failed: " + job.subject, count: job.done, by: author, isEnd: true)
         }
+    }
+
+    /// A job that is locked for its next step.
+    private struct Held {
+        var action, subject: String
+        var planned, chunks, chunk, done: Int
+        var who, reason: String?
     }
 
     /// Processes a job's next chunk, in one transaction.
@@ -196,14 +194,7 @@ enum Jobs {
     /// - Returns: Whether there was one: false if the job has ended, or another console works on it.
     static func step(_ connection: isolated PostgresConnection, _ id: Digest128) throws(PostgresError) -> Bool {
         try connection.transaction { connection throws(PostgresError) in
-            let found = try connection.run(JobStatements.lock(id)).first { row throws(PostgresError) in
-                (
-                    action: try row.next(String.self), subject: try row.next(String.self),
-                    planned: try row.next(Int.self), chunks: try row.next(Int.self), chunk: try row.next(Int.self),
-                    done: try row.next(Int.self), who: try row.next(String?.self), reason: try row.next(String?.self)
-                )
-            }
-            guard let job = found else { return false }
+            guard let job = try connection.run(JobStatements.lock(id)).firstRow(Held.init) else { return false }
             let fate: DeadLetters.Fate = job.action == AuditAction.discardDead.rawValue ? .discard : .retry
             let done = try fate.run(connection, on: JobStatements.gone(id, job.chunk))
             let held = min(JobStatements.chunkSize, job.planned - job.chunk * JobStatements.chunkSize)

@@ -121,10 +121,6 @@ extension Parameter where Value == Digest128 {
     }
 }
 
-extension Parameter where Value == String {
-    static func name(_ name: StaticString, _ about: StaticString) -> Parameter { path(name, about) { $0 } }
-}
-
 /// What `?reveal=…` asks for.
 enum Revealed: String, CaseIterable, Sendable { case token }
 

@@ -5,7 +5,7 @@ import UpstreamKit
 import Vocabulary
 
 /// A list of a resource, which the API and a page go through as a filter narrows it.
-struct Listing<Filter: Filtered, Row: ShownResource, Cursor: Sendable>: Sendable {
+struct Listing<Filter: Filtered, Row: ShownResource, Cursor: LosslessStringConvertible & Sendable>: Sendable {
     struct Wanted: Sendable {
         let services: ConsoleServices
         let connection: PostgresConnection
@@ -39,24 +39,19 @@ struct Listing<Filter: Filtered, Row: ShownResource, Cursor: Sendable>: Sendable
     /// The most rows of a page.
     let most: Int
     var use = ReadShares.Use.search
-    let cursor: @Sendable (String) -> Cursor?
     let read: @Sendable (Wanted) async throws -> Page
 }
 
-extension Listing where Cursor == Int64 {
-    /// A list along the rows' ids.
-    init(
-        _ address: PageAddress,
-        most: Int,
-        use: ReadShares.Use = .search,
-        read: @escaping @Sendable (Wanted) async throws -> Page
-    ) {
-        self.init(address: address, most: most, use: use) { text in
-            text.utf8.count < 20 ? Int64(text).flatMap { $0 > 0 ? $0 : nil } : nil
-        } read: {
-            try await read($0)
-        }
+/// A place in a list along the rows' ids: a whole number above zero.
+struct RowPlace: LosslessStringConvertible, Sendable {
+    let id: Int64
+
+    init?(_ text: String) {
+        guard text.utf8.count < 20, let id = Int64(text), id > 0 else { return nil }
+        self.id = id
     }
+
+    var description: String { "\(id)" }
 }
 
 extension Listing.Page {
@@ -73,7 +68,7 @@ extension Endpoint {
         _ summary: StaticString,
         right: ConsoleRight = .read
     ) -> Endpoint {
-        let (limit, after) = (Parameter.limit(listing.most), Parameter.after(listing.cursor))
+        let (limit, after) = (Parameter.limit(listing.most), Parameter.after(Cursor.init))
         let path = String(listing.address.text.dropFirst())
         return .get(operation, path, right: right) { request in
             let (asked, services) = (try request.filter(Filter.self), request.services)
@@ -98,7 +93,7 @@ extension Array where Element: HandlersWords {
     /// The rows as a reader may see them: without their messages' tokens.
     func shown(to sight: Sight, _ connection: PostgresConnection) async throws(PostgresError) -> [Element] {
         let said = sight.payloads ? filter(\.hasWords) : []
-        let tokens = try await TokensOfMessages(of: said.map { ($0.messageKey, $0.receivedAt) }, connection)
-        return map { $0.shown(to: sight, knowing: tokens[$0.messageKey]) }
+        let tokens = try await MessageLookup(connection).tokens(of: said.map { ($0.messageKey, $0.receivedAt) })
+        return map { $0.shown(to: sight, knowing: tokens[$0.messageKey] ?? []) }
     }
 }

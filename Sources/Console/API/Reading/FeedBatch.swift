@@ -78,28 +78,21 @@ struct FeedBatch: Sendable {
 
 /// The part of a filter that a stream checks itself, so that all followers share one query.
 struct FeedFilter: Sendable {
+    private let filter: MessageFilter
     private let categories: Set<[UInt8]>
-    private let sender, messageID: [UInt8]?
-    private let key: MessageKey?
-    private let device: DeviceKey?
-    private let since, until: Timestamp?
 
     init(_ filter: MessageFilter) {
-        categories = Set(filter.categories.map { Array($0.utf8) })
-        sender = filter.senderID.map { Array($0.utf8) }
-        messageID = filter.messageID.map { Array($0.utf8) }
-        (key, device) = (filter.messageKey, filter.deviceKey)
-        (since, until) = (filter.since, filter.until)
+        (self.filter, categories) = (filter, Set(filter.categories.map { Array($0.utf8) }))
     }
 
     func wants(_ event: FeedBatch.Event) -> Bool {
         if !categories.isEmpty, !categories.contains(event.category) { return false }
-        if let sender, sender != event.sender { return false }
-        if let messageID, messageID != event.messageID { return false }
-        if let key, key != event.place.messageKey { return false }
-        if let device, device != event.device { return false }
-        if let since, event.place.receivedAt < since { return false }
-        if let until, event.place.receivedAt >= until { return false }
+        if let sender = filter.senderID, !event.sender.elementsEqual(sender.utf8) { return false }
+        if let id = filter.messageID, !event.messageID.elementsEqual(id.utf8) { return false }
+        if let key = filter.messageKey, key != event.place.messageKey { return false }
+        if let device = filter.deviceKey, device != event.device { return false }
+        if let since = filter.since, event.place.receivedAt < since { return false }
+        if let until = filter.until, event.place.receivedAt >= until { return false }
         return true
     }
 }

@@ -21,26 +21,25 @@ struct MessageStream: Sendable {
     let position: TailPosition?
     /// The number of latest messages.
     let limit: Int
-    /// How long it follows before it ends, so that the client authenticates anew; random, so that streams don't end all
-    /// at once.
-    var lifetime = Duration.seconds(.random(in: 270...330))
+    let out: StreamOutput
+    /// When it ends, so that the client authenticates anew; random, so that streams don't end all at once.
+    var end = ContinuousClock.now + .seconds(.random(in: 270...330))
 
     /// Writes events until the client leaves, the console stops, or the client is too slow.
     ///
     /// - Throws: ``StalledClient`` if the client stopped reading, and errors of writing and of the database.
-    func run(_ out: StreamOutput) async throws {
-        let end = ContinuousClock.now + lifetime
+    func run() async throws {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask { try await feed.drive() }
-            group.addTask { try await watch(out, until: end) }
-            group.addTask { try await send(out, until: end) }
+            group.addTask { try await watch() }
+            group.addTask { try await send() }
             defer { group.cancelAll() }
             try await group.next()
         }
     }
 
     /// Wakes a silent or expired stream, and gives up on a client that stopped reading.
-    private func watch(_ out: StreamOutput, until end: ContinuousClock.Instant) async throws {
+    private func watch() async throws {
         while true {
             try await Task.sleep(for: .seconds(1))
             if out.stall > Self.patience { throw StalledClient() }
@@ -48,16 +47,16 @@ struct MessageStream: Sendable {
         }
     }
 
-    private func send(_ out: StreamOutput, until end: ContinuousClock.Instant) async throws {
+    private func send() async throws {
         try await out.write(": messages as they commit\nretry: 2000\n\n")
         var sent: Set<MessageKey> = []
         let next: Int
         if let position {
-            next = try await catchUp(from: position, &sent, out, until: end)
+            next = try await catchUp(from: position, &sent)
         } else {
-            next = try await begin(&sent, out)
+            next = try await begin(&sent)
         }
-        if !place.hasEnded { try await follow(from: next, sent, out, until: end) }
+        if !place.hasEnded { try await follow(from: next, sent) }
     }
 
     // MARK: Before the feed
@@ -65,27 +64,22 @@ struct MessageStream: Sendable {
     /// Sends the latest messages, as `messages tail` does.
     ///
     /// - Returns: The number of the feed's next batch.
-    private func begin(_ sent: inout Set<MessageKey>, _ out: StreamOutput) async throws -> Int {
-        let (start, end) = feed.present
+    private func begin(_ sent: inout Set<MessageKey>) async throws -> Int {
+        let (start, next) = feed.present
         if limit > 0 {
             var pager = MessagePager(filter, .newestFirst, limit: limit)
             (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.beginning, true)
             let page = try await services.reader.next(pager).page
-            try await write(page, (0..<page.count).reversed(), &sent, out)
+            try await write(page, (0..<page.count).reversed(), &sent)
         }
         if let start { try await out.write(FeedBatch.event(start)) }
-        return end
+        return next
     }
 
     /// Sends everything since a position, at the client's pace.
     ///
     /// - Returns: The number of the feed's next batch.
-    private func catchUp(
-        from start: TailPosition,
-        _ sent: inout Set<MessageKey>,
-        _ out: StreamOutput,
-        until end: ContinuousClock.Instant
-    ) async throws -> Int {
+    private func catchUp(from start: TailPosition, _ sent: inout Set<MessageKey>) async throws -> Int {
         let oldest = try await services.reader.withConnection { try await MessageTail.oldest($0) }
         if let oldest, oldest > start.at { try await out.write(FeedBatch.event(.dropped(start.at..<oldest))) }
         var since = start
@@ -99,7 +93,7 @@ struct MessageStream: Sendable {
             var (pages, isFull) = (0, true)
             while isFull, !place.hasEnded {
                 let (following, page) = try await services.reader.next(pager)
-                try await write(page, 0..<page.count, &sent, out)
+                try await write(page, 0..<page.count, &sent)
                 (pager, isFull) = (following, page.isFull)
                 pages += 1
             }
@@ -115,8 +109,7 @@ struct MessageStream: Sendable {
     private func write(
         _ page: MessagePage,
         _ rows: some Sequence<Int>,
-        _ sent: inout Set<MessageKey>,
-        _ out: StreamOutput
+        _ sent: inout Set<MessageKey>
     ) async throws {
         var lines = MessageLines(.ndjson, tokens: false, payloads: services.sight.payloads)
         var text = ByteBuffer()
@@ -130,12 +123,7 @@ struct MessageStream: Sendable {
 
     // MARK: The feed
 
-    private func follow(
-        from first: Int,
-        _ sent: Set<MessageKey>,
-        _ out: StreamOutput,
-        until end: ContinuousClock.Instant
-    ) async throws {
+    private func follow(from first: Int, _ sent: Set<MessageKey>) async throws {
         let chosen = FeedFilter(filter)
         var (next, sent, positions) = (first, sent, 0)
         place.wake()
@@ -164,7 +152,6 @@ struct MessageStream: Sendable {
     private static let behind = """
         event: behind
         data: {"detail":"messages arrived faster than this connection took them: go on from the last position"}
-
 
         """
 }

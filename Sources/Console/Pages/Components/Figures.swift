@@ -12,11 +12,6 @@ enum Figures {
         count(number) + (number >= limit ? "+" : "")
     }
 
-    /// A number with its noun: `1 message`, `2 messages`.
-    static func count(_ number: some BinaryInteger, _ singular: String, _ plural: String? = nil) -> String {
-        count(number) + " " + (number == 1 ? singular : plural ?? singular + "s")
-    }
-
     /// An estimate, `~1,234`, or a dash.
     static func estimate(_ number: Int64?) -> String { number.map { "~" + count($0) } ?? "–" }
 

@@ -78,11 +78,13 @@ extension Part {
         now: Timestamp,
         caption: String? = nil,
         count: String? = nil,
-        empty: HTML = "",
+        empty: (title: String, hint: HTML)? = nil,
         _ columns: [PageColumn<Row>]
     ) -> HTML {
-        guard !rows.isEmpty else { return card(title, count: count, empty) }
-        return card(title, count: count ?? "\(rows.count)", table(caption ?? title, rows, now: now, columns))
+        guard !rows.isEmpty else {
+            return card(title, count: count, empty.map { Self.empty($0.title, $0.hint) } ?? "")
+        }
+        return card(title, count: count ?? Figures.count(rows.count), table(caption ?? title, rows, now: now, columns))
     }
 
     static func facts<Row>(_ row: Row, now: Timestamp, _ columns: [PageColumn<Row>]) -> [(String, HTML)] {
@@ -104,6 +106,11 @@ extension Part {
         case let names as [String]: return tags(names)
         default: return value.text.map { text($0, look) }
         }
+    }
+
+    /// A link that a stranger's text names.
+    static func link(_ address: PageAddress, _ text: String) -> HTML {
+        "<a class=\"mono\" href=\"\(address)\">\(stranger: text)</a>"
     }
 
     static func tags(_ names: [String]) -> HTML {

@@ -14,10 +14,8 @@ enum TextDiff {
     /// Aligns the lines of two texts.
     static func rows(_ left: [String], _ right: [String]) -> [(left: Line, right: Line)] {
         let (left, right) = (Array(left.prefix(limit)), Array(right.prefix(limit)))
-        let difference = right.difference(from: left)
-        var gone = Set<Int>()
-        var new = Set<Int>()
-        for change in difference {
+        var (gone, new) = (Set<Int>(), Set<Int>())
+        for change in right.difference(from: left) {
             switch change {
             case .remove(let offset, _, _): gone.insert(offset)
             case .insert(let offset, _, _): new.insert(offset)
@@ -26,21 +24,17 @@ enum TextDiff {
         var rows: [(left: Line, right: Line)] = []
         var (leftIndex, rightIndex) = (0, 0)
         while leftIndex < left.count || rightIndex < right.count {
-            let isGone = gone.contains(leftIndex) && leftIndex < left.count
-            let isNew = new.contains(rightIndex) && rightIndex < right.count
-            if isGone || isNew {
-                rows.append(
-                    (isGone ? .different(left[leftIndex]) : .absent, isNew ? .different(right[rightIndex]) : .absent)
+            let (isGone, isNew) = (gone.contains(leftIndex), new.contains(rightIndex))
+            // What neither side has alone, both have.
+            let isSame = !isGone && !isNew
+            rows.append(
+                (
+                    isSame ? .same(left[leftIndex]) : isGone ? .different(left[leftIndex]) : .absent,
+                    isSame ? .same(right[rightIndex]) : isNew ? .different(right[rightIndex]) : .absent
                 )
-                leftIndex += isGone ? 1 : 0
-                rightIndex += isNew ? 1 : 0
-            } else if leftIndex < left.count, rightIndex < right.count {
-                rows.append((.same(left[leftIndex]), .same(right[rightIndex])))
-                leftIndex += 1
-                rightIndex += 1
-            } else {
-                break
-            }
+            )
+            leftIndex += isSame || isGone ? 1 : 0
+            rightIndex += isSame || isNew ? 1 : 0
         }
         return rows
     }

@@ -4,7 +4,7 @@ import Resources
 import Vocabulary
 
 /// What a page shows of a list: what its filter selects, from a place on.
-struct PageList<Filter: Filtered, Row: ShownResource, Cursor: Sendable>: Sendable {
+struct PageList<Filter: Filtered, Row: ShownResource, Cursor: LosslessStringConvertible & Sendable>: Sendable {
     /// The rows of a page.
     private static var size: Int { 50 }
 
@@ -31,7 +31,7 @@ struct PageList<Filter: Filtered, Row: ShownResource, Cursor: Sendable>: Sendabl
         let (asked, base) = (Asked<Filter>(lenient: request.query.values, sight: sight), listing.address)
         for mistake in asked.mistakes { if case .groupHidden = mistake { throw Problem(mistake) } }
         let after = request.query["after"]
-        let cursor = after.flatMap(listing.cursor)
+        let cursor = after.flatMap { Cursor($0) }
         guard after == nil || cursor != nil else {
             throw Problem.badRequest("'after' is no position: begin at \(base.text)")
         }
