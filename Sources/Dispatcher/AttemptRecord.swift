@@ -37,10 +37,18 @@ package struct CallEnd: Sendable {
     }
 }
 
+/// Swift code that may take several messages in one call.
+package protocol BatchHandler: UpstreamHandler {
+    /// The most messages of a call, at least 1.
+    var batch: Int { get }
+    func handle(_ calls: [AttemptCall]) async -> CallEnd
+}
+
 extension HandlerRegistration {
-    /// Gives messages to Swift code, one after the other.
+    /// Gives messages to Swift code: together where it takes them so, else one after the other.
     package func handle(_ calls: [AttemptCall]) async -> CallEnd {
         guard case .handler(let handler) = body else { return CallEnd(calls.map { _ in .verdict(.cancelled) }) }
+        if let handler = handler as? any BatchHandler, handler.batch > 1 { return await handler.handle(calls) }
         var ends: [AttemptEnd] = []
         for call in calls { ends.append(.verdict(await HandlerVerdict.of(handler, call.message, call.context))) }
         return CallEnd(ends)

@@ -7,19 +7,23 @@ import Vocabulary
 package struct BatchSize: Sendable, Equatable {
     /// A longer call would make the messages behind it wait, and cost more if it fails.
     static let longest = Duration.milliseconds(100)
+    /// About how many bytes of messages a call takes; the one that exceeds it is the last.
+    static let mostBytes = 1 << 20
     /// The most calls until several messages are tried together again.
     static let mostPatience = 256
 
     /// The size of the next call.
     package private(set) var size: Int
     private let limit: Int
+    private let keepsShort: Bool
     /// How many calls must go well before the size grows again.
     private var pause = 0
     private var patience = 0
 
-    package init(upTo limit: Int) {
-        self.limit = limit
-        size = min(limit, 8)
+    /// A size of at most `limit`; `keepsShort` if calls should be short.
+    package init(upTo limit: Int, keepsShort: Bool = true) {
+        (self.limit, self.keepsShort) = (limit, keepsShort)
+        size = keepsShort ? min(limit, 8) : limit
     }
 
     /// Learns from a call; `areTogether` unless its messages had to be taken apart though none of them was at fault.
@@ -30,11 +34,11 @@ package struct BatchSize: Sendable, Equatable {
             pause = patience
             return
         }
-        if took > Self.longest {
+        if keepsShort, took > Self.longest {
             size = max(1, min(size, count) / 2)
         } else if pause > 0 {
             pause -= 1
-        } else if count >= size, took < Self.longest / 2, size < limit {
+        } else if count >= size, !keepsShort || took < Self.longest / 2, size < limit {
             size = min(limit, size * 2)
             patience /= 2
         }

@@ -62,6 +62,8 @@ package struct LaneSettings: Sendable {
     package var concurrency: Int
     /// The most messages in one call.
     package var batch = 1
+    /// Whether a call should be short, since its messages wait for each other; a request's time hardly depends on them.
+    package var keepsCallsShort = false
     /// The number of tasks that run them.
     package var slots: Int
     /// The number of dead workers from which on a delivery is a suspect.
@@ -72,7 +74,10 @@ package struct LaneSettings: Sendable {
     /// Settings; one task gives an immediate handler many messages, whatever its concurrency.
     package init(_ registration: HandlerRegistration, _ dispatch: DispatchSettings, isImmediate: Bool = false) {
         (self.registration, self.dispatch) = (registration, dispatch)
-        if case .function(_, let batch) = registration.body { self.batch = batch }
+        switch registration.body {
+        case .function(_, let batch): (self.batch, keepsCallsShort) = (batch, true)
+        case .handler(let handler): batch = (handler as? any BatchHandler)?.batch ?? 1
+        }
         concurrency = isImmediate ? Self.mostAtOnce : registration.concurrency * batch
         slots = isImmediate ? 1 : registration.concurrency
         // A contained handler can't crash the worker, so only a fault of our own could be the cause, which is not

@@ -68,7 +68,7 @@ package struct DispatchStateMachine: Sendable {
         budget = settings.registration.rate.map(AttemptBudget.init)
         margin = settings.dispatch.lease / 10
         limit = min(1_000, settings.dispatch.capacity)
-        batch = BatchSize(upTo: settings.batch)
+        batch = BatchSize(upTo: settings.batch, keepsShort: settings.keepsCallsShort)
     }
 
     package var isIdle: Bool { running.isEmpty && waiting.isEmpty }
@@ -196,8 +196,12 @@ package struct DispatchStateMachine: Sendable {
         let most = min(batch.size, (waiting.count + settings.slots - 1) / settings.slots)
         guard let first = begin(now: now) else { return [] }
         var call = [first]
+        var bytes = first.delivery.content.size
         guard first.delivery.isUntried else { return call }
-        while call.count < most, let next = begin(now: now, isForUntried: true) { call.append(next) }
+        while call.count < most, bytes < BatchSize.mostBytes, let next = begin(now: now, isForUntried: true) {
+            bytes += next.delivery.content.size
+            call.append(next)
+        }
         return call
     }
 

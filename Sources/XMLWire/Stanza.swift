@@ -17,6 +17,22 @@ package final class Stanza {
         package var text: Range<Int>
         /// One past its last descendant, as an index into ``Stanza/elements``.
         package var end: Int
+
+        package init(
+            depth: Int,
+            name: Range<Int>,
+            namespace: Range<Int>,
+            attributes: Range<Int>,
+            text: Range<Int>,
+            end: Int
+        ) {
+            self.depth = depth
+            self.name = name
+            self.namespace = namespace
+            self.attributes = attributes
+            self.text = text
+            self.end = end
+        }
     }
 
     package struct Attribute {

@@ -49,6 +49,35 @@ class Endpoint(http_receiver.Receiver):
         else:
             self.answer(200, b"ok")
 
+    def on_batch(self, body, query):
+        """Takes a batch, but for events whose data ask for something else."""
+        asked[query["name"]] = asked.get(query["name"], 0) + 1
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        Webhook(SECRET).verify(body, headers)
+        events = json.loads(body)
+        if headers["content-type"] != "application/cloudevents-batch+json" or not isinstance(events, list):
+            return self.answer(401)
+        for event in events:
+            from_http_event(HTTPMessage(headers={"content-type": "application/cloudevents+json"}, body=json.dumps(event).encode()))
+        failed = []
+        for event in events:
+            wanted = event.get("data", {}).get("is")
+            if isinstance(wanted, int):
+                return self.answer(wanted, b"because")
+            if wanted == "later":
+                failed.append({"message_key": event["id"], "retry_after": 7, "reason": "closed"})
+            if wanted == "odd":
+                failed.append({"message_key": event["id"], "reject": True})
+            if wanted == "stranger":
+                failed.append({"message_key": "00000000-0000-0000-0000-000000000000"})
+            if wanted == "cut":
+                return self.answer(200, b'{"failed": [', [("content-type", "application/json")])
+            if wanted == "text":
+                return self.answer(200, b"ok", [("content-type", "text/plain")])
+        if failed:
+            return self.answer(200, json.dumps({"failed": failed}).encode(), [("content-type", "application/json; charset=utf-8")])
+        self.answer(204)
+
     def on_status(self, body, query):
         headers = [("retry-after", query["after"])] if "after" in query else []
         self.answer(int(query["code"]), b"because " + b"x" * int(query.get("size", 0)), headers)

@@ -103,8 +103,9 @@ enum FunctionStatements {
         SELECT message_key FROM ended
         """
 
-    /// Found by key alone, which the `||` enforces. Not by settings of the session, which the function's own statements
-    /// would have as well.
+    /// Found by key alone, which the `||` enforces.
+    ///
+    /// Settings of the session would do as well, but the function's own statements would be planned under them.
     private static let ended: Part = """
         DELETE FROM upstream.deliveries USING unnest(\(\.keys), \(\.tokens)) AS input (key, token)
         WHERE message_key = key AND handler || '' = \(\.handler) AND lease_token = token

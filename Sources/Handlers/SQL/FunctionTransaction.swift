@@ -48,7 +48,7 @@ extension PostgresConnection {
         }
     }
 
-    /// Runs the attempts of a call. An error means that none could begin.
+    /// Runs the attempts of a call; an error means that none could begin.
     func attempt(_ call: FunctionCall, _ form: FunctionForm) throws(PostgresError) -> FunctionEnds {
         var ends = FunctionEnds(call)
         try take(call.deliveries[...], call, form, &ends)

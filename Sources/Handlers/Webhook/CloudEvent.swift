@@ -1,3 +1,4 @@
+import Dispatcher
 import UpstreamKit
 import Vocabulary
 
@@ -11,16 +12,40 @@ struct CloudEvent: Sendable {
     /// The event in structured content mode: the body is the whole event (JSON format 1.0.2), with `data` verbatim.
     static func structured(_ message: UpstreamMessage, _ context: HandlerContext) -> CloudEvent {
         var event = JSONWriter(capacity: 640 + (message.data?.count ?? 0))
+        write(message, context, to: &event)
+        return CloudEvent(headers: [("content-type", "application/cloudevents+json")], body: event.finish())
+    }
+
+    /// Events in batched content mode: the body is an array of whole events (JSON batch format 1.0.2).
+    ///
+    /// Each holds its trace context, as in the extension "Distributed Tracing".
+    static func batch(_ calls: [AttemptCall]) -> CloudEvent {
+        var events = JSONWriter(capacity: calls.reduce(2) { $0 + 800 + ($1.message.data?.count ?? 0) })
+        events.beginArray()
+        for call in calls { write(call.message, call.context, isTraced: true, to: &events) }
+        events.endArray()
+        return CloudEvent(headers: [("content-type", "application/cloudevents-batch+json")], body: events.finish())
+    }
+
+    private static func write(
+        _ message: UpstreamMessage,
+        _ context: HandlerContext,
+        isTraced: Bool = false,
+        to event: inout JSONWriter
+    ) {
         event.beginObject()
         for (name, text) in attributes(message) { event.member(name, text) }
         event.member("attempt", context.attempt)
         if let replayID = context.replayID { event.member("replayid", replayID) }
+        if isTraced, let traceparent = context.traceparent {
+            event.member("traceparent", traceparent)
+            if let tracestate = context.tracestate { event.member("tracestate", tracestate) }
+        }
         if let data = message.data {
             event.member("datacontenttype", "application/json")
             event.member("data", json: data)
         }
         event.endObject()
-        return CloudEvent(headers: [("content-type", "application/cloudevents+json")], body: event.finish())
     }
 
     /// The event in binary content mode: the body is `data`, verbatim, and headers `ce-…` hold the attributes.

@@ -12,7 +12,7 @@ import Vocabulary
 /// Every other response, including redirects, and every connection failure is retried, not before `Retry-After`.
 /// Responses of an endpoint that is down or overloaded (429, 5xx) and timeouts count for the circuit breaker; with 429
 /// and 503, `Retry-After` stops all messages for that long.
-final class WebhookHandler: ContainedHandler {
+final class WebhookHandler: ContainedHandler, BatchHandler {
     /// The content modes of the CloudEvents HTTP binding.
     enum Mode: String, CaseIterable, Sendable {
         case structured
@@ -26,13 +26,15 @@ final class WebhookHandler: ContainedHandler {
         var mode = Mode.structured
         var tls = WebhookTLSFiles()
         var rejectStatuses: Set<Int> = []
+        /// The most messages of a request.
+        var batch = 1
     }
 
     /// The most bytes of a response's body that are stored with a failure.
     static let keptLimit = 1024
 
     private let endpoint: HTTPEndpoint
-    private let options: Options
+    let options: Options
     private let secrets: @Sendable () throws -> [[UInt8]]
     private let headers: @Sendable () throws -> WebhookHeaders
     private let resolver: AddressResolver
@@ -56,37 +58,46 @@ final class WebhookHandler: ContainedHandler {
         client = HTTPClient(endpoint, connectTimeout: TimeAmount(min(options.timeout, .seconds(10))))
     }
 
+    var batch: Int { options.batch }
+
     func handle(_ message: UpstreamMessage, context: HandlerContext) async throws -> HandlerOutcome {
-        let deadline = min(context.deadline, .now + options.timeout)
-        let request = try makeRequest(message, context)
+        let event: CloudEvent =
+            switch options.mode {
+            case .structured: .structured(message, context)
+            case .binary: .binary(message, context)
+            }
+        var request = try makeRequest(event, id: message.messageKey.description)
+        if let traceparent = context.traceparent {
+            request.headers.replaceOrAdd(name: "traceparent", value: traceparent)
+        }
+        if let tracestate = context.tracestate { request.headers.replaceOrAdd(name: "tracestate", value: tracestate) }
+        let answer = try await send(request, until: min(context.deadline, .now + options.timeout))
+        return try judge(answer)
+    }
+
+    /// Posts a request to an address that it may go to.
+    func send(_ request: HTTPRequest, until deadline: ContinuousClock.Instant) async throws -> HTTPAnswer {
         let address = try await address()
         let trust = trust.current()
         // A client that looked the name up again could get another address than the checked one (DNS rebinding).
         let target = HTTPClient.Target(address, tls: endpoint.isPlain ? nil : trust.context)
-        let answer: HTTPAnswer
         do throws(HTTPFailure) {
             // Receivers recognise a message that comes again by its `webhook-id`.
-            answer = try await client.send(request, to: target, until: deadline)
+            return try await client.send(request, to: target, until: deadline)
         } catch {
             try Task.checkCancellation()
             // The TLS files may have caused the failure.
             let note = trust.problem.map { " (the TLS files have changed and can't be used: \($0))" } ?? ""
             throw Self.down("webhook \(error.name)", error.text(caFile: "webhook.ca_file") + note)
         }
-        return try judge(answer.status, answer.headers, answer.body)
     }
 
     func shutdown() async { client.shutdown() }
 
-    private func makeRequest(_ message: UpstreamMessage, _ context: HandlerContext) throws -> HTTPRequest {
+    /// A signed request; `id` is the same whenever the same is sent.
+    func makeRequest(_ event: CloudEvent, id: String) throws -> HTTPRequest {
         let signer = try Self.usable("secret") { try WebhookSigner(secrets: secrets()) }
         let added = try Self.usable("headers", headers)
-        let event: CloudEvent =
-            switch options.mode {
-            case .structured: .structured(message, context)
-            case .binary: .binary(message, context)
-            }
-        let id = message.messageKey.description
         let timestamp = Timestamp.now.microseconds / 1_000_000
         var request = HTTPRequest(.POST, endpoint.target, body: event.body)
         request.keptLimit = Self.keptLimit
@@ -99,10 +110,6 @@ final class WebhookHandler: ContainedHandler {
         ]
         request.headers.add(contentsOf: event.headers)
         for field in added.fields { request.headers.add(name: field.name, value: field.value) }
-        if let traceparent = context.traceparent {
-            request.headers.replaceOrAdd(name: "traceparent", value: traceparent)
-        }
-        if let tracestate = context.tracestate { request.headers.replaceOrAdd(name: "tracestate", value: tracestate) }
         return request
     }
 
@@ -118,9 +125,11 @@ final class WebhookHandler: ContainedHandler {
         }
     }
 
-    private func judge(_ status: Int, _ headers: HTTPHeaders, _ body: [UInt8]) throws -> HandlerOutcome {
+    /// The outcome of a request's messages by its status.
+    func judge(_ answer: HTTPAnswer) throws -> HandlerOutcome {
+        let (status, headers) = (answer.status, answer.headers)
         if (200...299).contains(status) { return .done }
-        let start = String(decoding: body, as: UTF8.self)
+        let start = String(decoding: answer.body.prefix(Self.keptLimit), as: UTF8.self)
         let note = (300...399).contains(status) ? " (redirects are not followed)" : ""
         let failure = HandlerFailure(
             group: "webhook status \(status)",

@@ -26,6 +26,11 @@ struct WebhookKind: HandlerKind {
             .means("File with the signing key (`whsec_` and base64); two lines during a rotation.")
         options.mode = scope.value("mode", .word(WebhookHandler.Mode.structured), default: "structured")
             .means("`binary`: the body is the message's `data`, headers hold the rest of the event.")
+        options.batch = scope.value("batch", .number(1...1000), default: "1")
+            .means("Most messages in one request; above 1 as a batch of CloudEvents.")
+        if options.batch > 1, options.mode == .binary {
+            scope.problem("batch", "needs mode: structured, as the headers of a binary event hold one message")
+        }
         options.tls.ca = scope.optional("ca_file", .file, "the system's trust store")
             .means("Certificates to trust, PEM.")
         options.tls.certificate = scope.optional("certificate_file", .file, "none")

@@ -1,0 +1,114 @@
+import Digests
+import Dispatcher
+import FoundationEssentials
+import HTTPWire
+import NIOHTTP1
+import UpstreamKit
+import Vocabulary
+
+// Several messages in one request: `application/cloudevents-batch+json`, one signature.
+//
+// What the endpoint's state explains (no answer, 410, 429, 5xx, and what a whole batch can't cause) is every message's end.
+// What may lie in one of them (400, 413, 422, and statuses that reject) is asked of halves, until the message is alone.
+extension WebhookHandler {
+    /// An answer's body of this length may name failed messages.
+    private static let answerLimit = 256 * 1024
+
+    func handle(_ calls: [AttemptCall]) async -> CallEnd {
+        var verdicts: [HandlerVerdict] = []
+        await take(calls[...], &verdicts)
+        return CallEnd(verdicts.map { .verdict($0) })
+    }
+
+    /// Sends these messages and appends their verdicts; false if the endpoint can't take more now.
+    @discardableResult
+    private func take(_ calls: ArraySlice<AttemptCall>, _ verdicts: inout [HandlerVerdict]) async -> Bool {
+        let now = ContinuousClock.now
+        // What is left when the attempts' time is over has not been tried.
+        guard let last = calls.map(\.context.deadline).min(), verdicts.isEmpty || now + options.timeout <= last else {
+            verdicts += calls.map { _ in .cancelled }
+            return false
+        }
+        let all: HandlerVerdict
+        do {
+            let answer = try await send(batch(of: calls), until: min(last, now + options.timeout))
+            if (200...299).contains(answer.status) {
+                verdicts += Self.verdicts(on: calls, answer)
+                return true
+            }
+            let mayBeOne = [400, 413, 422].contains(answer.status) || options.rejectStatuses.contains(answer.status)
+            if calls.count > 1, mayBeOne {
+                let middle = calls.startIndex + calls.count / 2
+                let goesOn = await take(calls[..<middle], &verdicts)
+                guard goesOn else {
+                    verdicts += calls[middle...].map { _ in .cancelled }
+                    return false
+                }
+                return await take(calls[middle...], &verdicts)
+            }
+            all = HandlerVerdict(try judge(answer))
+        } catch {
+            all = HandlerVerdict(error: error, isCancelled: Task.isCancelled)
+        }
+        verdicts += calls.map { _ in all }
+        return if case .reject = all { true } else if case .retry = all { true } else { false }
+    }
+
+    private func batch(of calls: ArraySlice<AttemptCall>) throws -> HTTPRequest {
+        let keys = calls.flatMap { Array($0.message.messageKey.description.utf8) }
+        let id = calls.count == 1 ? calls[calls.startIndex].message.messageKey.description : "batch-" + Self.name(keys)
+        var request = try makeRequest(.batch(Array(calls)), id: id)
+        request.keptLimit = Self.answerLimit
+        return request
+    }
+
+    private static func name(_ keys: [UInt8]) -> String { Hex.encode(HashFunction.sha256.digest(of: keys).prefix(16)) }
+
+    private struct Answer: Decodable {
+        struct Failure: Decodable {
+            var message_key: String
+            /// Seconds.
+            var retry_after: Double?
+            var reason: String?
+            var reject: Bool?
+        }
+
+        var failed: [Failure]?
+    }
+
+    /// The verdicts on messages that the endpoint took, but for those that its answer names.
+    ///
+    /// JSON that can't be read may have named any: all are retried.
+    static func verdicts(on calls: ArraySlice<AttemptCall>, _ answer: HTTPAnswer) -> [HandlerVerdict] {
+        let type = answer.headers.first(name: "content-type")?.lowercased() ?? ""
+        let isJSON = type.hasPrefix("application/json") || type.split(separator: ";").first?.hasSuffix("+json") == true
+        guard isJSON, !answer.body.isEmpty else { return calls.map { _ in .done } }
+        let unread = HandlerFailure(
+            group: "webhook answer",
+            detail:
+                "the endpoint's JSON answer can't be read: it must be {\"failed\": [{\"message_key\": …}]} with keys of the batch"
+        )
+        guard let read = try? JSONDecoder().decode(Answer.self, from: Data(answer.body)) else {
+            return calls.map { _ in .retry(after: nil, unread) }
+        }
+        var failed: [MessageKey: HandlerVerdict] = [:]
+        for failure in read.failed ?? [] {
+            let named = MessageKey(failure.message_key)
+            guard let key = named, calls.contains(where: { $0.message.messageKey == key }) else {
+                return calls.map { _ in .retry(after: nil, unread) }
+            }
+            failed[key] = verdict(failure)
+        }
+        return calls.map { failed[$0.message.messageKey] ?? .done }
+    }
+
+    private static func verdict(_ failure: Answer.Failure) -> HandlerVerdict {
+        let reason = failure.reason.map { ": " + $0.prefix(keptLimit) } ?? ""
+        if failure.reject == true {
+            return .reject(HandlerFailure(group: "webhook rejected", detail: "the endpoint rejected it" + reason))
+        }
+        let wait = failure.retry_after.flatMap { $0 > 0 ? Duration.seconds(min($0, 366 * 86_400)) : nil }
+        let text = "the endpoint failed on it" + reason
+        return .retry(after: wait, HandlerFailure(group: "webhook failed", detail: text))
+    }
+}
