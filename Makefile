@@ -2,6 +2,8 @@
 # make test     builds and runs every test
 # make lint     checks the format, and the manifest of Examples/swift; make format fixes it
 # make imports  fails where a file imports a module of which it uses nothing
+# make plugins  builds the plugins for Kafka, NATS and RabbitMQ (Plugins/*.c) in .build/plugins
+# make test-plugins tests them with these servers, restarted and killed under load; ARGS="--messages 100000" for more
 # make examples builds the example of a worker with Swift handlers (Examples/swift) as a package of its own
 # make docs     builds UpstreamKit's documentation, for handler authors, as a web site in .build/docs
 # make release  builds what is shipped, with Swift's runtime linked in: a tarball, its bill of materials and checksums
@@ -26,7 +28,7 @@ FUZZ_SECONDS ?= 600
 
 .DEFAULT_GOAL := help
 .PHONY: help run test packages test-tools build examples docs program release deb check-deploy test-package compare baseline \
-	instructions lint imports format chaos simulate mutants fuzz sanitize clean
+	plugins test-plugins instructions lint imports format chaos simulate mutants fuzz sanitize clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -54,6 +56,13 @@ examples: build
 
 docs: build
 	scripts/build-docs
+
+plugins:
+	@scripts/install-packages gcc libc6-dev librdkafka-dev libnats-dev librabbitmq-dev
+	scripts/build-plugins
+
+test-plugins: plugins program
+	scripts/test-plugins $(ARGS)
 
 # The optimised build that run, release, deb and instructions share.
 program: packages
