@@ -1,7 +1,8 @@
 /*
  * What the engines' plugins share: settings, topics made from a message, headers, and one log line per trouble.
  *
- * plugin.configuration holds lines of `key = value`; empty lines and lines that begin with # are skipped.
+ * plugin.configuration is `key = value; key = value`, or the path of a file with a setting per line, which begins with a slash.
+ * Empty lines and lines that begin with # are skipped.
  * The registration token and `extra` are never read here, so they can't be published.
  */
 #ifndef UPSTREAM_ENGINE_H
@@ -129,7 +130,7 @@ static inline bool engine_set(
     struct engine_setting *settings, size_t count, size_t number, char *line, char *error, size_t error_size)
 {
     char *equals = strchr(line, '=');
-    if (equals == NULL) return engine_fail(error, error_size, "line %zu of the configuration is no 'key = value'", number);
+    if (equals == NULL) return engine_fail(error, error_size, "setting %zu of the configuration is no 'key = value'", number);
     *equals = 0;
     const char *name = engine_trim(line), *value = engine_trim(equals + 1);
     for (size_t i = 0; i < count; i++) {
@@ -142,18 +143,36 @@ static inline bool engine_set(
     return engine_known(settings, count, error, error_size);
 }
 
+/* A copy of the settings' text; the caller frees it. */
+static inline char *engine_read(const char *configuration, char *error, size_t error_size)
+{
+    char *text = NULL;
+    size_t size = 0;
+    if (configuration[0] != '/') return strdup(configuration);
+    FILE *file = fopen(configuration, "r");
+    if (file == NULL || (getdelim(&text, &size, 0, file) < 0 && !feof(file))) {
+        engine_fail(error, error_size, "cannot read '%s': %s", configuration, strerror(errno));
+        free(text);
+        text = NULL;
+    }
+    if (file != NULL) fclose(file);
+    return text;
+}
+
 /* Reads all settings, or writes what is wrong. An error quotes no value. */
 static inline bool engine_configure(
     struct engine_setting *settings, size_t count, const char *configuration, char *error, size_t error_size)
 {
-    char *copy = strdup(configuration), *rest = copy;
-    bool is_valid = copy != NULL || engine_fail(error, error_size, "out of memory");
+    engine_fail(error, error_size, "out of memory");
+    const char *const ends = configuration[0] == '/' ? "\n" : "\n;";
+    char *copy = engine_read(configuration, error, error_size), *rest = copy;
+    bool is_valid = copy != NULL;
     for (size_t i = 0; i < count; i++) {
         free(settings[i].value);
         settings[i].value = NULL;
     }
     for (size_t number = 1; is_valid && rest != NULL; number++) {
-        char *end = strchr(rest, '\n'), *line = rest;
+        char *end = strpbrk(rest, ends), *line = rest;
         if (end != NULL) *end = 0;
         rest = end == NULL ? NULL : end + 1;
         line = engine_trim(line);
