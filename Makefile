@@ -3,7 +3,7 @@
 # make lint     checks the format, and the manifest of Examples/swift; make format fixes it
 # make imports  fails where a file imports a module of which it uses nothing
 # make plugins  builds the plugins for Kafka, NATS and RabbitMQ (Plugins/*.c) in .build/plugins
-# make test-plugins tests them with these servers, restarted and killed under load; ARGS="--messages 100000" for more
+# make test-plugins builds and tests them with these servers, restarted and killed under load; ARGS="--messages 100000" for more
 # make examples builds the example of a worker with Swift handlers (Examples/swift) as a package of its own
 # make docs     builds UpstreamKit's documentation, for handler authors, as a web site in .build/docs
 # make release  builds what is shipped, with Swift's runtime linked in: a tarball, its bill of materials and checksums
@@ -62,7 +62,7 @@ plugins:
 	@scripts/install-packages $(PLUGIN_PACKAGES)
 	scripts/build-plugins
 
-test-plugins: plugins program
+test-plugins: program
 	scripts/test-plugins $(ARGS)
 
 # The optimised build that run, release, deb and instructions share.
