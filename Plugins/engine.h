@@ -115,7 +115,7 @@ static inline char *engine_trim(char *text)
     return text;
 }
 
-/* Appends ": known keys are a, b" to an error. */
+/* Appends "; the keys are a, b" to an error; returns false. */
 static inline bool engine_known(
     const struct engine_setting *settings, size_t count, char *error, size_t error_size)
 {

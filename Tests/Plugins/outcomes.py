@@ -172,12 +172,18 @@ def check_kafka(findings, path, server, folder, log):
     def configuration(topic):
         return f"brokers = {server.brokers}\ntopic = {topic}\ntls = off\ntimeout = {TIMEOUT}s\n"
 
+    # The cluster in memory knows neither TLS nor passwords: the library takes the settings, and nothing is done.
+    secure = configuration("upstream.orders").replace("tls = off", f"ca_file = {folder}/ca.pem")
+    secure += f"user = {USER}\npassword_file = {folder}/password\n"
+    findings.expect("kafka, TLS and a password", kinds(path, secure, [[message()]], log), [(False, ["unset"])])
+    findings.expect_text("kafka, mechanism", open_error(path, f"{secure}mechanism = NONE\n", log), "NONE")
+    findings.expect_text("kafka, compression", open_error(path, f"{secure}compression = best\n", log), "compression")
+
     def told(line):
         return lambda: server.tell(line)
 
-    # The records' topic; the cluster has only that.
+    # Orders' topic is the one whose records are read.
     messages, expected = odd_messages(1_200_000)
-    messages = [values if values["category"] != "orders" else values for values in messages]
     answers = kinds(path, configuration("upstream.{category}"), [messages], log)
     findings.expect("kafka, odd messages", answers, [(True, expected)])
     check_records(findings, "kafka", server, messages, expected)

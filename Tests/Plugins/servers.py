@@ -88,7 +88,7 @@ class Server:
 
 
 class Nats(Server):
-    """nats-server with JetStream, TLS and a password. Streams: ORDERS takes upstream.>, SMALL only 100 bytes on small.>."""
+    """nats-server with JetStream, TLS and a password. Streams: ORDERS takes upstream.>, SMALL small.> up to 600 bytes."""
 
     def __init__(self, folder):
         self.folder, self.port = f"{folder}/nats", free_port()
@@ -100,7 +100,9 @@ max_payload: 512KB
 jetstream {{store_dir: "{self.folder}/store"}}
 tls {{cert_file: "{folder}/ca.pem", key_file: "{folder}/key.pem"}}
 authorization {{users: [
-  {{user: "{USER}", password: "{PASSWORD}", permissions: {{publish: {{allow: ["upstream.>", "small.>", "nowhere.>"]}}, subscribe: "_INBOX.>"}}}},
+  {{user: "{USER}", password: "{PASSWORD}", permissions: {{
+    publish: {{allow: ["upstream.>", "small.>", "nowhere.>"]}}, subscribe: "_INBOX.>"
+  }}}},
   {{user: "admin", password: "{PASSWORD}"}}
 ]}}
 """
