@@ -2,10 +2,12 @@
 # make test     builds and runs every test
 # make lint     checks the format, and the manifest of Examples/swift; make format fixes it
 # make imports  fails where a file imports a module of which it uses nothing
+# make plugins  builds the plugins for Kafka, NATS and RabbitMQ (Plugins/*.c) in .build/plugins
+# make test-plugins builds and tests them with these servers, restarted and killed under load; ARGS="--messages 100000" for more
 # make examples builds the example of a worker with Swift handlers (Examples/swift) as a package of its own
 # make docs     builds UpstreamKit's documentation, for handler authors, as a web site in .build/docs
 # make release  builds what is shipped, with Swift's runtime linked in: a tarball, its bill of materials and checksums
-# make deb      builds the Debian package of the same binary
+# make deb      builds the Debian packages: the same binary, and the plugins
 # make check-deploy checks packages, their bytes, units, scripts, migrations and the image's file; ARGS="units" for some of it
 # make test-package installs the package in a fresh system and follows docs/install.md there (as root); make deb before
 # make compare  measures the worker beside a bare one in C, and what history and tracing cost; ARGS="--only baseline --repeats 3"
@@ -23,10 +25,11 @@ SOURCES := Sources Plugins Tests Benchmarks Fuzz Simulation Package.swift Exampl
 	Examples/plugin/swift
 BUILD_FLAGS ?= --explicit-target-dependency-import-check error
 FUZZ_SECONDS ?= 600
+PLUGIN_PACKAGES := gcc libc6-dev librdkafka-dev libnats-dev librabbitmq-dev
 
 .DEFAULT_GOAL := help
 .PHONY: help run test packages test-tools build examples docs program release deb check-deploy test-package compare baseline \
-	instructions lint imports format chaos simulate mutants fuzz sanitize clean
+	plugins test-plugins instructions lint imports format chaos simulate mutants fuzz sanitize clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -55,6 +58,13 @@ examples: build
 docs: build
 	scripts/build-docs
 
+plugins:
+	@scripts/install-packages $(PLUGIN_PACKAGES)
+	scripts/build-plugins
+
+test-plugins: program
+	scripts/test-plugins $(ARGS)
+
 # The optimised build that run, release, deb and instructions share.
 program: packages
 	@scripts/install-packages gcc libc6-dev
@@ -68,7 +78,7 @@ release:
 	scripts/build-tarball
 
 deb:
-	@scripts/install-packages debhelper binutils python3 git
+	@scripts/install-packages debhelper binutils python3 git $(PLUGIN_PACKAGES)
 	@scripts/release-facts >/dev/null
 	@$(MAKE) --no-print-directory program
 	scripts/build-deb

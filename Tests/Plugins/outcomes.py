@@ -1,0 +1,218 @@
+"""What the plugins make of configurations and of single messages: outcomes, reasons, and what the server then holds."""
+import os
+import signal
+import time
+
+from library import TOKEN, handle, message, open_error
+from servers import PASSWORD, USER
+
+# The shortest time limit, so that silent servers cost little.
+TIMEOUT = 2
+
+
+class Findings:
+    def __init__(self):
+        self.wrong = []
+        self.checked = 0
+
+    def expect(self, name, got, expected):
+        self.checked += 1
+        if got != expected:
+            self.wrong.append(f"{name}: {got!r}, expected {expected!r}")
+
+    def expect_text(self, name, text, part):
+        self.checked += 1
+        if part not in (text or ""):
+            self.wrong.append(f"{name}: {text!r} without {part!r}")
+
+
+def kinds(path, configuration, batches, log):
+    """Of each batch whether the call succeeded, and its outcomes."""
+    return [(works, outcomes) for works, outcomes, _ in handle(path, configuration, batches, log)]
+
+
+def check_configurations(findings, name, path, required, template, folder, log):
+    """`required` are lines that make a valid configuration, without the template's key."""
+    valid = f"{required}\n{template} = upstream.{{category}}\ntls = off\n# a comment\n"
+    cases = {
+        "": "is missing; the keys are tls, ca_file,",
+        f"{valid}colour = red\n": "unknown key 'colour'; the keys are tls, ca_file,",
+        f"{valid}tls = off\n": "key 'tls' appears twice",
+        f"{valid}nonsense\n": "is no 'key = value'",
+        f"{required}\n": f"key '{template}' is missing",
+        f"{required}\n{template} = {{category}}\n": "must not begin with {category}",
+        f"{required}\n{template} = a.{{device}}\n": f"{template} may hold letters",
+        f"{required}\n{template} = a..b\n": f"{template} has an empty word",
+        f"{valid}".replace("tls = off", "tls = maybe"): "tls must be on or off",
+        f"{valid}timeout = 0s\n": "timeout must be 1s to 600s",
+        f"{valid}certificate_file = {folder}/ca.pem\n": "certificate_file and key_file go together",
+        f"{valid}".replace("tls = off", f"ca_file = {folder}/none"): f"cannot read ca_file '{folder}/none'",
+    }
+    if "user" not in required:
+        cases[f"{valid}user = worker\n"] = "user and password_file go together"
+        cases[f"{valid}user = worker\npassword_file = {folder}/none\n"] = f"cannot read password_file '{folder}/none'"
+    for configuration, part in cases.items():
+        findings.expect_text(f"{name}, configuration {configuration!r}", open_error(path, configuration, log), part)
+    with open(f"{folder}/settings", "w") as file:
+        file.write(valid)
+    lines = "; ".join(line for line in valid.splitlines() if not line.startswith("#"))
+    for configuration in (valid, lines, f"{lines};", f"{folder}/settings"):
+        findings.expect(f"{name}, configuration {configuration!r}", open_error(path, configuration, log), None)
+    findings.expect_text(f"{name}, no file", open_error(path, f"{folder}/none", log), f"cannot read '{folder}/none': No such file")
+
+
+def odd_messages(largest):
+    """Messages that must not disturb each other, and their outcomes."""
+    odd = [
+        (message(), "done"),
+        (message(category="a.b > *"), "reject"),
+        (message(category="orders\0.x"), "reject"),
+        (message(category="é" * 127), "reject"),
+        (message(category="x" * 300), "reject"),
+        (message(category=".."), "reject"),
+        (message(category="$JS.API.STREAM.DELETE.ORDERS"), "reject"),
+        (message(category=""), "reject"),
+        (message(message_id="a\r\nNats-Msg-Id: stolen\r\n\r\n"), "done"),
+        (message(message_id="x" * 4000), "done"),
+        (message(data="x" * largest), "reject"),
+        (message(data=None, message_type="receipt", replay_id="11111111-1111-1111-1111-111111111111"), "done"),
+        (message(sender_id="devices@example.com"), "done"),
+        (message(), "done"),
+    ]
+    return [values for values, _ in odd], [kind for _, kind in odd]
+
+
+def check_records(findings, name, server, messages, expected):
+    """What the server holds of them: the payload as it was, only known headers, and no token."""
+    known = {"message_key", "message_id", "category", "sender_id", "device_key", "received_at", "message_type", "replay_id",
+             "traceparent", "tracestate", "mode"}  # fmt: skip
+    records = {record.headers["message_key"]: record for record in server.records()}
+    for values, kind in zip(messages, expected):
+        record = records.get(values["message_key"])
+        findings.expect(f"{name}, the server has {values['message_id']!r}", record is not None, kind == "done")
+        if record is None:
+            continue
+        findings.expect(f"{name}, payload", record.payload, (values["data"] or "").encode())
+        findings.expect(f"{name}, headers", record.headers.keys() - known, set())
+        findings.expect(f"{name}, the token", TOKEN in repr(record), False)
+        own = values["device_key"] if name == "kafka" else values["message_key"]
+        findings.expect(f"{name}, the record's key", record.key, own)
+        is_plain = len(values["message_id"]) < 100 and "\n" not in values["message_id"]
+        findings.expect(f"{name}, message_id", record.headers.get("message_id"), values["message_id"] if is_plain else None)
+        findings.expect(f"{name}, received_at", record.headers["received_at"], "2023-11-14T22:13:20.123456Z")
+        findings.expect(f"{name}, replay_id", record.headers.get("replay_id"), values.get("replay_id"))
+        findings.expect(f"{name}, traceparent", record.headers.get("traceparent"), values["traceparent"])
+
+
+def check_silence(findings, name, path, configuration, server, messages, log):
+    """A server that accepts and never acks: nothing is done, and the call ends in time."""
+    freeze, thaw = (lambda: os.killpg(server.process.pid, signal.SIGSTOP)), (lambda: os.killpg(server.process.pid, signal.SIGCONT))
+    begin = time.monotonic()
+    try:
+        answers = kinds(path, configuration, [[message()], freeze, messages], log)
+    finally:
+        thaw()
+    findings.expect(f"{name}, a silent server", answers, [(True, ["done"]), (False, ["unset"] * len(messages))])
+    findings.expect(f"{name}, a silent server ends the call in time", time.monotonic() - begin < TIMEOUT + 6, True)
+
+
+def check_nats(findings, path, server, folder, log):
+    def configuration(subject, host="localhost", password="password"):
+        return (f"servers = {host}:{server.port}\nsubject = {subject}\nuser = {USER}\npassword_file = {folder}/{password}\n"
+                f"ca_file = {folder}/ca.pem\ntimeout = {TIMEOUT}s\n")  # fmt: skip
+
+    messages, expected = odd_messages(600_000)
+    answers = kinds(path, configuration("upstream.{sender}.{category}"), [messages], log)
+    findings.expect("nats, odd messages", answers, [(True, expected)])
+    check_records(findings, "nats", server, messages, expected)
+    cases = {
+        "small.{category}": ([message(), message(data="x" * 700), message()], (True, ["done", "reject", "done"])),
+        # A subject without a stream, or forbidden: the configuration's fault, unless devices choose it.
+        "nowhere.orders": ([message()], (False, ["unset"])),
+        "nowhere.{category}": ([message(), message()], (True, ["retry", "retry"])),
+        "private.orders": ([message()], (False, ["unset"])),
+        "private.{category}": ([message(), message()], (True, ["retry", "retry"])),
+    }
+    for subject, (batch, answer) in cases.items():
+        findings.expect(f"nats, subject {subject}", kinds(path, configuration(subject), [batch], log), [answer])
+    refused = {"another name than the certificate's": {"host": "127.0.0.1"}, "a wrong password": {"password": "wrong"}}
+    for what, change in refused.items():
+        findings.expect(f"nats, {what}", kinds(path, configuration("upstream.x", **change), [[message()]], log), [(False, ["unset"])])
+    check_silence(findings, "nats", path, configuration("upstream.x"), server, [message(data="x" * 9000) for _ in range(900)], log)
+
+
+def check_amqp(findings, path, server, folder, log):
+    def configuration(key, host="localhost", password="password", exchange="orders"):
+        return (f"servers = {host}:{server.port}\nexchange = {exchange}\nrouting_key = {key}\nuser = {USER}\n"
+                f"password_file = {folder}/{password}\nca_file = {folder}/ca.pem\ntimeout = {TIMEOUT}s\n")  # fmt: skip
+
+    messages, expected = odd_messages(400_000)
+    answers = kinds(path, configuration("upstream.{sender}.{category}"), [messages, [message()]], log)
+    findings.expect("amqp, odd messages", answers, [(True, expected), (True, ["done"])])
+    check_records(findings, "amqp", server, messages, expected)
+    three = [message(), message(), message()]
+    cases = {
+        ("nowhere", "orders"): (True, ["reject"] * 3),
+        ("full", "orders"): (True, ["done", "retry", "retry"]),
+        # No such exchange, or no right to it.
+        ("upstream.x", "orders-none"): (False, ["unset"] * 3),
+        ("upstream.x", "private"): (False, ["unset"] * 3),
+        ("upstream.{category}", "private"): (True, ["retry"] * 3),
+    }
+    for (key, exchange), answer in cases.items():
+        got = kinds(path, configuration(key, exchange=exchange), [three], log)
+        findings.expect(f"amqp, exchange {exchange}, key {key}", got, [answer])
+    refused = {"another name than the certificate's": {"host": "127.0.0.1"}, "a wrong password": {"password": "wrong"}}
+    for what, change in refused.items():
+        findings.expect(f"amqp, {what}", kinds(path, configuration("upstream.x", **change), [[message()]], log), [(False, ["unset"])])
+    check_silence(findings, "amqp", path, configuration("upstream.x"), server, [message(data="x" * 9000) for _ in range(900)], log)
+
+
+def check_kafka(findings, path, server, folder, log):
+    def configuration(topic):
+        return f"brokers = {server.brokers}\ntopic = {topic}\ntls = off\ntimeout = {TIMEOUT}s\n"
+
+    # The cluster in memory knows neither TLS nor passwords: the library takes the settings, and nothing is done.
+    secure = configuration("upstream.orders").replace("tls = off", f"ca_file = {folder}/ca.pem")
+    secure += f"user = {USER}\npassword_file = {folder}/password\n"
+    findings.expect("kafka, TLS and a password", kinds(path, secure, [[message()]], log), [(False, ["unset"])])
+    findings.expect_text("kafka, mechanism", open_error(path, f"{secure}mechanism = NONE\n", log), "NONE")
+    findings.expect_text("kafka, compression", open_error(path, f"{secure}compression = best\n", log), "compression")
+
+    def told(line):
+        return lambda: server.tell(line)
+
+    # Orders' topic is the one whose records are read.
+    messages, expected = odd_messages(1_200_000)
+    answers = kinds(path, configuration("upstream.{category}"), [messages], log)
+    findings.expect("kafka, odd messages", answers, [(True, expected)])
+    check_records(findings, "kafka", server, messages, expected)
+    one, two = [message()], [message(), message()]
+    produce, too_large, old_epoch = 0, 10, 47
+    cases = {
+        # Of the batch, then of one message alone.
+        "a batch too large": ("upstream.orders", [told(f"error {produce} {too_large}"), one], [(True, ["done"])]),
+        "a message too large": (
+            "upstream.orders", [told(f"error {produce} {too_large}"), told(f"error {produce} {too_large}"), one], [(True, ["reject"])]
+        ),
+        # The producer is made again.
+        "a fatal error": ("upstream.orders", [told(f"error {produce} {old_epoch}"), one, two], None),
+        "a forbidden topic": ("upstream.denied", [told("topic upstream.denied 29"), one], [(False, ["unset"])]),
+        "an unknown topic": ("upstream.unknown", [told("topic upstream.unknown 3"), one], [(False, ["unset"])]),
+        "a category's forbidden topic": (
+            "upstream.{category}", [[message(category="denied"), message()]], [(True, ["retry", "done"])]
+        ),
+    }  # fmt: skip
+    for what, (topic, batches, answer) in cases.items():
+        got = kinds(path, configuration(topic), batches, log)
+        if answer is None:
+            answer = [(False, ["unset"]), (True, ["done", "done"])]
+        findings.expect(f"kafka, {what}", got, answer)
+    check_silence(findings, "kafka", path, configuration("upstream.orders"), server, [message() for _ in range(900)], log)
+
+
+def check_log(findings, text):
+    """Nothing secret was written, and no trouble over and over."""
+    for name, secret in (("password", PASSWORD), ("token", TOKEN), ("payload", '"item"')):
+        findings.expect(f"the {name} in the log", secret in text, False)
+    findings.expect("the log is short", text.count("\n") < 60, True)
