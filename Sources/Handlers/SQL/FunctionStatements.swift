@@ -107,7 +107,8 @@ enum FunctionStatements {
     ///
     /// Settings of the session would do as well, but the function's own statements would be planned under them.
     private static let ended: Part = """
-        DELETE FROM upstream.deliveries USING unnest(\(\.keys), \(\.tokens)) AS input (key, token)
+        DELETE FROM upstream.deliveries
+        USING (SELECT * FROM unnest(\(\.keys), \(\.tokens)) AS each (key, token) ORDER BY key) AS input
         WHERE message_key = key AND handler || '' = \(\.handler) AND lease_token = token
         """
 

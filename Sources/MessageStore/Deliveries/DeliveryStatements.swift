@@ -107,7 +107,7 @@ enum DeliveryStatements {
     /// Extends leases that are still ours.
     static let extend: PreparedStatement<SettlementRows> = """
         UPDATE upstream.deliveries SET lease_until = now() + \(\.lease)
-        FROM unnest(\(\.keys), \(\.tokens)) AS input (key, token)
+        FROM (SELECT * FROM unnest(\(\.keys), \(\.tokens)) AS each (key, token) ORDER BY key) AS input
         WHERE \(SettleStatements.isHeld)
         RETURNING message_key, lease_token
         """

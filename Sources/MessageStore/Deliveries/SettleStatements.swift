@@ -95,6 +95,7 @@ enum SettleStatements {
 
     /// A settlement of rows: `change` is the statement up to its input, whose columns after key and token are `columns`.
     ///
+    /// Rows are locked in the order of their keys, as heartbeats do, which may come at the same time.
     /// A nil `outcome` is a column of the input. `isQuick` does not wait for the disk: after a server crash these are
     /// delivered again, which at-least-once allows. `further` has more parts, over the rows that have `ended`.
     private static func settling(
@@ -112,9 +113,11 @@ enum SettleStatements {
         return Settling { isRecorded in
             """
             WITH \(isQuick ? "\(quick), " : "")ended AS (
-                \(change) unnest(
-                    \(\.keys), \(\.tokens)\(columns.values)\(isRecorded ? ", \(\.history.ages), \(\.history.durations)" : "")
-                ) AS input (key, token\(raw: columns.names)\(raw: isRecorded ? ", age, duration" : ""))\(raw: isQuick ? ", quick" : "")
+                \(change) (
+                    SELECT * FROM unnest(
+                        \(\.keys), \(\.tokens)\(columns.values)\(isRecorded ? ", \(\.history.ages), \(\.history.durations)" : "")
+                    ) AS each (key, token\(raw: columns.names)\(raw: isRecorded ? ", age, duration" : "")) ORDER BY key
+                ) AS input\(raw: isQuick ? ", quick" : "")
                 WHERE \(isHeld)
                 RETURNING \(raw: kept), \(raw: told)\(raw: isRecorded ? ", age, duration" : "")
             )\(further(isRecorded))
