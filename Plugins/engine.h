@@ -150,10 +150,12 @@ static inline char *engine_read(const char *configuration, char *error, size_t e
     size_t size = 0;
     if (configuration[0] != '/') return strdup(configuration);
     FILE *file = fopen(configuration, "r");
-    if (file == NULL || (getdelim(&text, &size, 0, file) < 0 && !feof(file))) {
-        engine_fail(error, error_size, "cannot read '%s': %s", configuration, strerror(errno));
+    if (file == NULL || getdelim(&text, &size, 0, file) < 0) {
+        /* At the end of an empty file nothing is written to the text, not even a NUL. */
+        const bool is_empty = file != NULL && feof(file);
+        if (!is_empty) engine_fail(error, error_size, "cannot read '%s': %s", configuration, strerror(errno));
         free(text);
-        text = NULL;
+        text = is_empty ? strdup("") : NULL;
     }
     if (file != NULL) fclose(file);
     return text;

@@ -75,6 +75,8 @@ def open_error(path, configuration, log):
 
     def work():
         library = ctypes.CDLL(path)
+        # New memory isn't zero by luck (M_PERTURB).
+        ctypes.CDLL(None).mallopt(-6, 85)
         error = ctypes.create_string_buffer(512)
         code = library.upstream_plugin_open(configuration.encode(), error, ctypes.c_size_t(len(error)))
         return None if code == 0 else error.value.decode()

@@ -58,6 +58,8 @@ def check_configurations(findings, name, path, required, template, folder, log):
     lines = "; ".join(line for line in valid.splitlines() if not line.startswith("#"))
     for configuration in (valid, lines, f"{lines};", f"{folder}/settings"):
         findings.expect(f"{name}, configuration {configuration!r}", open_error(path, configuration, log), None)
+    with open(f"{folder}/empty", "w"):
+        findings.expect_text(f"{name}, an empty file", open_error(path, f"{folder}/empty", log), "is missing; the keys are tls,")
     findings.expect_text(f"{name}, no file", open_error(path, f"{folder}/none", log), f"cannot read '{folder}/none': No such file")
 
 
