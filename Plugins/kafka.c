@@ -84,6 +84,12 @@ static void settle(size_t index, rd_kafka_resp_err_t result, const char *topic)
     case RD_KAFKA_RESP_ERR__MSG_TIMED_OUT:
         call.states[index] = LATE;
         break;
+    /* Raised between two calls, so that no error was taken yet. */
+    case RD_KAFKA_RESP_ERR__FATAL:
+        is_broken = true;
+        rd_kafka_fatal_error(producer, trouble, sizeof trouble);
+        call.works = false;
+        break;
     default:
         engine_report(rd_kafka_err2name(result), "no delivery to Kafka: %s %s", rd_kafka_err2str(result), trouble);
         call.works = false;

@@ -210,6 +210,11 @@ def check_kafka(findings, path, server, folder, log):
         if answer is None:
             answer = [(False, ["unset"]), (True, ["done", "done"])]
         findings.expect(f"kafka, {what}", got, answer)
+    # A producer that may not be idempotent knows it before the first message, and is made again.
+    identify, forbidden = 22, 31
+    server.tell(f"error {identify} {forbidden}")
+    got = kinds(path, configuration("upstream.orders"), [lambda: time.sleep(2), one, two], log)
+    findings.expect("kafka, a fatal error before the first message", got, [(False, ["unset"]), (True, ["done", "done"])])
     check_silence(findings, "kafka", path, configuration("upstream.orders"), server, [message() for _ in range(900)], log)
 
 
