@@ -147,7 +147,9 @@ static bool set_security(rd_kafka_conf_t *conf, char *error, size_t error_size)
     const char *const protocol = has_tls ? (has_user ? "sasl_ssl" : "ssl") : (has_user ? "sasl_plaintext" : "plaintext");
     bool is_set = set(conf, "security.protocol", protocol, error, error_size);
     if (is_set && has_tls) {
-        is_set = set(conf, "ssl.ca.location", settings[CA_FILE].value, error, error_size);
+        /* Older versions of the library don't verify the server's name by default. */
+        is_set = set(conf, "ssl.ca.location", settings[CA_FILE].value, error, error_size) &&
+            set(conf, "ssl.endpoint.identification.algorithm", "https", error, error_size);
     }
     if (is_set && has_tls && settings[CERTIFICATE_FILE].value[0] != 0) {
         is_set = set(conf, "ssl.certificate.location", settings[CERTIFICATE_FILE].value, error, error_size) &&
