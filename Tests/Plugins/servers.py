@@ -52,11 +52,12 @@ class Server:
     process = None
 
     def launch(self, command, **options):
-        log = open(f"{self.folder}/log", "a")
         # Nothing of it outlives a test that hangs.
-        self.process = subprocess.Popen(
-            ["timeout", "--foreground", "--signal=KILL", "3600", *command], stdout=log, stderr=log, start_new_session=True, **options
-        )
+        with open(f"{self.folder}/log", "a") as log:
+            self.process = subprocess.Popen(
+                ["timeout", "--foreground", "--signal=KILL", "3600", *command],
+                **{"stdout": log, "stderr": log, "start_new_session": True, **options},
+            )  # fmt: skip
 
     def wait_for_port(self, port, seconds):
         end = time.monotonic() + seconds
@@ -78,6 +79,18 @@ class Server:
             self.process.wait()
 
     stop = kill
+
+    def start_or_stop(self):
+        """Nothing is left of a server that can't be used."""
+        try:
+            self.start()
+            self.prepare()
+        except BaseException:
+            self.stop()
+            raise
+
+    def prepare(self):
+        pass
 
     def restart(self):
         self.kill()
@@ -108,7 +121,9 @@ authorization {{users: [
 """
             )
         self.authority = f"{folder}/ca.pem"
-        self.start()
+        self.start_or_stop()
+
+    def prepare(self):
         for stream in ({"name": "ORDERS", "subjects": ["upstream.>"]}, {"name": "SMALL", "subjects": ["small.>"], "max_msg_size": 600}):
             self.request(f"STREAM.CREATE.{stream['name']}", {**stream, "storage": "file", "retention": "limits"})
 
@@ -210,9 +225,10 @@ log.console.level = warning
         if os.getuid() == 0:
             self.as_user = ["setpriv", "--reuid=rabbitmq", "--regid=rabbitmq", "--init-groups"]
             shutil.chown(self.folder, "rabbitmq", "rabbitmq")
-        command = ["epmd", "-port", str(self.epmd_port), "-address", "127.0.0.1"]
-        self.epmd = subprocess.Popen([*self.as_user, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/")
-        self.start()
+        self.epmd = Server()
+        self.epmd.folder = self.folder
+        self.epmd.launch([*self.as_user, "epmd", "-port", str(self.epmd_port), "-address", "127.0.0.1"], cwd="/")
+        self.start_or_stop()
 
     def start(self):
         environment = {
@@ -229,7 +245,6 @@ log.console.level = warning
     def stop(self):
         self.kill()
         self.epmd.kill()
-        self.epmd.wait()
 
     def records(self):
         return read_records(self.take("orders"))
@@ -244,11 +259,12 @@ class Kafka(Server):
 
     def __init__(self, folder, program):
         self.folder, self.file = f"{folder}/kafka", f"{folder}/kafka/records"
+        self.command = [program, NAME, self.file]
         os.mkdir(self.folder)
-        self.process = subprocess.Popen(
-            ["timeout", "--foreground", "--signal=KILL", "3600", program, NAME, self.file],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        )  # fmt: skip
+        self.start_or_stop()
+
+    def start(self):
+        self.launch(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.brokers = self.process.stdout.readline().strip()
         if not re.fullmatch(r"(127\.0\.0\.1:\d+,?){3}", self.brokers):
             raise RuntimeError(f"kafka_broker doesn't start: {self.brokers}")
