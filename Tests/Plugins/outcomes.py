@@ -1,6 +1,7 @@
 """What the plugins make of configurations and of single messages: outcomes, reasons, and what the server then holds."""
 import os
 import signal
+import threading
 import time
 
 from library import TOKEN, handle, message, open_error
@@ -118,10 +119,30 @@ def check_silence(findings, name, path, configuration, server, messages, log):
     findings.expect(f"{name}, a silent server ends the call in time", time.monotonic() - begin < TIMEOUT + 6, True)
 
 
+def check_late_acks(findings, name, path, configuration, server, log, batch, expected, tries=1):
+    """Acks that come after their call has ended say nothing about the next call's messages. A plugin that must connect again
+    first has two tries."""
+    # One of the first call is settled at once: the connection isn't taken for dead, and remains.
+    late = [message(category=".."), *[message() for _ in batch[1:]]]
+    # They come during the next call.
+    freeze = lambda: os.killpg(server.process.pid, signal.SIGSTOP)  # noqa: E731
+    thaw_soon = lambda: threading.Timer(0.3, os.killpg, (server.process.pid, signal.SIGCONT)).start()  # noqa: E731
+    try:
+        batches = [[message()], freeze, late, thaw_soon, *[batch] * tries]
+        answers = kinds(path, configuration, batches, log)
+    finally:
+        os.killpg(server.process.pid, signal.SIGCONT)
+    unset = ["reject"] + ["unset"] * (len(batch) - 1)
+    findings.expect(f"{name}, late acks", [*answers[:2], answers[-1]], [(True, ["done"]), (False, unset), (True, expected)])
+    for _, got in answers[2:-1]:
+        wrong = [kind for kind, right in zip(got, expected) if kind not in (right, "unset")]
+        findings.expect(f"{name}, late acks, first try", wrong, [])
+
+
 def check_nats(findings, path, server, folder, log):
-    def configuration(subject, host="localhost", password="password"):
-        return (f"servers = {host}:{server.port}\nsubject = {subject}\nuser = {USER}\npassword_file = {folder}/{password}\n"
-                f"ca_file = {folder}/ca.pem\ntimeout = {TIMEOUT}s\n")  # fmt: skip
+    def configuration(subject, host="localhost", password="password", authority="ca.pem", port=server.port):
+        return (f"servers = {host}:{port}\nsubject = {subject}\nuser = {USER}\npassword_file = {folder}/{password}\n"
+                f"ca_file = {folder}/{authority}\ntimeout = {TIMEOUT}s\n")  # fmt: skip
 
     messages, expected = odd_messages(600_000)
     answers = kinds(path, configuration("upstream.{sender}.{category}"), [messages], log)
@@ -137,16 +158,19 @@ def check_nats(findings, path, server, folder, log):
     }
     for subject, (batch, answer) in cases.items():
         findings.expect(f"nats, subject {subject}", kinds(path, configuration(subject), [batch], log), [answer])
-    refused = {"another name than the certificate's": {"host": "127.0.0.1"}, "a wrong password": {"password": "wrong"}}
+    refused = {"another name than the certificate's": {"host": "127.0.0.1"}, "a wrong password": {"password": "wrong"},
+               "another authority": {"authority": "other/ca.pem"}}  # fmt: skip
     for what, change in refused.items():
         findings.expect(f"nats, {what}", kinds(path, configuration("upstream.x", **change), [[message()]], log), [(False, ["unset"])])
     check_silence(findings, "nats", path, configuration("upstream.x"), server, [message(data="x" * 9000) for _ in range(900)], log)
+    large = [message(data="x" * 700) for _ in range(5)]
+    check_late_acks(findings, "nats", path, configuration("small.{category}"), server, log, large, ["reject"] * 5)
 
 
 def check_amqp(findings, path, server, folder, log):
-    def configuration(key, host="localhost", password="password", exchange="orders"):
+    def configuration(key, host="localhost", password="password", exchange="orders", authority="ca.pem"):
         return (f"servers = {host}:{server.port}\nexchange = {exchange}\nrouting_key = {key}\nuser = {USER}\n"
-                f"password_file = {folder}/{password}\nca_file = {folder}/ca.pem\ntimeout = {TIMEOUT}s\n")  # fmt: skip
+                f"password_file = {folder}/{password}\nca_file = {folder}/{authority}\ntimeout = {TIMEOUT}s\n")  # fmt: skip
 
     messages, expected = odd_messages(400_000)
     answers = kinds(path, configuration("upstream.{sender}.{category}"), [messages, [message()]], log)
@@ -164,10 +188,13 @@ def check_amqp(findings, path, server, folder, log):
     for (key, exchange), answer in cases.items():
         got = kinds(path, configuration(key, exchange=exchange), [three], log)
         findings.expect(f"amqp, exchange {exchange}, key {key}", got, [answer])
-    refused = {"another name than the certificate's": {"host": "127.0.0.1"}, "a wrong password": {"password": "wrong"}}
+    refused = {"another name than the certificate's": {"host": "127.0.0.1"}, "a wrong password": {"password": "wrong"},
+               "another authority": {"authority": "other/ca.pem"}}  # fmt: skip
     for what, change in refused.items():
         findings.expect(f"amqp, {what}", kinds(path, configuration("upstream.x", **change), [[message()]], log), [(False, ["unset"])])
     check_silence(findings, "amqp", path, configuration("upstream.x"), server, [message(data="x" * 9000) for _ in range(900)], log)
+    mixed, expected = [message(data="x" * 400_000), message(data="x" * 400_000), message()], ["reject", "reject", "done"]
+    check_late_acks(findings, "amqp", path, configuration("upstream.{category}"), server, log, mixed, expected, tries=2)
 
 
 def check_kafka(findings, path, server, folder, log):
@@ -216,6 +243,8 @@ def check_kafka(findings, path, server, folder, log):
     got = kinds(path, configuration("upstream.orders"), [lambda: time.sleep(2), one, two], log)
     findings.expect("kafka, a fatal error before the first message", got, [(False, ["unset"]), (True, ["done", "done"])])
     check_silence(findings, "kafka", path, configuration("upstream.orders"), server, [message() for _ in range(900)], log)
+    mixed, expected = [message(data="x" * 1_200_000), message(data="x" * 1_200_000), message()], ["reject", "reject", "done"]
+    check_late_acks(findings, "kafka", path, configuration("upstream.{category}"), server, log, mixed, expected, tries=2)
 
 
 def check_log(findings, text):
