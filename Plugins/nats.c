@@ -18,7 +18,8 @@ static struct engine_setting settings[SETTINGS] = {
     [CREDENTIALS_FILE] = {"credentials_file", "", NULL},
 };
 #define SERVER_LIMIT 16
-#define SUBJECT_LIMIT (ENGINE_NAME_SIZE - 1)
+/* The library cuts errors off at 255 bytes, and the subject that one quotes must be whole. */
+#define SUBJECT_LIMIT 200
 
 static char servers[SERVER_LIMIT][ENGINE_NAME_SIZE];
 static int server_count;

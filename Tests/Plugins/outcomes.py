@@ -158,6 +158,10 @@ def check_nats(findings, path, server, folder, log):
     }
     for subject, (batch, answer) in cases.items():
         findings.expect(f"nats, subject {subject}", kinds(path, configuration(subject), [batch], log), [answer])
+    # The server's errors quote the subject, and the library cuts them off.
+    for length, kind in ((192, "retry"), (193, "reject")):
+        answers = kinds(path, configuration("private.{category}"), [[message(category="x" * length)]], log)
+        findings.expect(f"nats, a category of {length} bytes", answers, [(True, [kind])])
     refused = {"another name than the certificate's": {"host": "127.0.0.1"}, "a wrong password": {"password": "wrong"},
                "another authority": {"authority": "other/ca.pem"}}  # fmt: skip
     for what, change in refused.items():
