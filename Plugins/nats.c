@@ -274,11 +274,24 @@ static void take_error(natsConnection *from, natsSubscription *subscription, nat
     pthread_mutex_unlock(&call.lock);
 }
 
+/* Whether the call's time is up, which makes it fail. The library has a new time limit for each message. */
+static bool is_time_up(void)
+{
+    pthread_mutex_lock(&call.lock);
+    const bool is_up = engine_now() >= call.deadline;
+    if (is_up) {
+        engine_report("timeout", "the server takes messages too slowly");
+        call.works = false;
+    }
+    pthread_mutex_unlock(&call.lock);
+    return is_up;
+}
+
 /* Publishes all messages while acks come in. */
 static void publish_all(const upstream_message *const *messages, size_t count)
 {
     natsStatus status = NATS_OK;
-    for (size_t i = 0; status == NATS_OK && i < count; i++) {
+    for (size_t i = 0; status == NATS_OK && i < count && !is_time_up(); i++) {
         struct entry *entry = &call.entries[i];
         char reason[128];
         if (!engine_fill(&settings[SUBJECT], messages[i], SUBJECT_LIMIT, entry->subject, reason, sizeof reason)) {

@@ -4,6 +4,7 @@ import signal
 import threading
 import time
 
+from fakes import SlowNetwork
 from library import TOKEN, handle, message, open_error
 from servers import PASSWORD, USER
 
@@ -162,6 +163,7 @@ def check_nats(findings, path, server, folder, log):
     for length, kind in ((192, "retry"), (193, "reject")):
         answers = kinds(path, configuration("private.{category}"), [[message(category="x" * length)]], log)
         findings.expect(f"nats, a category of {length} bytes", answers, [(True, [kind])])
+    check_slow_nats(findings, path, configuration, server, log)
     refused = {"another name than the certificate's": {"host": "127.0.0.1"}, "a wrong password": {"password": "wrong"},
                "another authority": {"authority": "other/ca.pem"}}  # fmt: skip
     for what, change in refused.items():
@@ -169,6 +171,17 @@ def check_nats(findings, path, server, folder, log):
     check_silence(findings, "nats", path, configuration("upstream.x"), server, [message(data="x" * 9000) for _ in range(900)], log)
     large = [message(data="x" * 700) for _ in range(5)]
     check_late_acks(findings, "nats", path, configuration("small.{category}"), server, log, large, ["reject"] * 5)
+
+
+def check_slow_nats(findings, path, configuration, server, log):
+    """A server that takes each message in time, but not all of them."""
+    with SlowNetwork(server.port, 1_200_000) as network:
+        begin = time.monotonic()
+        messages = [message(data="x" * 100_000) for _ in range(200)]
+        (works, _), = kinds(path, configuration("upstream.x", port=network.port), [messages], log)
+        seconds = time.monotonic() - begin
+    findings.expect("nats, a slow server", works, False)
+    findings.expect(f"nats, a slow server ends the call in time ({seconds:.1f} s)", seconds < 2 * TIMEOUT + 4, True)
 
 
 def check_amqp(findings, path, server, folder, log):
