@@ -200,10 +200,20 @@ static long error_number(const char *json, const char *name)
     return start == NULL ? 0 : strtol(start + strlen(name), NULL, 10);
 }
 
+/* A full stream, or an account or server at its limits or in trouble; a full subject is the message's. */
+static bool is_refused_for_now(const char *json, const char *text)
+{
+    const long code = error_number(json, "\"code\":");
+    if (strstr(text, "per subject") != NULL) return false;
+    /* 10002: resource limits exceeded for account */
+    return code == 429 || code >= 500 || error_number(json, "\"err_code\":") == 10002;
+}
+
 /* Settles a message by the answer to it; returns false if the stream can't work now. */
 static bool settle(natsMsg *answer, const struct entry *entry, upstream_outcome *outcome)
 {
     char json[1024], text[256];
+    /* A stream without leader looks the same. */
     if (natsMsg_IsNoResponders(answer)) {
         return blame_subject(outcome, "stream", entry->subject, "no JetStream stream takes it");
     }
@@ -218,8 +228,7 @@ static bool settle(natsMsg *answer, const struct entry *entry, upstream_outcome 
     copy_description(json, text, sizeof text);
     /* message size exceeds maximum allowed */
     if (error_number(json, "\"err_code\":") == 10054) upstream_reject(outcome, text);
-    /* Of a full stream or a server without resources; a full subject is the message's. */
-    else if (error_number(json, "\"code\":") == 503 && strstr(text, "per subject") == NULL) {
+    else if (is_refused_for_now(json, text)) {
         engine_report(text, "the stream refuses messages: %s", text);
         return false;
     }

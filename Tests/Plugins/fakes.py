@@ -1,4 +1,5 @@
-"""What real servers can't be made to do at will: to be slow."""
+"""What real servers can't be made to do at will: to be slow, and to be at a limit."""
+import json
 import socket
 import threading
 import time
@@ -48,4 +49,39 @@ class SlowNetwork:
                     time.sleep(len(data) / rate)
             target.shutdown(socket.SHUT_WR)
         except OSError:
+            pass
+
+
+class FakeStream:
+    """Answers messages as a JetStream stream with troubles: errors by the subject."""
+
+    def __init__(self, server, pattern, errors):
+        self.server, self.errors = server, errors
+        self.stream, self.lines = server.connect()
+        self.stream.sendall(b"SUB %s 1\r\nPING\r\n" % pattern.encode())
+        if self.lines.readline() != b"PONG\r\n":
+            raise RuntimeError("nats-server doesn't take the subscription")
+
+    def __enter__(self):
+        threading.Thread(target=self.answer, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        try:
+            self.stream.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def answer(self):
+        try:
+            while words := self.lines.readline().decode().split():
+                if words[0] == "PING":
+                    self.stream.sendall(b"PONG\r\n")
+                if words[0] != "HMSG":
+                    continue
+                self.lines.read(int(words[-1]) + 2)
+                subject, reply = words[1], words[3]
+                text = json.dumps({"error": self.errors[subject], "stream": "FAKE", "seq": 0}, separators=(",", ":")).encode()
+                self.stream.sendall(b"PUB %s %d\r\n%s\r\n" % (reply.encode(), len(text), text))
+        except (OSError, ValueError):
             pass

@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 
-from fakes import SlowNetwork
+from fakes import FakeStream, SlowNetwork
 from library import TOKEN, handle, message, open_error
 from servers import PASSWORD, USER
 
@@ -163,6 +163,7 @@ def check_nats(findings, path, server, folder, log):
     for length, kind in ((192, "retry"), (193, "reject")):
         answers = kinds(path, configuration("private.{category}"), [[message(category="x" * length)]], log)
         findings.expect(f"nats, a category of {length} bytes", answers, [(True, [kind])])
+    check_nats_limits(findings, path, configuration, server, log)
     check_slow_nats(findings, path, configuration, server, log)
     refused = {"another name than the certificate's": {"host": "127.0.0.1"}, "a wrong password": {"password": "wrong"},
                "another authority": {"authority": "other/ca.pem"}}  # fmt: skip
@@ -171,6 +172,25 @@ def check_nats(findings, path, server, folder, log):
     check_silence(findings, "nats", path, configuration("upstream.x"), server, [message(data="x" * 9000) for _ in range(900)], log)
     large = [message(data="x" * 700) for _ in range(5)]
     check_late_acks(findings, "nats", path, configuration("small.{category}"), server, log, large, ["reject"] * 5)
+
+
+def check_nats_limits(findings, path, configuration, server, log):
+    """Errors that say nothing about the message count as no attempt."""
+    cases = {
+        (400, 10002, "resource limits exceeded for account"): (False, ["unset"]),
+        (429, 10167, "too many requests"): (False, ["unset"]),
+        (500, 10049, "stream not valid"): (False, ["unset"]),
+        (503, 10077, "maximum messages exceeded"): (False, ["unset"]),
+        (503, 10077, "maximum messages per subject exceeded"): (True, ["retry"]),
+        (400, 10060, "expected stream does not match"): (True, ["retry"]),
+    }
+    errors = {
+        f"nowhere.fake.{number}": {"code": code, "err_code": own, "description": text}
+        for number, (code, own, text) in enumerate(cases)
+    }
+    with FakeStream(server, "nowhere.fake.*", errors):
+        for subject, (error, answer) in zip(errors, cases.items()):
+            findings.expect(f"nats, error {error}", kinds(path, configuration(subject), [[message()]], log), [answer])
 
 
 def check_slow_nats(findings, path, configuration, server, log):
