@@ -1,6 +1,4 @@
 """What the plugins make of configurations and of single messages: outcomes, reasons, and what the server then holds."""
-import os
-import signal
 import threading
 import time
 
@@ -110,12 +108,11 @@ def check_records(findings, name, server, messages, expected):
 
 def check_silence(findings, name, path, configuration, server, messages, log):
     """A server that accepts and never acks: nothing is done, and the call ends in time."""
-    freeze, thaw = (lambda: os.killpg(server.process.pid, signal.SIGSTOP)), (lambda: os.killpg(server.process.pid, signal.SIGCONT))
     begin = time.monotonic()
     try:
-        answers = kinds(path, configuration, [[message()], freeze, messages], log)
+        answers = kinds(path, configuration, [[message()], server.freeze, messages], log)
     finally:
-        thaw()
+        server.thaw()
     findings.expect(f"{name}, a silent server", answers, [(True, ["done"]), (False, ["unset"] * len(messages))])
     findings.expect(f"{name}, a silent server ends the call in time", time.monotonic() - begin < TIMEOUT + 6, True)
 
@@ -126,13 +123,12 @@ def check_late_acks(findings, name, path, configuration, server, log, batch, exp
     # One of the first call is settled at once: the connection isn't taken for dead, and remains.
     late = [message(category=".."), *[message() for _ in batch[1:]]]
     # They come during the next call.
-    freeze = lambda: os.killpg(server.process.pid, signal.SIGSTOP)  # noqa: E731
-    thaw_soon = lambda: threading.Timer(0.3, os.killpg, (server.process.pid, signal.SIGCONT)).start()  # noqa: E731
+    thaw_soon = lambda: threading.Timer(0.3, server.thaw).start()  # noqa: E731
     try:
-        batches = [[message()], freeze, late, thaw_soon, *[batch] * tries]
+        batches = [[message()], server.freeze, late, thaw_soon, *[batch] * tries]
         answers = kinds(path, configuration, batches, log)
     finally:
-        os.killpg(server.process.pid, signal.SIGCONT)
+        server.thaw()
     unset = ["reject"] + ["unset"] * (len(batch) - 1)
     findings.expect(f"{name}, late acks", [*answers[:2], answers[-1]], [(True, ["done"]), (False, unset), (True, expected)])
     for _, got in answers[2:-1]:

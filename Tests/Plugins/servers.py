@@ -4,6 +4,7 @@ What a server holds is read as records: its own key (Kafka's key, Nats-Msg-Id, m
 """
 import base64
 import collections
+import glob
 import hashlib
 import json
 import os
@@ -79,6 +80,26 @@ class Server:
             self.process.wait()
 
     stop = kill
+
+    def freeze(self):
+        """Returns once no thread of it runs any more: it could still answer."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+        while set(self.states()) - set("TZX"):
+            time.sleep(0.01)
+
+    def thaw(self):
+        os.killpg(self.process.pid, signal.SIGCONT)
+
+    def states(self):
+        """The states of all threads of its process group."""
+        for path in glob.glob("/proc/[0-9]*/task/[0-9]*/stat"):
+            try:
+                with open(path) as file:
+                    state, _, group = file.read().rsplit(")", 1)[1].split()[:3]
+            except OSError:
+                continue
+            if int(group) == self.process.pid:
+                yield state
 
     def start_or_stop(self):
         """Nothing is left of a server that can't be used."""
