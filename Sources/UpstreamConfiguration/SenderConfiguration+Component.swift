@@ -49,7 +49,7 @@ extension SenderConfiguration {
                 "must name whose messages are taken, such as [\"*@example.com\"]: there is no domain above '\(domain)'"
             )
         }
-        for key in ["username", "allow_plain", "resource", "priority", "resume"] where !scope.isMissing(key) {
+        for key in ["username", "allow_plain", "channel_binding", "resource", "priority", "resume"] where !scope.isMissing(key) {
             scope.problem(key, "has no meaning with 'dialect: component', which has no account; leave it out")
         }
         if tlsMode == .starttls {

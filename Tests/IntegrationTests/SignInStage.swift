@@ -50,9 +50,10 @@ final class SignInStage {
         _ port: Int,
         domain: String = "chat.example",
         trusted: String? = nil,
-        certificate: IssuedCertificate? = nil
+        certificate: IssuedCertificate? = nil,
+        more keys: String = ""
     ) async throws -> Probe.Result {
-        let yaml = try self.yaml(port, domain: domain, trusted: trusted, certificate: certificate)
+        let yaml = try self.yaml(port, domain: domain, trusted: trusted, certificate: certificate, more: keys)
         let configuration = try ConfigurationLoader(environment: [:]).read(yaml: yaml, path: "worker.yaml")
             .configuration
         let outcomes = await ProbeSequence.sender(configuration, index: 0).run()
@@ -65,7 +66,8 @@ final class SignInStage {
         domain: String,
         trusted: String?,
         certificate: IssuedCertificate?,
-        database: String = "postgresql:///nowhere"
+        database: String = "postgresql:///nowhere",
+        more keys: String = ""
     ) throws -> String {
         let more = try trusted.map { try Array(Data(contentsOf: URL(filePath: $0))) } ?? []
         let trust = try folder.write(authority.certificatePEM + more, as: "trust.pem")
@@ -86,6 +88,7 @@ final class SignInStage {
                 dialect: xmpp
                 \(credentials)
                 tls: {\(tls)}
+                \(keys)
             admin: {listen: "127.0.0.1:0"}
 
             """
