@@ -44,6 +44,7 @@ final class SignInStage {
     ///   - domain: The XMPP domain.
     ///   - trusted: More authorities, PEM.
     ///   - certificate: A client certificate, in the place of the secret.
+    ///   - keys: Another key of the sender, with its value.
     /// - Returns: The probe's result.
     /// - Throws: Where the configuration can't be read.
     func check(
