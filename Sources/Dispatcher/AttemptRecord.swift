@@ -8,6 +8,8 @@ package enum AttemptEnd: Sendable {
     case settled
     /// Another worker holds the row.
     case lost
+    /// Nothing is known of this message, whose call failed as a whole: it is tried alone, next, under the same lease.
+    case alone
 
     var failure: HandlerFailure? {
         if case .verdict(let verdict) = self { verdict.failure } else { nil }
@@ -34,6 +36,11 @@ package struct CallEnd: Sendable {
 
     package init(_ ends: [AttemptEnd], areTogether: Bool = true) {
         (self.ends, self.areTogether) = (ends, areTogether)
+    }
+
+    /// A call that failed as a whole: one message stands for it, as any may be the cause, and the others go alone.
+    package static func failed(_ verdict: HandlerVerdict, of count: Int) -> CallEnd {
+        CallEnd([.verdict(verdict)] + Array(repeating: .alone, count: count - 1))
     }
 }
 

@@ -46,6 +46,8 @@ package struct Delivery: Sendable {
     package var crashes: Int
     /// Whether several workers died while they held it, so that it may be the cause.
     var isSuspect = false
+    /// Whether a call of several messages failed with it, so that it is given alone.
+    var isAlone = false
     /// The replay that queued it; nil for a first delivery.
     package var replayID: String?
     package var lease: Lease
@@ -64,6 +66,8 @@ package struct Delivery: Sendable {
 
     package var isUntried: Bool { attempts == 0 }
 
+    /// Whether it may be given with others: what has failed before would cost them their call again.
+    var isSociable: Bool { isUntried && !isAlone }
 }
 
 /// A copy that is read in place.

@@ -1,4 +1,4 @@
-/// The deliveries that wait for a slot: untried ones and previously failed ones, each oldest first.
+/// The deliveries that wait for a slot: untried ones, and those that have failed or must go alone, each oldest first.
 ///
 /// Neither kind starves the other. While both wait they take turns, and failed ones get at most half of the slots: if
 /// they run into their timeout, the others still have the rest.
@@ -23,7 +23,7 @@ struct DeliveryQueue: Sendable {
     var count: Int { fresh + claimed }
 
     mutating func append(_ delivery: Delivery, isFresh: Bool) {
-        if delivery.isUntried {
+        if delivery.isSociable {
             untried.append(delivery, isFresh)
         } else {
             tried.append(delivery, isFresh)

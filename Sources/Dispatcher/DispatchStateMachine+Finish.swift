@@ -35,6 +35,16 @@ extension DispatchStateMachine {
             action.transition = answered(run)
         case .lost:
             if run.isProbe { breaker.probeAbandoned() }
+        case .alone:
+            if run.isProbe { breaker.probeAbandoned() }
+            action.ending = .released
+            var delivery = run.delivery
+            delivery.isAlone = true
+            if mode == .active, !run.isLost {
+                waiting.append(delivery, isFresh: false)
+            } else {
+                action.settlement = delivery.settled(.release(after: .zero))
+            }
         case .verdict(let verdict):
             let verdict = run.isTimedOut && verdict == .cancelled ? .down(after: nil, .timedOut) : verdict
             let outcome: Settlement.Outcome

@@ -197,7 +197,7 @@ package struct DispatchStateMachine: Sendable {
         guard let first = begin(now: now) else { return [] }
         var call = [first]
         var bytes = first.delivery.content.size
-        guard first.delivery.isUntried else { return call }
+        guard first.delivery.isSociable else { return call }
         while call.count < most, bytes < BatchSize.mostBytes, let next = begin(now: now, isForUntried: true) {
             bytes += next.delivery.content.size
             call.append(next)
@@ -212,7 +212,7 @@ package struct DispatchStateMachine: Sendable {
         guard isForUntried ? waiting.hasUntried : !waiting.isEmpty else { return nil }
         let isProbe = !breaker.isClosed
         if isProbe, case .refused = breaker.begin(now: now) { return nil }
-        let retries = waiting.hasTried && !isForUntried ? running.values.count { !$0.delivery.isUntried } : 0
+        let retries = waiting.hasTried && !isForUntried ? running.values.count { !$0.delivery.isSociable } : 0
         let allowsTried = !isProbe && !isForUntried && retries < max(1, settings.calls / 2)
         guard let delivery = waiting.popFirst(allowsTried: allowsTried) else { return nil }
         budget?.spend(now: now)

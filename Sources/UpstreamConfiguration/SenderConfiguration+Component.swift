@@ -49,7 +49,8 @@ extension SenderConfiguration {
                 "must name whose messages are taken, such as [\"*@example.com\"]: there is no domain above '\(domain)'"
             )
         }
-        for key in ["username", "allow_plain", "resource", "priority", "resume"] where !scope.isMissing(key) {
+        let ofAccounts = ["username", "allow_plain", "channel_binding", "resource", "priority", "resume"]
+        for key in ofAccounts where !scope.isMissing(key) {
             scope.problem(key, "has no meaning with 'dialect: component', which has no account; leave it out")
         }
         if tlsMode == .starttls {

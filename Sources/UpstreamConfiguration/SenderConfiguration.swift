@@ -40,6 +40,7 @@ package struct SenderConfiguration: Sendable, Equatable {
     package var serverName = ""
     package var username = Username.jid
     package var allowPlain = false
+    package var channelBinding = ChannelBindingRule.preferred
     package var window = 100
     package var idScope = IDScope.sender
     package var payload = Payload.gcm
@@ -98,6 +99,14 @@ package struct SenderConfiguration: Sendable, Equatable {
         let plain = scope.optional("allow_plain", .flag, "`true` for ccs, else `false`")
             .means("Whether the secret itself may be sent (SASL PLAIN, inside TLS).")
         allowPlain = plain ?? (dialect == .ccs)
+        channelBinding = scope.value("channel_binding", .word(ChannelBindingRule.preferred), default: "preferred")
+            .means("`required`: sign in only by a proof that is valid for this TLS connection alone (SCRAM-…-PLUS).")
+        if dialect == .ccs, channelBinding == .required {
+            scope.problem("channel_binding", "must not be 'required' with 'dialect: ccs', which signs in by PLAIN")
+        }
+        if allowPlain, plain != nil, channelBinding == .required {
+            scope.problem("allow_plain", "must not be true with 'channel_binding: required': PLAIN is bound to nothing")
+        }
         window = scope.value("window", .number(1...10_000), default: "100")
             .means("Unacked messages the peer allows; reading pauses a little above it.")
         idScope = scope.value("id_scope", .word(IDScope.sender), default: "sender")

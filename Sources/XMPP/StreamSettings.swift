@@ -34,6 +34,8 @@ package struct StreamSettings: Sendable {
     package var username: String
     /// Whether the secret itself may be sent (SASL PLAIN); by default only to a CCS, whose protocol has nothing else.
     package var allowsPlain: Bool
+    /// Whether the proof of the secret must be valid for this TLS connection alone.
+    package var channelBinding = ChannelBindingRule.preferred
     /// The seconds from the worker's start until our client certificate (SASL EXTERNAL) expires; nil if there is none.
     package var certificateEnd: Int?
     /// The resource to bind; nil leaves the choice to the server.

@@ -94,6 +94,35 @@ import Vocabulary
         #expect(sizes.reduce(0, +) == 39 && sizes.max() == 8)
     }
 
+    @Test("after a call that failed as a whole each message is alone, under the same lease")
+    func afterFailure() throws {
+        var machine = try machine(batch: 100, concurrency: 1)
+        _ = machine.claimed(deliveries(0..<8), hasMore: false, now: start)
+        let call = machine.beginCall(now: start)
+        #expect(call.count == 8)
+        for attempt in call {
+            let action = machine.finished(attempt.id, .alone, now: start, random: 1)
+            #expect(action.settlement == nil && action.transition == nil)
+        }
+        _ = machine.claimed(deliveries(8..<12), hasMore: false, now: start)
+        var seen: Set<UInt64> = []
+        while case let call = machine.beginCall(now: start), let first = call.first {
+            for attempt in call {
+                seen.insert(attempt.delivery.messageKey.low)
+                _ = machine.finished(attempt.id, .verdict(.done), now: start, random: 1)
+            }
+            #expect(first.number == 1 && (call.count == 1 || first.delivery.messageKey.low >= 8))
+        }
+        #expect(seen.count == 12)
+        // A handler that stops gives them back.
+        _ = machine.claimed(deliveries(20..<22), hasMore: false, now: start)
+        let last = machine.beginCall(now: start)
+        _ = machine.stop()
+        #expect(
+            machine.finished(last[0].id, .alone, now: start, random: 1).settlement?.outcome == .release(after: .zero)
+        )
+    }
+
     @Test("a handler without batches begins one message at a time, and a probe is alone")
     func ones() throws {
         var machine = try machine(batch: 1, concurrency: 3)

@@ -44,15 +44,17 @@ final class SignInStage {
     ///   - domain: The XMPP domain.
     ///   - trusted: More authorities, PEM.
     ///   - certificate: A client certificate, in the place of the secret.
+    ///   - keys: Another key of the sender, with its value.
     /// - Returns: The probe's result.
     /// - Throws: Where the configuration can't be read.
     func check(
         _ port: Int,
         domain: String = "chat.example",
         trusted: String? = nil,
-        certificate: IssuedCertificate? = nil
+        certificate: IssuedCertificate? = nil,
+        more keys: String = ""
     ) async throws -> Probe.Result {
-        let yaml = try self.yaml(port, domain: domain, trusted: trusted, certificate: certificate)
+        let yaml = try self.yaml(port, domain: domain, trusted: trusted, certificate: certificate, more: keys)
         let configuration = try ConfigurationLoader(environment: [:]).read(yaml: yaml, path: "worker.yaml")
             .configuration
         let outcomes = await ProbeSequence.sender(configuration, index: 0).run()
@@ -65,7 +67,8 @@ final class SignInStage {
         domain: String,
         trusted: String?,
         certificate: IssuedCertificate?,
-        database: String = "postgresql:///nowhere"
+        database: String = "postgresql:///nowhere",
+        more keys: String = ""
     ) throws -> String {
         let more = try trusted.map { try Array(Data(contentsOf: URL(filePath: $0))) } ?? []
         let trust = try folder.write(authority.certificatePEM + more, as: "trust.pem")
@@ -86,6 +89,7 @@ final class SignInStage {
                 dialect: xmpp
                 \(credentials)
                 tls: {\(tls)}
+                \(keys)
             admin: {listen: "127.0.0.1:0"}
 
             """

@@ -107,6 +107,23 @@ extension Integration {
             try await server.stop()
         }
 
+        @Test("where binding is required, a hidden offer ends the sign-in before anything is proven")
+        func bindingRequired() async throws {
+            let stage = try SignInStage()
+            let types = ["tls-exporter"]
+            let server = try await stage.serve(Self.scram + Self.plus, ["types": types, "list": types])
+            let hide = ["<mechanism>[A-Z0-9-]*-PLUS</mechanism>", "<sasl-channel-binding.*</sasl-channel-binding>"]
+            let relay = try await stage.start("relay", ["port": server.port, "hide": hide])
+            let required = "channel_binding: required"
+            let (cause, _) = try Self.failed(try await stage.check(relay.port, more: required))
+            #expect(cause.contains("`channel_binding: required`") && cause.contains("SCRAM-SHA-256"), "\(cause)")
+            #expect(server.lines.allSatisfy { !$0.contains("refused") && !$0.contains("authent") }, "\(server.lines)")
+            try await relay.stop()
+            let detail = try Self.passed(try await stage.check(server.port, more: required))
+            #expect(detail.contains("signed in: SCRAM-SHA-256-PLUS"), "\(detail)")
+            try await server.stop()
+        }
+
         @Test("somebody in between who hides a stronger mechanism is noticed where the server knows XEP-0474")
         func mechanismsHidden() async throws {
             let stage = try SignInStage()

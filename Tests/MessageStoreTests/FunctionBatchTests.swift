@@ -125,6 +125,35 @@ import Vocabulary
         #expect(try await effects(second) == "3 3 3")
     }
 
+    @Test("a function that comes to answer is asked for its answers, in the same worker")
+    func comesToAnswer() async throws {
+        let (fixture, calls) = try await fixture([#"{"is":"no"}"#, #"{"is":"no"}"#])
+        let caller = FunctionCaller(fixture.store.settings)
+        let function = try #require(SQLFunction("app.take_all"))
+        var none = calls
+        for index in none.indices { none[index].delivery.lease.token += 1 }
+        for end in await caller.call(function, handler: "orders", none).ends {
+            guard case .lost = end else {
+                Issue.record("\(end)")
+                return
+            }
+        }
+        try await fixture.store.script(
+            """
+            DROP FUNCTION app.take_all(upstream.messages[]);
+            ALTER FUNCTION app.take_many(upstream.messages[]) RENAME TO take_all
+            """
+        )
+        for end in await caller.call(function, handler: "orders", calls).ends {
+            guard case .verdict(.retry) = end else {
+                Issue.record("\(end)")
+                return
+            }
+        }
+        #expect(try await fixture.count() == 2)
+        await caller.close()
+    }
+
     @Test("a lease that was lost costs its message alone, without an effect")
     func lost() async throws {
         var (fixture, calls) = try await fixture(["{}", "{}", "{}"])
@@ -156,26 +185,18 @@ import Vocabulary
         }
     }
 
-    @Test("messages over their time are given back uncounted, to be taken alone; so are those after a lost session")
-    func slow() async throws {
-        let (fixture, calls) = try await fixture(["{}", #"{"is":"slow"}"#, "{}"])
+    @Test("messages over their time, or whose session ended, are to go alone, uncounted", arguments: ["slow", "fatal"])
+    func alone(_ kind: String) async throws {
+        let (fixture, calls) = try await fixture(["{}", #"{"is":"\#(kind)"}"#, "{}"])
         let end = try await call(fixture, "app.take", calls)
         for one in end.ends {
-            guard case .verdict(.cancelled) = one else {
+            guard case .alone = one else {
                 Issue.record("\(one)")
                 return
             }
         }
         #expect(!end.areTogether)
         #expect(try await effects(fixture) == "0 0 0")
-        let (second, others) = try await self.fixture(["{}", #"{"is":"fatal"}"#, "{}"])
-        for one in try await call(second, "app.take", others).ends {
-            guard case .verdict(.interrupted) = one else {
-                Issue.record("\(one)")
-                return
-            }
-        }
-        #expect(try await effects(second) == "0 0 0")
     }
 
     @Test("messages that disturb each other are taken one by one")
@@ -191,11 +212,10 @@ import Vocabulary
         let (fixture, calls) = try await fixture(["{}", "{}", "{}"])
         let caller = FunctionCaller(fixture.store.settings)
         let function = try #require(SQLFunction("app.later"))
-        for end in await caller.call(function, handler: "orders", calls).ends {
-            guard case .verdict(.unavailable) = end else {
-                Issue.record("\(end)")
-                return
-            }
+        let missing = await caller.call(function, handler: "orders", calls).ends
+        guard case .verdict(.unavailable) = missing[0], case .alone = missing[1], case .alone = missing[2] else {
+            Issue.record("\(missing)")
+            return
         }
         try await fixture.store.script("ALTER FUNCTION app.take_all(upstream.messages[]) RENAME TO later")
         #expect(await caller.call(function, handler: "orders", calls).ends.allSatisfy(isSettled))

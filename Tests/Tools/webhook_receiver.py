@@ -72,6 +72,8 @@ class Endpoint(http_receiver.Receiver):
                 failed.append({"message_key": "00000000-0000-0000-0000-000000000000"})
             if wanted == "cut":
                 return self.answer(200, b'{"failed": [', [("content-type", "application/json")])
+            if wanted == "list":
+                return self.answer(200, b' ["ok"]', [("content-type", "application/json")])
             if wanted == "text":
                 return self.answer(200, b"ok", [("content-type", "text/plain")])
         if failed:

@@ -21,9 +21,10 @@ import Vocabulary
         list: [String]? = nil,
         tls: [ChannelBinding] = [],
         dialect: Dialect = .xmpp,
-        plain: Bool = false
+        plain: Bool = false,
+        required: Bool = false
     ) -> String {
-        let policy = SASLPolicy(dialect: dialect, allowsPlain: plain, bindings: tls)
+        let policy = SASLPolicy(dialect: dialect, allowsPlain: plain, requiresBinding: required, bindings: tls)
         do throws(SASLPolicy.Refusal) {
             let choice = try policy.choose(among: SASLOffer(mechanisms: mechanisms, bindings: list))
             guard case .scram(_, let flag) = choice else { return choice.name }
@@ -47,6 +48,22 @@ import Vocabulary
         // Names are compared byte by byte, and counted once.
         #expect(Self.outcome(["scram-sha-256", "DIGEST-MD5", " SCRAM-SHA-1"]) == "nothingUsable")
         #expect(Self.outcome(Array(repeating: "SCRAM-SHA-1", count: 4_000)) == "SCRAM-SHA-1 n")
+    }
+
+    @Test("where binding is required, nothing else is taken, whatever was offered")
+    func required() {
+        let listed = ["tls-exporter"]
+        func outcome(_ mechanisms: [String], list: [String]? = nil, tls: [ChannelBinding] = Self.tls13) -> String {
+            Self.outcome(mechanisms, list: list, tls: tls, plain: true, required: true)
+        }
+        #expect(outcome(Self.scram + Self.plus, list: listed) == "SCRAM-SHA-512-PLUS p=tls-exporter")
+        #expect(outcome(Self.scram + ["PLAIN"]) == "bindingRequired")
+        #expect(outcome(["PLAIN"]) == "bindingRequired")
+        #expect(outcome([]) == "bindingRequired")
+        #expect(outcome(Self.scram + Self.plus, list: listed, tls: []) == "bindingRequired")
+        // Which type is meant is unknown, but the proof is bound.
+        #expect(outcome(Self.plus, tls: Self.tls13) == "SCRAM-SHA-512-PLUS p=tls-exporter")
+        #expect(outcome(Self.scram + Self.plus, tls: Self.tls13) == "bindingRequired")
     }
 
     @Test("a mechanism that binds comes before a stronger hash that does not, by the strongest type of both sides")

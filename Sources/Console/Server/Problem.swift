@@ -41,12 +41,12 @@ package struct Problem: Error, Sendable, Equatable {
         if let seconds = kind.retryAfter { self.headers[.retryAfter] = "\(seconds)" }
     }
 
-    /// The answer: `application/problem+json` under `/api`, a plain page elsewhere.
     static func isAPI(_ request: Request) -> Bool {
         let path = request.uri.path
         return path == "/api" || path.hasPrefix("/api/")
     }
 
+    /// The answer: `application/problem+json` under `/api`, a plain page elsewhere.
     func response(isAPI: Bool) -> Response {
         var response =
             isAPI

@@ -13,8 +13,8 @@ package final class FunctionCaller: Sendable {
     private let settings: PostgresSettings
     private let recording: AttemptRecording
     private let idle = Mutex<[PostgresClient]>([])
-    /// What each function takes, as far as this is known.
-    private let forms = Mutex<[SQLFunction: FunctionForm]>([:])
+    /// The functions that are known to take a message; what an array function returns is looked up for each call.
+    private let forms = Mutex<Set<SQLFunction>>([])
 
     /// A caller with its own connections, one for each concurrent call; without `recording` it writes no history.
     package init(_ settings: PostgresSettings, recording: AttemptRecording? = nil) {
@@ -33,18 +33,21 @@ package final class FunctionCaller: Sendable {
     package func call(_ function: SQLFunction, handler: String, _ messages: [AttemptCall]) async -> CallEnd {
         let client = idle.withLock { $0.popLast() } ?? PostgresClient(settings)
         defer { idle.withLock { $0.append(client) } }
-        let known = forms.withLock { $0[function] }
+        let takesMessage = forms.withLock { $0.contains(function) }
         let call = FunctionCall(function, handler, messages, recording)
         do throws(PostgresError) {
             let (result, form) = try await client.run { connection throws(PostgresError) in
-                let form = if let known { known } else { try connection.form(of: function) }
+                let form = if takesMessage { FunctionForm.message } else { try connection.form(of: function) }
                 return (try connection.attempt(call, form), form)
             }
-            // Its owners may replace it by one that takes something else.
-            forms.withLock { $0[function] = result.couldBegin ? form : nil }
+            // Its owners may replace it by one that takes an array.
+            let isKnown = form == .message && result.hasSettledAll
+            forms.withLock { if isKnown { $0.insert(function) } else { $0.remove(function) } }
             return result.end
         } catch {
-            return CallEnd(Array(repeating: FunctionCall.end(of: error), count: messages.count))
+            return Task.isCancelled
+                ? CallEnd(messages.map { _ in .verdict(.cancelled) })
+                : .failed(.unavailable(after: nil, FunctionCall.failure(of: error)), of: messages.count)
         }
     }
 
@@ -106,11 +109,6 @@ struct FunctionCall: Sendable {
 
     static func failure(of error: PostgresError) -> HandlerFailure {
         HandlerFailure(group: "sql \(error.sqlState ?? "no SQLSTATE")", detail: error.description)
-    }
-
-    /// The end of an attempt that could not begin.
-    static func end(of error: PostgresError) -> AttemptEnd {
-        .verdict(Task.isCancelled ? .cancelled : .unavailable(after: nil, failure(of: error)))
     }
 
     /// The verdict on an error inside the call, whatever its SQLSTATE: functions raise what they like, and a table

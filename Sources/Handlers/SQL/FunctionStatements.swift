@@ -1,3 +1,4 @@
+import Dispatcher
 import Postgres
 import Vocabulary
 
@@ -11,6 +12,8 @@ enum FunctionStatements {
         var receivedAt: Timestamp
         /// The fencing token of its lease.
         var token: Int64 = 0
+
+        var lease: LeaseReference { LeaseReference(messageKey: key, token: token) }
     }
 
     /// Deliveries of one call.
@@ -55,7 +58,7 @@ enum FunctionStatements {
             """
         case .answers:
             """
-            SELECT place, answer FROM \(array)
+            SELECT place, answer::text FROM \(array)
             LEFT JOIN LATERAL \(raw: function.quoted)(whole) WITH ORDINALITY AS taken (answer, place) ON true
             WHERE \(isWhole) ORDER BY place
             """
@@ -65,9 +68,10 @@ enum FunctionStatements {
     /// Whether a function of this name takes an array of messages, and whether it answers for each of them.
     static func form(of function: SQLFunction) -> SQL {
         """
-        SELECT prorettype = 'pg_catalog.text'::regtype AND proretset
+        SELECT proretset AND prorettype IN ('pg_catalog.text'::regtype, 'pg_catalog.varchar'::regtype)
         FROM pg_catalog.pg_proc, pg_catalog.parse_ident(\(function.quoted)) AS parts
         WHERE proname = parts[cardinality(parts)] AND proargtypes[0] = 'upstream.messages[]'::regtype AND pronargs = 1
+            AND provariadic = 0
             AND CASE
                 WHEN cardinality(parts) = 1 THEN pg_catalog.pg_function_is_visible(pg_proc.oid)
                 ELSE pronamespace = (SELECT oid FROM pg_catalog.pg_namespace WHERE nspname = parts[1])
@@ -75,20 +79,16 @@ enum FunctionStatements {
         """
     }
 
-    static func explain(_ function: SQLFunction, _ form: FunctionForm) -> PreparedStatement<Values> {
-        "EXPLAIN \(call(function, form))"
-    }
-
     /// Looks for the messages, as ``call(_:_:)`` does.
     static let find: PreparedStatement<Values> = "SELECT count(*) FROM \(messages)"
 
-    /// Completes deliveries whose leases are still ours, and returns their keys.
-    static let complete: PreparedStatement<Values> = "\(ended) RETURNING message_key"
+    /// Completes deliveries whose leases are still ours, and returns these leases.
+    static let complete: PreparedStatement<Values> = "\(ended) RETURNING message_key, lease_token"
 
     /// ``complete``, which also writes the attempts to `upstream.attempts`, in the function's transaction.
     static let completeRecorded: PreparedStatement<Values> = """
         WITH ended AS (
-            \(ended) RETURNING message_key, received_at, attempts
+            \(ended) RETURNING message_key, lease_token, received_at, attempts
         ), noted AS (
             INSERT INTO upstream.attempt_batches (
                 settled_at, handler, worker, outcome, first_received, last_received, keys, ages, durations, numbers
@@ -100,12 +100,10 @@ enum FunctionStatements {
                 CASE WHEN max(attempts) > 0 THEN array_agg(attempts + 1) END
             FROM ended GROUP BY date_bin('1 second', received_at, 'epoch')
         )
-        SELECT message_key FROM ended
+        SELECT message_key, lease_token FROM ended
         """
 
-    /// Found by key alone, which the `||` enforces.
-    ///
-    /// Settings of the session would do as well, but the function's own statements would be planned under them.
+    /// Found by key alone, which settings of the transaction and the `||` enforce.
     private static let ended: Part = """
         DELETE FROM upstream.deliveries
         USING (SELECT * FROM unnest(\(\.keys), \(\.tokens)) AS each (key, token) ORDER BY key) AS input
@@ -113,4 +111,9 @@ enum FunctionStatements {
         """
 
     static let isReadOnly: PreparedStatement<Void> = "SELECT current_setting('transaction_read_only') = 'on'"
+}
+
+extension PreparedStatement {
+    /// Resolves names and checks rights as the statement does, and does nothing.
+    var explained: PreparedStatement { "EXPLAIN \(self)" }
 }

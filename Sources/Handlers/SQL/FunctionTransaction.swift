@@ -8,28 +8,29 @@ struct FunctionEnds: Sendable {
     private var areTogether = true
     /// How many were at fault themselves.
     private(set) var failures = 0
-    /// The end of all that follow: something stands in their way as well.
-    private(set) var rest: AttemptEnd?
+    /// Whether nothing more is to be tried: what stands in the way is no single message's fault.
+    private(set) var isStopped = false
 
     init(_ call: FunctionCall) { ends = Array(repeating: nil, count: call.deliveries.count) }
 
     var hasAny: Bool { ends.contains { $0 != nil } }
 
-    /// Whether the function itself could be called.
-    var couldBegin: Bool {
-        if case .verdict(.unavailable) = rest { false } else { true }
-    }
+    var hasSettledAll: Bool { ends.allSatisfy { if case .settled? = $0 { true } else { false } } }
 
-    var end: CallEnd { CallEnd(ends.map { $0 ?? rest ?? .verdict(.cancelled) }, areTogether: areTogether) }
+    var end: CallEnd { CallEnd(ends.map { $0 ?? .alone }, areTogether: areTogether) }
 
     mutating func note(_ end: AttemptEnd, _ delivery: FunctionStatements.Delivery) {
         ends[delivery.place] = end
         guard case .verdict(let verdict) = end else { return }
         failures += 1
-        if case .unavailable = verdict { rest = end }
+        switch verdict {
+        case .unavailable, .interrupted, .cancelled: isStopped = true
+        case .done, .retry, .down, .reject, .pause: break
+        }
     }
 
-    mutating func stop(_ end: AttemptEnd) { rest = rest ?? end }
+    /// Ends the call: those without an end go alone, each with its whole time.
+    mutating func stop() { (isStopped, areTogether) = (true, false) }
 
     mutating func tookApart() { areTogether = false }
 }
@@ -62,30 +63,26 @@ extension PostgresConnection {
         _ form: FunctionForm,
         _ ends: inout FunctionEnds
     ) throws(PostgresError) {
-        guard ends.rest == nil, let first = some.first else { return }
+        guard !ends.isStopped, let first = some.first else { return }
         do throws(PostgresError) {
             if some.count == 1 { return ends.note(try attempt(first, call, form), first) }
             switch try attempt(together: Array(some), call, form) {
             case .ended(let all):
                 for (delivery, end) in zip(some, all) { ends.note(end, delivery) }
                 return
-            case .held(let keys):
-                for delivery in some where !keys.contains(delivery.key) { ends.note(.lost, delivery) }
-                return try take(some.filter { keys.contains($0.key) }[...], call, form, &ends)
-            case .overdue:
-                // Each has its whole time, alone, once it is its turn again.
-                ends.tookApart()
-                return ends.stop(.verdict(.cancelled))
+            case .held(let leases):
+                for delivery in some where !leases.contains(delivery.lease) { ends.note(.lost, delivery) }
+                return try take(some.filter { leases.contains($0.lease) }[...], call, form, &ends)
+            case .overdue, .lost: return ends.stop()
             case .failed: break
             }
         } catch {
             guard ends.hasAny else { throw error }
-            return ends.stop(FunctionCall.end(of: error))
+            return ends.stop()
         }
         let known = ends.failures
         let middle = some.startIndex + some.count / 2
         try take(some[..<middle], call, form, &ends)
-        if !isOpen { ends.stop(.verdict(.cancelled)) }
         try take(some[middle...], call, form, &ends)
         if ends.failures == known { ends.tookApart() }
     }
@@ -94,9 +91,11 @@ extension PostgresConnection {
         /// Committed, with the end of each.
         case ended([AttemptEnd])
         /// Rolled back: only these were still ours.
-        case held(Set<Digest128>)
+        case held(Set<LeaseReference>)
         /// Rolled back: it took too long.
         case overdue
+        /// The session has ended, perhaps because of one of them; or the commit has, with an unknown outcome.
+        case lost
         /// Rolled back, for a reason that may lie in one of them.
         case failed
     }
@@ -109,7 +108,7 @@ extension PostgresConnection {
     ) throws(PostgresError) -> TogetherEnd {
         let start = ContinuousClock.now
         var hasBegun = false
-        var held: Set<Digest128>?
+        var held: Set<LeaseReference>?
         do throws(PostgresError) {
             let ends = try transaction(thenResetting: true) { connection throws(PostgresError) in
                 // Whoever is slow among them gets the other half of the time.
@@ -119,9 +118,9 @@ extension PostgresConnection {
                 let isRecorded = call.recording.isOn
                 try connection.script(Self.afterCall(isRecorded: isRecorded))
                 let done = zip(some, ends).filter { if case .settled = $1 { true } else { false } }.map(\.0)
-                let keys = try connection.complete(done, call, isRecorded: isRecorded, since: start)
-                guard keys.count == done.count else {
-                    held = keys.union(zip(some, ends).compactMap { if case .settled = $1 { nil } else { $0.key } })
+                let leases = try connection.complete(done, call, isRecorded: isRecorded, since: start)
+                guard leases.count == done.count else {
+                    held = leases.union(zip(some, ends).compactMap { if case .settled = $1 { nil } else { $0.lease } })
                     throw PostgresError(.other, "leases have passed on")
                 }
                 return ends
@@ -130,10 +129,7 @@ extension PostgresConnection {
         } catch {
             if let held { return .held(held) }
             guard hasBegun, !Task.isCancelled else { throw error }
-            // The session is gone, perhaps because of one of them, or the outcome of the commit is unknown.
-            guard isOpen else {
-                return .ended(some.map { _ in .verdict(.interrupted(FunctionCall.failure(of: error))) })
-            }
+            guard isOpen else { return .lost }
             return [.timeout, .cancelled].contains(error.failureClass) ? .overdue : .failed
         }
     }
@@ -174,9 +170,14 @@ extension PostgresConnection {
         return end
     }
 
-    /// Checks what the function left to the commit; waits at most a second for a locked history.
+    /// Checks what the function left to the commit, then has rows found by key alone, in the order of the keys.
+    ///
+    /// The session has no such settings: the function's own statements would be planned under them. Waits at most a second
+    /// for a locked history.
     private static func afterCall(isRecorded: Bool) -> String {
-        "SET CONSTRAINTS ALL IMMEDIATE" + (isRecorded ? "; SAVEPOINT history; SET LOCAL lock_timeout = 1000" : "")
+        let plans = ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map { "; SET LOCAL enable_\($0) = off" }.joined()
+        return "SET CONSTRAINTS ALL IMMEDIATE" + plans
+            + (isRecorded ? "; SAVEPOINT history; SET LOCAL lock_timeout = 1000" : "")
     }
 
     /// Calls the function, and reads its answers.
@@ -205,21 +206,27 @@ extension PostgresConnection {
         }
     }
 
-    /// Deletes deliveries, with their history if that can be written; returns the keys of those that were still ours.
+    /// Deletes deliveries, with their history if that can be written; returns the leases that were still ours.
     private func complete(
         _ some: [FunctionStatements.Delivery],
         _ call: FunctionCall,
         isRecorded: Bool,
         since start: ContinuousClock.Instant
-    ) throws(PostgresError) -> Set<Digest128> {
-        func keys(_ statement: PreparedStatement<FunctionStatements.Values>) throws(PostgresError) -> Set<Digest128> {
+    ) throws(PostgresError) -> Set<LeaseReference> {
+        func leases(
+            _ statement: PreparedStatement<FunctionStatements.Values>
+        ) throws(PostgresError) -> Set<LeaseReference> {
             let rows = try run(statement, call.values(some, since: start))
-            return Set(try rows.map { row throws(PostgresError) in try row.next() })
+            return Set(
+                try rows.map { row throws(PostgresError) in
+                    LeaseReference(messageKey: try row.next(), token: try row.next())
+                }
+            )
         }
         return try call.recording.write(isWanted: isRecorded) { () throws(PostgresError) in
-            try keys(FunctionStatements.completeRecorded)
+            try leases(FunctionStatements.completeRecorded)
         } otherwise: { () throws(PostgresError) in
-            try keys(FunctionStatements.complete)
+            try leases(FunctionStatements.complete)
         } refusal: { error throws(PostgresError) in
             guard error.mayBeOfHistory, isOpen else { return nil }
             try script("ROLLBACK TO SAVEPOINT history")
@@ -268,7 +275,7 @@ extension PostgresConnection {
     ) throws(PostgresError) -> PostgresError? {
         do throws(PostgresError) {
             try run(FunctionStatements.find, values)
-            try run(FunctionStatements.explain(call.function, form), values)
+            try run(FunctionStatements.call(call.function, form).explained, values)
             return nil
         } catch {
             guard isOpen else { throw error }

@@ -51,7 +51,7 @@ struct SQLKind: HandlerKind {
     private static func resolve(_ name: SQLFunction, on connection: PostgresConnection) async throws(PostgresError) {
         try await connection.trial { connection throws(PostgresError) in
             let nobody = FunctionStatements.Values(keys: [], times: [])
-            try connection.run(FunctionStatements.explain(name, connection.form(of: name)), nobody)
+            try connection.run(FunctionStatements.call(name, connection.form(of: name)).explained, nobody)
         }
     }
 }

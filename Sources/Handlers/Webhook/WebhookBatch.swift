@@ -8,50 +8,53 @@ import Vocabulary
 
 // Several messages in one request: `application/cloudevents-batch+json`, one signature.
 //
-// What the endpoint's state explains (no answer, 410, 429, 5xx, and what a whole batch can't cause) is every message's end.
-// What may lie in one of them (400, 413, 422, and statuses that reject) is asked of halves, until the message is alone.
+// What may lie in one of them (400, 413, 422, and statuses that reject) is asked of halves, until the message is alone. Any
+// other failure is the first message's, and those behind it go alone: one of them may make the endpoint fail.
 extension WebhookHandler {
     /// An answer's body of this length may name failed messages.
     private static let answerLimit = 256 * 1024
 
-    func handle(_ calls: [AttemptCall]) async -> CallEnd {
-        var verdicts: [HandlerVerdict] = []
-        await take(calls[...], &verdicts)
-        return CallEnd(verdicts.map { .verdict($0) })
+    /// What has become of a call's messages, in their order.
+    private struct Progress {
+        var ends: [AttemptEnd] = []
+        var requests = 0
     }
 
-    /// Sends these messages and appends their verdicts; false if the endpoint can't take more now.
-    @discardableResult
-    private func take(_ calls: ArraySlice<AttemptCall>, _ verdicts: inout [HandlerVerdict]) async -> Bool {
+    func handle(_ calls: [AttemptCall]) async -> CallEnd {
+        var progress = Progress()
+        let isWhole = await take(calls[...], &progress)
+        let ends = progress.ends + calls.dropFirst(progress.ends.count).map { _ in .alone }
+        let isAllDone = ends.allSatisfy { if case .verdict(.done) = $0 { true } else { false } }
+        // All were taken, but not together: there were too many.
+        return CallEnd(ends, areTogether: isWhole && (progress.requests == 1 || !isAllDone))
+    }
+
+    /// Sends these messages and appends their ends; false, and without those of the last ones, if the rest is to go alone.
+    private func take(_ calls: ArraySlice<AttemptCall>, _ progress: inout Progress) async -> Bool {
         let now = ContinuousClock.now
         // What is left when the attempts' time is over has not been tried.
-        guard let last = calls.map(\.context.deadline).min(), verdicts.isEmpty || now + options.timeout <= last else {
-            verdicts += calls.map { _ in .cancelled }
-            return false
-        }
-        let all: HandlerVerdict
+        guard let last = calls.map(\.context.deadline).min(), progress.requests == 0 || now + options.timeout <= last
+        else { return false }
+        progress.requests += 1
+        let verdict: HandlerVerdict
         do {
             let answer = try await send(batch(of: calls), until: min(last, now + options.timeout))
             if (200...299).contains(answer.status) {
-                verdicts += Self.verdicts(on: calls, answer)
+                progress.ends += Self.verdicts(on: calls, answer).map { .verdict($0) }
                 return true
             }
             let mayBeOne = [400, 413, 422].contains(answer.status) || options.rejectStatuses.contains(answer.status)
             if calls.count > 1, mayBeOne {
                 let middle = calls.startIndex + calls.count / 2
-                let goesOn = await take(calls[..<middle], &verdicts)
-                guard goesOn else {
-                    verdicts += calls[middle...].map { _ in .cancelled }
-                    return false
-                }
-                return await take(calls[middle...], &verdicts)
+                guard await take(calls[..<middle], &progress) else { return false }
+                return await take(calls[middle...], &progress)
             }
-            all = HandlerVerdict(try judge(answer))
+            verdict = HandlerVerdict(try judge(answer))
         } catch {
-            all = HandlerVerdict(error: error, isCancelled: Task.isCancelled)
+            verdict = HandlerVerdict(error: error, isCancelled: Task.isCancelled)
         }
-        verdicts += calls.map { _ in all }
-        return if case .reject = all { true } else if case .retry = all { true } else { false }
+        progress.ends.append(.verdict(verdict))
+        return calls.count == 1 && verdict.isOfMessage
     }
 
     private func batch(of calls: ArraySlice<AttemptCall>) throws -> HTTPRequest {
@@ -82,7 +85,9 @@ extension WebhookHandler {
     static func verdicts(on calls: ArraySlice<AttemptCall>, _ answer: HTTPAnswer) -> [HandlerVerdict] {
         let type = answer.headers.first(name: "content-type")?.lowercased() ?? ""
         let isJSON = type.hasPrefix("application/json") || type.split(separator: ";").first?.hasSuffix("+json") == true
-        guard isJSON, !answer.body.isEmpty else { return calls.map { _ in .done } }
+        // Only an object has members.
+        let isObject = answer.body.first { !" \t\r\n".utf8.contains($0) } == UInt8(ascii: "{")
+        guard isJSON, isObject else { return calls.map { _ in .done } }
         let unread = HandlerFailure(
             group: "webhook answer",
             detail:
@@ -110,5 +115,15 @@ extension WebhookHandler {
         let wait = failure.retry_after.flatMap { $0 > 0 ? Duration.seconds(min($0, 366 * 86_400)) : nil }
         let text = "the endpoint failed on it" + reason
         return .retry(after: wait, HandlerFailure(group: "webhook failed", detail: text))
+    }
+}
+
+extension HandlerVerdict {
+    /// Whether it is a judgement on the message, after which others may be tried.
+    fileprivate var isOfMessage: Bool {
+        switch self {
+        case .reject, .retry, .done: true
+        case .down, .pause, .unavailable, .interrupted, .cancelled: false
+        }
     }
 }

@@ -87,6 +87,7 @@ extension StreamSettings {
         if sender.username == .jid { username = address }
         domainSpellings = [sender.domain, sender.domainInASCII, sender.domainInUnicode]
         allowsPlain = sender.allowPlain
+        channelBinding = sender.channelBinding
         resource = sender.resource
         priority = Int8(clamping: sender.priority)
         resume = sender.resume

@@ -10,6 +10,7 @@ extension Negotiation {
         let policy = SASLPolicy(
             dialect: settings.dialect,
             allowsPlain: settings.allowsPlain,
+            requiresBinding: settings.channelBinding == .required,
             hasCertificate: settings.certificateEnd != nil,
             hasSecret: !credentials.secret.bytes.isEmpty,
             bindings: bindings

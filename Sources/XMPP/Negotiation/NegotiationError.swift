@@ -143,6 +143,10 @@ extension NegotiationError {
                 "the server lists channel bindings (\(types.isEmpty ? "of unknown types" : types.joined(separator: ", "))) "
                     + "but no SASL mechanism that takes one (offered: \(offered)): enable SCRAM's -PLUS mechanisms on the "
                     + "server; if they are enabled, somebody on the network path has shortened its list"
+            case .bindingRequired:
+                "the server offers no sign-in that is bound to this TLS connection (offered: \(offered)), which "
+                    + "`channel_binding: required` asks for: enable SCRAM's -PLUS mechanisms on the server, or set "
+                    + "`channel_binding: preferred`; if they are enabled, somebody on the network path has shortened its list"
             }
         return NegotiationError(.noMechanism, message)
     }

@@ -48,10 +48,19 @@ package enum ChannelBindingFlag: Sendable, Equatable {
     }
 }
 
+/// Whether a sign-in must be bound to its TLS connection (RFC 5929, RFC 9266).
+package enum ChannelBindingRule: String, CaseIterable, Sendable {
+    /// Bound where the server offers it; a server that did and accepts a proof without is not noticed.
+    case preferred
+    /// Bound, or by client certificate; else refused.
+    case required
+}
+
 /// Our conditions for choosing a mechanism.
 struct SASLPolicy: Sendable {
     var dialect: Dialect
     var allowsPlain: Bool
+    var requiresBinding = false
     var hasCertificate = false
     var hasSecret = true
     /// The channel bindings that TLS provides; none if TLS is not ours.
@@ -79,6 +88,7 @@ struct SASLPolicy: Sendable {
         case unknownBindings
         case unlistedBindings
         case bindingWithoutMechanism
+        case bindingRequired
     }
 
     /// Chooses the best mechanism of an offer.
@@ -90,6 +100,10 @@ struct SASLPolicy: Sendable {
         // The operator's own choice; its proof is worthless on any other connection.
         if hasCertificate, offered.contains("EXTERNAL") { return .external }
         guard hasSecret else { throw .nothingUsable }
+        guard !requiresBinding else {
+            guard let choice = try scram(offer, offered), choice.binding != nil else { throw .bindingRequired }
+            return choice
+        }
         let hasPlain = allowsPlain && offered.contains("PLAIN")
         // The CCS protocol knows only PLAIN.
         if hasPlain, dialect == .ccs { return .plain }

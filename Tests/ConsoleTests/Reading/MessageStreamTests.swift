@@ -179,5 +179,7 @@ struct MessageStreamTests {
             return
         }
         #expect(next == feed.end)
+        // An event ends with an empty line.
+        #expect(MessageStream.behind.hasPrefix("event: behind\ndata: {") && MessageStream.behind.hasSuffix("}\n\n"))
     }
 }

@@ -12,7 +12,6 @@ extension FunctionStatements: StatementCatalog {
             + [function].compactMap(\.self).flatMap { function in
                 [
                     StatementSample("call", call(function, .message)), StatementSample("form", form(of: function)),
-                    StatementSample("explain", explain(function, .message)),
                 ]
             }
     }

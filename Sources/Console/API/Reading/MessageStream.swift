@@ -148,10 +148,9 @@ struct MessageStream: Sendable {
         }
     }
 
-    /// The last event if the client reads more slowly than messages arrive.
-    private static let behind = """
-        event: behind
-        data: {"detail":"messages arrived faster than this connection took them: go on from the last position"}
-
-        """
+    /// The last event if the client reads more slowly than messages arrive; without a line after it, none would be seen.
+    static let behind =
+        "event: behind\n"
+        + #"data: {"detail":"messages arrived faster than this connection took them: go on from the last position"}"#
+        + "\n\n"
 }
