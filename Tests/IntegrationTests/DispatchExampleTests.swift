@@ -92,15 +92,17 @@ extension Integration {
 
         private static let pages = ["docs/handlers.md"]
 
-        @Test("the pages' handler of kind sql", arguments: pages)
-        func sqlOnThePage(_ page: String) async throws {
+        @Test("the pages' handler of kind sql, and its function over arrays", arguments: pages, [1, 2])
+        func sqlOnThePage(_ page: String, _ number: Int) async throws {
             let section = try Section("sql", of: try text(page))
             try await Stage.run { stage in
                 try await stage.database.script(
                     "CREATE SCHEMA app; CREATE TABLE app.orders (key uuid PRIMARY KEY, item text)"
                 )
-                try await stage.database.script(try section.block("sql"))
-                try await check(stage, try section.handlers(), dead: "orders|1|an order needs an item") {
+                try await stage.database.script(try section.block("sql", number))
+                let function = ["app.take_order", "app.take_orders"][number - 1]
+                let handlers = try section.handlers().replacing("app.take_order", with: function)
+                try await check(stage, handlers, dead: "orders|1|an order needs an item") {
                     _ async throws in
                     #expect(try await stage.database.texts("SELECT item FROM app.orders") == ["tea"])
                 }
@@ -203,9 +205,11 @@ private struct Section {
         self.lines = Array(rest)
     }
 
-    /// The first block in this language.
-    func block(_ language: String) throws -> String {
-        let start = try #require(lines.firstIndex { $0 == "```\(language)" }, "no block in \(language)")
+    /// A block in this language, by default the first.
+    func block(_ language: String, _ number: Int = 1) throws -> String {
+        let starts = lines.indices.filter { lines[$0] == "```\(language)" }
+        try #require(starts.count >= number, "no block in \(language)")
+        let start = starts[number - 1]
         return lines[(start + 1)...].prefix { $0 != "```" }.map { $0 + "\n" }.joined()
     }
 

@@ -113,7 +113,7 @@ extension AttemptEnd {
     var text: String {
         switch self {
         case .settled: "settled"
-        case .lost: "lost"
+        case .lost, .alone: "lost"
         case .verdict(.unavailable): "unavailable"
         case .verdict(.retry): "retry"
         case .verdict(let verdict): "\(verdict)"

@@ -40,6 +40,7 @@ extension DocumentedBlock {
     static let handlers: [DocumentedBlock] = [
         .init("sql", 1, .test(onThePage, "sqlOnThePage")),
         .init("sql", 2, .test(onThePage, "sqlOnThePage")),
+        .init("sql", 3, .test(onThePage, "sqlOnThePage")),
         .init("webhook", 1, .test(onThePage, "webhookOnThePage")),
         .init("webhook", 2, .test(onThePage, "webhookOnThePage")),
         .init("webhook", 3, .configuration),
