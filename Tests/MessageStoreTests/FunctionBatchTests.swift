@@ -228,7 +228,6 @@ import Vocabulary
         try await fixture.store.script(
             "DROP FUNCTION app.later(upstream.messages[]); ALTER FUNCTION app.take(upstream.messages) RENAME TO later"
         )
-        _ = await caller.call(function, handler: "orders", more)
         #expect(await caller.call(function, handler: "orders", more).ends.allSatisfy(isSettled))
         #expect(try await effects(fixture) == "6 6 2")
         await caller.close()
