@@ -4,7 +4,6 @@ import Logging
 import SimulatedDatabase
 import TLSWire
 import Telemetry
-import UpstreamKit
 import Vocabulary
 import XMPP
 import XMPPSession

@@ -1,5 +1,3 @@
-import Vocabulary
-
 /// How many messages a handler is given in one call, where it takes several.
 ///
 /// More as long as calls are short and go well together. Where messages disturb each other (locks taken in another order,

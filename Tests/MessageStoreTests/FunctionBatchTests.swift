@@ -1,8 +1,6 @@
 import Dispatcher
 import Handlers
 import Ingest
-import IntegrationSupport
-import MessageStore
 import Testing
 import UpstreamKit
 import Vocabulary

@@ -3,7 +3,6 @@ import Console
 import Foundation
 import LocalDatabase
 import Logging
-import Postgres
 import Telemetry
 import UpstreamConfiguration
 import Worker
