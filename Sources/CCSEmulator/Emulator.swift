@@ -75,7 +75,7 @@ package final class Emulator: Sendable {
     /// Waits until a condition holds, checking after every change; `what` describes it for the error.
     package func wait(
         for what: String,
-        limit: TimeAmount = .seconds(10),
+        limit: TimeAmount = .seconds(180),
         until condition: @escaping @Sendable (EmulatorSnapshot) -> Bool
     ) async throws {
         let core = self.core
@@ -85,7 +85,7 @@ package final class Emulator: Sendable {
         throw EmulatorError(message: "not within \(limit.nanoseconds / 1_000_000) ms: \(what)\n\(tally.summary)")
     }
 
-    package func waitUntilComplete(limit: TimeAmount = .seconds(30)) async throws {
+    package func waitUntilComplete(limit: TimeAmount = .seconds(180)) async throws {
         try await wait(for: "every message acked", limit: limit) { $0.isComplete }
     }
 
