@@ -99,6 +99,9 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
         ("debug_print_parse", "off"), ("debug_print_rewritten", "off"), ("debug_print_plan", "off"),
     ]
 
+    /// Parameters that leave only plans that find each row by an index, in the order of what they are looked up by.
+    package static let plansByIndex = ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map { ("enable_\($0)", "off") }
+
     /// The script, without a final semicolon, that sets our parameters by `SET SESSION` or `SET LOCAL`.
     func parameters(_ command: String, version: Int32) -> String {
         var values = [
@@ -119,9 +122,7 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
             let isolation = command == "SET LOCAL" ? "transaction_isolation" : "default_transaction_isolation"
             values.append((isolation, "'read committed'"))
         }
-        if findsRowsByIndex {
-            values += ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map { ("enable_\($0)", "off") }
-        }
+        if findsRowsByIndex { values += Self.plansByIndex }
         return values.map { "\(command) \($0) = \($1)" }.joined(separator: "; ")
     }
 

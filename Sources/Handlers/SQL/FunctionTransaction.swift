@@ -175,7 +175,7 @@ extension PostgresConnection {
     /// The session has no such settings: the function's own statements would be planned under them. Waits at most a second
     /// for a locked history.
     private static func afterCall(isRecorded: Bool) -> String {
-        let plans = ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map { "; SET LOCAL enable_\($0) = off" }.joined()
+        let plans = PostgresSettings.plansByIndex.map { "; SET LOCAL \($0) = \($1)" }.joined()
         return "SET CONSTRAINTS ALL IMMEDIATE" + plans
             + (isRecorded ? "; SAVEPOINT history; SET LOCAL lock_timeout = 1000" : "")
     }
