@@ -1,5 +1,5 @@
 import Digests
-import Vocabulary
+package import Vocabulary
 package import XMLWire
 
 /// Reads the stanzas of one connection as CCS traffic; its scratch storage is reused from stanza to stanza.
@@ -57,12 +57,14 @@ package struct UpstreamCodec: Sendable {
     }
 
     /// Reads one stanza, lent for the call, received at this Unix time in microseconds and at this time of a monotonic
-    /// clock in nanoseconds; the bytes that follow it in the same read share memory with its message.
+    /// clock in nanoseconds; the bytes that follow it in the same read share memory with its message. An archive says
+    /// when it stored it.
     package mutating func decode(
         _ stanza: Stanza,
         receivedAt: Int64,
         parsedAt: UInt64,
-        following: Int = 0
+        following: Int = 0,
+        storedAt: Timestamp? = nil
     ) -> DecodedStanza {
         guard stanza.elementCount > 0, stanza.element(0, is: "message", in: XMLNamespace.client) else { return .other }
         if let type = stanza.attribute("type", of: 0), stanza.equals(type, "error") {
@@ -76,12 +78,13 @@ package struct UpstreamCodec: Sendable {
             from: stanza.attribute("from", of: 0),
             receivedAt: receivedAt,
             parsedAt: parsedAt,
-            following: following
+            following: following,
+            delay: storedAt
         )
         if let from = arrival.from, !isTrusted(from, in: stanza) { return .untrusted }
         if component != nil, !isForComponent(stanza, &arrival) { return .untrusted }
         // A message and its payload are two elements: only a third one can be the server's delay.
-        if stanza.elementCount > 2 { arrival.delay = delay(in: stanza) }
+        if storedAt == nil, stanza.elementCount > 2 { arrival.delay = delay(in: stanza) }
         return read(payload, of: stanza, arrival)
     }
 

@@ -29,7 +29,7 @@ package struct Session: ~Copyable {
         case ended
     }
 
-    private var codec: UpstreamCodec
+    var codec: UpstreamCodec
     let idPrefix: String
     /// The time from the last proof that the peer receives to the next ping.
     let keepaliveInterval: Duration
@@ -44,6 +44,9 @@ package struct Session: ~Copyable {
     /// When the last timer fires, if known.
     var timerDue: UInt64 = .max
     var pings: UInt64 = 0
+    /// The page of our account's archive that is asked for; nil on a stream that receives messages.
+    var page: ArchivePage?
+    var pages: UInt64 = 0
     private var queries: QueryResponder
     let boundAt: UInt64
     /// Our own address, from which a server may answer a ping.
@@ -163,12 +166,14 @@ package struct Session: ~Copyable {
         }
         switch codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following) {
         case .message(let message): return deliver(message, now: parsedAt)
-        case .other: return other(stanza, now: parsedAt)
+        case .other:
+            let action = page == nil ? nil : paged(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following)
+            return action ?? other(stanza, now: parsedAt)
         case let kind: return note(kind)
         }
     }
 
-    private mutating func deliver(_ message: consuming IncomingMessage, now: UInt64) -> StanzaAction {
+    mutating func deliver(_ message: consuming IncomingMessage, now: UInt64) -> StanzaAction {
         hasTakenStanza = true
         guard takesMessages else { return .none }
         let timer = window.took(bytes: message.bytes.count) ? readingPaused(true, now: now).timer : nil
@@ -176,7 +181,7 @@ package struct Session: ~Copyable {
         return .deliver(message, timer)
     }
 
-    private mutating func note(_ kind: DecodedStanza) -> StanzaAction {
+    mutating func note(_ kind: DecodedStanza) -> StanzaAction {
         hasTakenStanza = true
         management.noted()
         // Only a CCS is the server of its stream. On a standard server it is another account, or a device, which

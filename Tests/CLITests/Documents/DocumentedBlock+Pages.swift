@@ -132,6 +132,7 @@ extension DocumentedBlock {
             2,
             .labels("Sources/Worker/Checking/SenderProbe.swift", ["offered mechanisms: ", "longest stanza it takes: "])
         ),
+        .init("What a server loses", .sql),
         .init("The worker as a component", .configuration),
     ]
 
