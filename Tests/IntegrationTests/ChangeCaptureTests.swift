@@ -1,8 +1,6 @@
-import DatabaseSupport
 import Foundation
 import IntegrationSupport
 import LocalDatabase
-import Postgres
 import Testing
 
 extension Integration {

@@ -209,6 +209,22 @@ struct ErasureTests {
         )
     }
 
+    @Test("what tells copies elsewhere to erase is kept for 30 days")
+    func kept() async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.script(
+            """
+            INSERT INTO upstream.erasures (device_key, message_key, erased_at)
+            SELECT gen_random_uuid(), gen_random_uuid(), now() - days * interval '1 day'
+            FROM unnest(ARRAY[0, 29, 31, 400]) AS days
+            """
+        )
+        try await Retention(fixture.admin).set(.usual, by: .tester)
+        #expect(try await Retention(fixture.admin, pace: .brisk).run().erasures == 2)
+        #expect(try await fixture.count("erasures WHERE erased_at > now() - interval '30 days'") == 2)
+        #expect(try await fixture.count("erasures") == 2)
+    }
+
     @Test("what retention copies while the erasure runs is erased as well")
     func copied() async throws {
         let fixture = try await DeliveriesFixture()

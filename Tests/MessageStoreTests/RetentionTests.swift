@@ -205,27 +205,6 @@ struct RetentionTests {
         )
     }
 
-    @Test("what tells copies elsewhere to erase is kept for 30 days, and dropping a day writes none of it")
-    func erasures() async throws {
-        let fixture = try await StoreFixture()
-        _ = try await fixture.store().commit([.make(1, receivedAt: Self.midnight)])
-        try await fixture.script(
-            """
-            INSERT INTO upstream.erasures (device_key, message_key, erased_at)
-            SELECT gen_random_uuid(), gen_random_uuid(), now() - days * interval '1 day'
-            FROM unnest(ARRAY[0, 29, 31, 400]) AS days
-            """
-        )
-        let report = try await run(fixture, Self.midnight + 32 * Self.day)
-        #expect((report.dropped.count, report.erasures) == (1, 2))
-        #expect(
-            try await fixture.integer(
-                "SELECT count(*) FROM upstream.erasures WHERE erased_at > now() - interval '30 days'"
-            ) == 2
-        )
-        #expect(try await fixture.count("erasures") == 2)
-    }
-
     @Test("what was settled does not hold its day")
     func settled() async throws {
         let fixture = try await DeliveriesFixture()
