@@ -1,5 +1,4 @@
 import Hummingbird
-import MessageStore
 import Postgres
 import Resources
 import ServiceLifecycle
