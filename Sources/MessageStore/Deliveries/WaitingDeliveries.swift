@@ -299,7 +299,7 @@ enum WaitingStatements {
     fileprivate static let countLimit = 10_000
 
     /// Counts a filter's deliveries up to a limit: held by no worker, and by one; and its handlers that are paused.
-    fileprivate static func unmoved(_ filter: WaitingFilter) -> SQL {
+    static func unmoved(_ filter: WaitingFilter) -> SQL {
         """
         SELECT count(*) FILTER (WHERE is_free), count(*) FILTER (WHERE NOT is_free),
             (SELECT count(*) FROM upstream.handlers AS h WHERE \(raw: isPaused) AND \(filter.handler.map { "h.name = \($0)" as SQL } ?? "true"))
