@@ -131,4 +131,6 @@ package struct HandlerActivity: Sendable, Equatable {
     package var isPaused: Bool
     package var running: Int
     package var waiting: Int
+    /// The latest failure of the handler itself, as logs name it; nil without one.
+    package var lastFailure: String?
 }

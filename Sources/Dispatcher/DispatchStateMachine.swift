@@ -35,6 +35,8 @@ package struct DispatchStateMachine: Sendable {
     private(set) var settings: LaneSettings
     var mode = Mode.active
     var breaker: CircuitBreaker
+    /// The latest failure of the handler itself.
+    var lastFailure: HandlerFailure?
     var waiting = DeliveryQueue()
     var running: [RunID: Run] = [:]
     private var nextRun: RunID = 1

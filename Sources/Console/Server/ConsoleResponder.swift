@@ -9,9 +9,16 @@ struct ConsoleResponder: HTTPResponder {
     let routes: RouterResponder<ConsoleContext>
     let access: ConsoleAccess
     let connections: ClientConnections
+    let settings: ConsoleSettings
     let logger: Logger
 
     func respond(to request: Request, context: ConsoleContext) async throws -> Response {
+        try await PageShell.$environment.withValue((settings.name, settings.colour)) {
+            try await answer(request, context)
+        }
+    }
+
+    private func answer(_ request: Request, _ context: ConsoleContext) async throws -> Response {
         let start = ContinuousClock.now
         // HEAD is GET without the body (RFC 9110 section 9.3.2).
         let isHead = request.method == .head

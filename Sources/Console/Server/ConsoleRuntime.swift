@@ -98,6 +98,7 @@ package struct ConsoleRuntime: Sendable {
         writing.lockTimeout = 5_000
         var settings = ConsoleSettings(version: version)
         settings.showsPayloads = console.payloads == .shown
+        (settings.name, settings.colour) = (console.name, console.colour)
         return ConsoleServices(
             reading: reading,
             sessions: console.database.sessions,

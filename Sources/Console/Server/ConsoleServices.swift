@@ -1,6 +1,7 @@
 package import Logging
 package import Postgres
 import Querying
+package import UpstreamConfiguration
 
 /// What routes need.
 package struct ConsoleServices: Sendable {
@@ -54,6 +55,9 @@ package struct ConsoleSettings: Sendable {
     /// Whether messages are shown with their data, or only with their metadata.
     package var showsPayloads = true
     package var version: String
+    /// The environment's name and colour, which every page shows; nil for none.
+    package var name: String?
+    package var colour: ConsoleConfiguration.Colour?
 
     package init(version: String) { self.version = version }
 }

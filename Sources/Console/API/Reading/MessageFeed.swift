@@ -183,7 +183,11 @@ final class MessageFeed: Sendable {
             try await ReadPool.$reader.withValue(reader) { try await read() }
         } catch let error as PostgresError {
             // A poll that is cancelled with its stream says nothing about the database.
-            if !Task.isCancelled { state.withLock { fail(&$0) } }
+            guard !Task.isCancelled else { throw error }
+            var batch = FeedBatch()
+            batch.isStale = true
+            publish(batch)
+            state.withLock { fail(&$0) }
             throw error
         }
         state.withLock { state in
