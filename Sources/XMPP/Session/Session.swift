@@ -78,9 +78,9 @@ package struct Session: ~Copyable {
         boundAt = now
         address = stream.address
         domain = JID(settings.domain)
-        window = InFlightWindow(window: settings.window)
+        window = InFlightWindow(window: settings.usedWindow)
         management = stream.resumed ?? StreamManagement(stream.management)
-        presence = Presence(stream.management, priority: settings.priority)
+        presence = Presence(stream.management, priority: settings.priority, queue: settings.serverQueue)
         queries = QueryResponder(version: settings.version, as: settings.component, now: now)
         // The greeting's presence.
         if stream.resumed == nil, stream.management == .offered { management.wrote() }
@@ -171,6 +171,7 @@ package struct Session: ~Copyable {
     private mutating func deliver(_ message: consuming IncomingMessage, now: UInt64) -> StanzaAction {
         hasTakenStanza = true
         guard takesMessages else { return .none }
+        presence.took(now: now)
         let timer = window.took(bytes: message.bytes.count) ? readingPaused(true, now: now).timer : nil
         if management.isActive { management.number(&message) }
         return .deliver(message, timer)
