@@ -188,7 +188,10 @@ package struct SenderConfiguration: Sendable, Equatable {
         keepaliveInterval = scope.value("interval", .duration("1s", "1h"), default: "30s")
             .means("Time from a ping's answer to the next ping (XEP-0199), also on a busy stream.")
         keepaliveTimeout = scope.value("timeout", .duration("1s", "10m"), default: "15s")
-            .means("How long the answer to a ping, or a write, may take before the stream is closed and opened again.")
+            .means(
+                "How long the answer to a ping, or a write, may take while nothing that we wrote before moves; then the stream is "
+                    + "closed and opened again."
+            )
     }
 
     /// Reads how streams present themselves; a CCS, unlike a standard server, chooses the resource itself.

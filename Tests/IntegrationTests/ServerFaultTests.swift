@@ -199,7 +199,9 @@ extension Integration {
                 #expect(device.errors.isEmpty)
                 try await scenario.expectStored(ids)
                 #expect(try await scenario.server.offlineMessages(scenario.account) == 0)
-                print("\(kind.rawValue): \(count) messages in an outage, \(try await scenario.database.count("messages")) stored")
+                print(
+                    "\(kind.rawValue): \(count) messages in an outage, \(try await scenario.database.count("messages")) stored"
+                )
                 worker.send(SIGTERM)
                 #expect(try await worker.exitCode() == 0)
             }

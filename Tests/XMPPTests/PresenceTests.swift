@@ -46,7 +46,9 @@ struct PresenceTests {
         var busy = try makeSession(.missing)
         let timer = busy.start()
         _ = busy.readingPaused(true, now: 1 * second)
-        guard case .withdraw(_, let away) = busy.timerFired(timer.id, now: 5 * second) else { throw Unexpected("given") }
+        guard case .withdraw(_, let away) = busy.timerFired(timer.id, now: 5 * second) else {
+            throw Unexpected("given")
+        }
         guard let back = busy.readingPaused(false, now: 20 * second).timer, back.delay == .seconds(1) else {
             throw Unexpected("not coming back")
         }
@@ -87,7 +89,9 @@ struct PresenceTests {
             guard let short = session.readingPaused(true, now: 1 * second).timer else { throw Unexpected("no timer") }
             #expect(short.delay == .milliseconds(250) && session.timerFired(first.id, now: 1 * second) == .none)
             #expect(session.readingPaused(false, now: 2 * second) == Session.Settlement())
-            guard case .wait(let early) = session.timerFired(short.id, now: 2 * second) else { throw Unexpected("said") }
+            guard case .wait(let early) = session.timerFired(short.id, now: 2 * second) else {
+                throw Unexpected("said")
+            }
             guard case .refresh(_, let rest) = session.timerFired(early.id, now: 5 * second) else {
                 throw Unexpected("no second presence")
             }
@@ -100,7 +104,8 @@ struct PresenceTests {
                 throw Unexpected("withdrawn at once")
             }
             #expect(long.delay == .milliseconds(2_250))
-            guard case .withdraw(let bytes, let next) = session.timerFired(long.id, now: 22 * second + second / 2) else {
+            guard case .withdraw(let bytes, let next) = session.timerFired(long.id, now: 22 * second + second / 2)
+            else {
                 throw Unexpected("still available")
             }
             #expect(String(decoding: bytes, as: UTF8.self) == "<presence type=\"unavailable\"/>")
@@ -158,7 +163,9 @@ struct PresenceTests {
         #expect(filled <= queue || milliseconds == 250)
     }
 
-    @Test("the inflow is that of the last second or of this one, whichever is greater; a burst counts as a tenth of one")
+    @Test(
+        "the inflow is that of the last second or of this one, whichever is greater; a burst counts as a tenth of one"
+    )
     func inflow() {
         var inflow = Inflow()
         #expect(inflow.rate(at: 0) == 0)
@@ -177,7 +184,9 @@ struct PresenceTests {
         #expect(inflow.rate(at: 1) >= 0)
     }
 
-    @Test("a database that stalls again and again has the server store ever longer, so that its store is seldom emptied")
+    @Test(
+        "a database that stalls again and again has the server store ever longer, so that its store is seldom emptied"
+    )
     func hysteresis() throws {
         var presence = Presence(.offered)
         var now = Self.second
@@ -219,7 +228,9 @@ struct PresenceTests {
         guard case .wait = session.timerFired(soon.id, now: 32 * second) else { throw Unexpected("back while paused") }
         guard let later = session.readingPaused(false, now: 33 * second).timer else { throw Unexpected("no timer") }
         #expect(later.delay == .seconds(1))
-        guard case .refresh(_, let ping) = session.timerFired(later.id, now: 34 * second) else { throw Unexpected("away") }
+        guard case .refresh(_, let ping) = session.timerFired(later.id, now: 34 * second) else {
+            throw Unexpected("away")
+        }
         // 28, 1 and 1 s of reading.
         guard case .ping(let bytes, let answer) = session.timerFired(ping.id, now: 34 * second) else {
             throw Unexpected("no ping")

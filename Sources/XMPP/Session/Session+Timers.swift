@@ -56,6 +56,19 @@ extension Session {
         timer(after: .nanoseconds(Int64(clamping: due > now ? due - now : 0)), from: now)
     }
 
+    /// Notes whether the peer accepts our writes: while it does not, reading pauses lest acks pile up.
+    package mutating func writable(_ isWritable: Bool, now: UInt64) -> Settlement {
+        isBlocked = !isWritable
+        return readingPaused(isBlocked || window.isPaused, now: now)
+    }
+
+    /// Notes a server's count of our stanzas that has grown: once it includes the ping, that has arrived.
+    mutating func confirmed(since before: UInt32, now: UInt64) {
+        guard management.confirmed != before else { return }
+        let hasPing = pings > 0 && Int32(bitPattern: management.confirmed &- pingNumber) >= 0
+        if hasPing { keepalive.answered(now: now) } else { keepalive.moved(now: now) }
+    }
+
     // MARK: Firing
 
     package enum TimerAction: Sendable, Equatable {
@@ -74,8 +87,8 @@ extension Session {
         case end([UInt8], SessionOutcome)
     }
 
-    /// Handles the timer of this id.
-    package mutating func timerFired(_ id: UInt64, now: UInt64) -> TimerAction {
+    /// Handles the timer of this id, with the transport's counters if it has any.
+    package mutating func timerFired(_ id: UInt64, now: UInt64, sent bytes: SentBytes? = nil) -> TimerAction {
         if id == Session.drainingTimerID {
             guard isDraining, case .open = state else { return .none }
             return .drainExpired(close())
@@ -86,7 +99,7 @@ extension Session {
             guard timerDue < managementDue else { return .end(farewell(.undefinedCondition), .unmanaged) }
             return .wait(timer(after: .nanoseconds(Int64(clamping: managementDue - timerDue)), from: timerDue))
         case .open:
-            return keepaliveFired(now: now)
+            return keepaliveFired(now: now, bytes)
         case .finishing(.peers):
             let bytes = goodbye()
             state = .ended
@@ -99,7 +112,7 @@ extension Session {
         }
     }
 
-    private mutating func keepaliveFired(now: UInt64) -> TimerAction {
+    private mutating func keepaliveFired(now: UInt64, _ bytes: SentBytes?) -> TimerAction {
         if let pause = keepalive.pause(now: now) {
             if presence.isAvailable { return pausedFired(pause, now: now) }
         } else if now >= presenceDue {
@@ -107,7 +120,7 @@ extension Session {
             let bytes = presence.needsRefresh ? presence.refresh() : presence.becomeAvailable(now: now) ?? []
             return .refresh(bytes, timer(at: keepalive.due, now: now))
         }
-        switch keepalive.timerFired(now: now) {
+        switch keepalive.timerFired(now: now, sent: bytes) {
         case .wait(let delay): return .wait(timer(at: min(now &+ delay.nanoseconds, presenceDue), now: now))
         case .ping where settings.dialect == .component:
             // The answer to a ping would be a stanza for our domain like any other: a server gives it to any connection
@@ -117,6 +130,7 @@ extension Session {
         case .ping(let delay):
             pings += 1
             management.wrote()
+            pingNumber = management.sent
             return .ping(ping, timer(at: min(now &+ delay.nanoseconds, presenceDue), now: now))
         case .dead:
             // Resumed again, it would be as deaf.

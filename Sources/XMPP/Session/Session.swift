@@ -44,6 +44,10 @@ package struct Session: ~Copyable {
     /// When the last timer fires, if known.
     var timerDue: UInt64 = .max
     var pings: UInt64 = 0
+    /// The number of the last ping among our stanzas, as stream management counts them.
+    var pingNumber: UInt32 = 0
+    /// Whether reading pauses because the peer does not accept our writes.
+    package internal(set) var isBlocked = false
     private var queries: QueryResponder
     let boundAt: UInt64
     /// Our own address, from which a server may answer a ping.
@@ -109,7 +113,7 @@ package struct Session: ~Copyable {
     /// Whether to read from the peer: not while the window is full, nor while messages are settled before the end.
     package var wantsInput: Bool {
         switch state {
-        case .open: !window.isPaused
+        case .open: !window.isPaused && !isBlocked
         // The peer's closing tag is still to come.
         case .closing: true
         case .finishing, .ended: false
@@ -207,9 +211,12 @@ package struct Session: ~Copyable {
         }
         if StreamManagement.isAnswer(stanza) { isHeard = true }
         if stanza.equals(stanza.elements[0].namespace, XMLNamespace.client) { management.noted() }
+        let before = management.confirmed
         switch management.receive(stanza) {
         case .none: break
-        case .ignore: return .note(.other)
+        case .ignore:
+            confirmed(since: before, now: now)
+            return .note(.other)
         case .send(let bytes): return .answer(bytes)
         case .decided(let outcome): return .managed(outcome)
         case .refuse(let report): return miscounted(report)
