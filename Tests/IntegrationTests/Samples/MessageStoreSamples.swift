@@ -94,6 +94,10 @@ extension DeliveryStatements: StatementCatalog {
             StatementSample("unclaimed", unclaimed),
             StatementSample("nextToken", nextToken),
             StatementSample("controls", controls),
+            StatementSample(
+                "share",
+                share(ShareRequest(handler: "orders", whole: 4, most: 4, busy: 0, lease: .seconds(60)), of: 1)
+            ),
             StatementSample("hold", hold("orders", HandlerHold(remaining: .seconds(1), reason: "a test"))),
             StatementSample("backlog", backlog),
             StatementSample("extend", extend),
