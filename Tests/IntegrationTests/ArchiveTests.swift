@@ -107,6 +107,28 @@ extension Integration {
             }
         }
 
+        @Test(
+            "900 messages stored offline against a queue of 300: ejabberd returns all of them, and all come from its archive"
+        )
+        func offlineFlood() async throws {
+            try await ServerScenario.run(.ejabberd, ServerOptions(queue: 300, archive: true)) { scenario in
+                let ids = ServerScenario.ids(1...905)
+                try await Self.begin(Array(ids[..<5]), scenario)
+                try Self.send(ids[5...], scenario)
+                try await waitUntil("the server has stored them") {
+                    try await scenario.server.offlineMessages(scenario.account) == 900
+                }
+                try await scenario.withWorker(Self.yaml(scenario), waits: false) { worker in
+                    try await waitUntil("all are stored", limit: .seconds(90)) {
+                        try await scenario.database.count("messages") == ids.count
+                    }
+                    #expect(worker.settled(.stored) == 900)
+                }
+                try await scenario.expectStored(ids)
+                print("ejabberd returned \(scenario.device.errors.count) of 900; acks: \(scenario.device.acks.count)")
+            }
+        }
+
         @Test("the place in the archive waits for the commit, and a page whose worker is killed before is read again")
         func killed() async throws {
             try await ServerScenario.run(.prosody, ServerOptions(archive: true, offlineStore: false)) { scenario in
