@@ -139,7 +139,7 @@ extension Integration {
                     "SELECT concat_ws(' ', category, message_id, registration_token, data) FROM upstream.messages "
                         + "WHERE data->>'name' IS DISTINCT FROM 'retract' ORDER BY message_id"
                 )
-                let start = { "com.example.news \($0) \(service)/com.example.news " }
+                func start(_ id: String) -> String { "com.example.news \(id) \(service)/com.example.news " }
                 #expect(
                     rows == [
                         start("i1") + #"{"n": 1.5}"#,
