@@ -98,7 +98,7 @@ final class MessageReceiver: StreamDelegate {
             logger.event(.debug, .stanzaIgnored, words, reason.map { [.reason: .string($0)] as LogFields } ?? [:])
         }
         switch kind {
-        case .message: break
+        case .message, .messages: break
         case .ack: metrics.stanzas[.ack].increment()
         case .nack(let code): ignored(.nack, "the peer sent a nack", code.rawValue)
         case .control(let type): ignored(.control, "the peer sent a control message", type.rawValue)

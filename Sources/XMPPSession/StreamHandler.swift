@@ -276,6 +276,14 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
             message.parsedAt = moment
             received.append(message)
             if let timer { setTimer(timer) }
+        case .deliverAll(let messages, let timer):
+            for var message in messages {
+                // Each copy has its own times.
+                message.parsedAt = clock.uniqueMoment(near: time.monotonic)
+                message.receivedAt = clock.unique(near: receivedAt)
+                received.append(message)
+            }
+            if let timer { setTimer(timer) }
         case .note(let kind):
             note(kind, stanza)
         case .drain(let kind, let timer):
