@@ -1,9 +1,9 @@
-import Dispatcher
 import MessageStore
 import Telemetry
 import Testing
 import Vocabulary
 
+@testable import Dispatcher
 @testable import Worker
 
 @Suite("a worker's samples")

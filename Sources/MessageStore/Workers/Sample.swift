@@ -1,5 +1,5 @@
 package import Postgres
-import Vocabulary
+package import Vocabulary
 
 /// What a process did in a minute, of one subject: a row of `upstream.samples`.
 package struct Sample: Sendable, Equatable, Encodable {

@@ -4,6 +4,7 @@ import MessageStore
 import Postgres
 import ServiceLifecycle
 import Telemetry
+import UpstreamConfiguration
 import Vocabulary
 
 /// Writes this worker's row in `upstream.workers` every few seconds, and its samples every minute, for the console and

@@ -1,6 +1,7 @@
 import Dispatcher
 import MessageStore
 import Telemetry
+import Vocabulary
 
 /// Makes a worker's samples from its metrics, minute by minute, and keeps those not written yet.
 struct SampleRecorder {
