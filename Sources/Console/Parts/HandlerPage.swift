@@ -11,7 +11,7 @@ struct HandlerPage {
 
     static func make(_ request: PageRequest) async throws -> HTML {
         let (name, range) = (request.part("name"), HistoryRange(request))
-        let (page, groups) = try await request.read { connection in
+        let (page, groups) = try await request.look { connection in
             guard
                 let view = try await HandlerView.list(connection, counted: Overview.countLimit).first(where: {
                     $0.state.name == name

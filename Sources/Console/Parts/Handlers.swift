@@ -90,7 +90,7 @@ enum HandlerPart {
 
     private static func page(_ request: PageRequest) async throws -> HTML {
         let order = request.query["sort"].flatMap(Order.init) ?? .state
-        let (views, hours, failures) = try await request.read { connection in
+        let (views, hours, failures) = try await request.look { connection in
             let views = try await handlers(connection)
             let names = views.map(\.state.name)
             return (

@@ -270,13 +270,16 @@ package struct Retention: Sendable {
 
     // MARK: History
 
-    /// Deletes what is too old in the history of attempts, the audit trail and the samples.
+    /// Deletes what is too old in the history of attempts, the audit trail, the keys of erased messages, and samples.
     ///
     /// - Returns: The failure, if any; it does not make the rest of the run incomplete.
     private func purgeHistory(_ done: inout RetentionReport, _ samples: Duration?) async -> PostgresError? {
         var fault: PostgresError?
         do throws(PostgresError) { try await purgeAttempts(&done) } catch { fault = error }
         do throws(PostgresError) { try await purge(.audit, \.audit, &done) { _ in } } catch { fault = fault ?? error }
+        do throws(PostgresError) { try await purge(.erasures, \.erasures, &done) { _ in } } catch {
+            fault = fault ?? error
+        }
         if let samples, !done.isBusy {
             do throws(PostgresError) { _ = try await integer(SampleStatements.purge(keeping: samples)) } catch {
                 fault = fault ?? error
