@@ -134,7 +134,7 @@ let package = Package(
         module("LocalDatabase", ["Processes"]),
         module(
             "MessageStore",
-            ["Vocabulary", "UpstreamKit", "Postgres", "Ingest", "Dispatcher", "Digests"],
+            ["Vocabulary", "UpstreamKit", "Telemetry", "Postgres", "Ingest", "Dispatcher", "Digests"],
             plugins: ["EmbedFiles"]
         ),
 

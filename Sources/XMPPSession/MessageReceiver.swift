@@ -24,6 +24,8 @@ final class MessageReceiver: StreamDelegate {
     /// The place among the opening connections; nil once it is given back.
     private var place: OpeningGate.Place?
     private var host: String
+    /// Its place among the configured senders.
+    private let sender: Int
     /// Called once, when nothing is in flight any more.
     var allSettled: (@Sendable () -> Void)?
     /// When the connection ended, in nanoseconds of the monotonic clock.
@@ -46,6 +48,7 @@ final class MessageReceiver: StreamDelegate {
         sharedSettings = shared
         let settings = shared.value
         host = settings.host
+        sender = Int(settings.stream.index)
         self.logger = logger
         self.sink = sink
         self.turn = turn
@@ -90,6 +93,7 @@ final class MessageReceiver: StreamDelegate {
             }
         }
         metrics.messages.received(upstream: kinds.upstream, receipt: kinds.receipt, malformed: kinds.malformed)
+        metrics.received(sender: sender).increment(by: messages.count)
     }
 
     func noted(_ kind: DecodedStanza, in stanza: Stanza) -> String? {
@@ -197,7 +201,6 @@ final class MessageReceiver: StreamDelegate {
     }
 
     private func count(as state: ConnectionState?) {
-        let sender = Int(settings.stream.index)
         if let gauge { metrics.connections(sender: sender, state: gauge).add(-1) }
         if let state { metrics.connections(sender: sender, state: state).add(1) }
         gauge = state

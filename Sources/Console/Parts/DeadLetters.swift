@@ -133,7 +133,7 @@ enum DeadPart {
         )
     }
 
-    private static func table(_ groups: [DeadLetterGroup], _ now: Timestamp, _ mayAct: Bool) -> HTML {
+    static func table(_ groups: [DeadLetterGroup], _ now: Timestamp, _ mayAct: Bool) -> HTML {
         let hint: HTML = """
             A delivery comes here after its last attempt (<code>retry.max_attempts</code>), or when its handler rejects it.
             """

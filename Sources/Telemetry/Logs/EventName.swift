@@ -7,6 +7,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case graceExpired = "worker.grace_expired"
     case secondSignal = "worker.second_signal"
     case workerUnlisted = "worker.unlisted"
+    case samplesUnwritten = "worker.samples_unwritten"
     case workerReady = "worker.ready"
     case loopStuck = "worker.loop_stuck"
     case loopMoving = "worker.loop_moving"

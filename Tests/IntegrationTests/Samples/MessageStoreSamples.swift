@@ -154,6 +154,13 @@ extension HealthStatements: StatementCatalog {
     }
 }
 
+extension HistoryStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        let span = Span(since: Timestamp(microseconds: 0), until: Timestamp(microseconds: 1), step: 60)
+        return [StatementSample("read", read(.handler, ["orders"], span))]
+    }
+}
+
 extension MigrationStatements: StatementCatalog {
     static var samples: [StatementSample] {
         let some = Migration.embedded.first.map {
@@ -195,6 +202,17 @@ extension RetentionStatements: StatementCatalog {
             + Purge.Table.allCases.map { StatementSample("blocks, \($0)", blocks(of: $0)) }
             + Purge.Table.allCases.map { StatementSample("purge, \($0)", purge($0, from: 0, blocks: 1)) }
             + Purge.Rows.allCases.map { StatementSample("purge, \($0)", purge($0, rows: 1)) }
+    }
+}
+
+extension SampleStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        let (day, instance) = (UTCDay(number: 20_000), Digest128(high: 1, low: 1))
+        return [
+            StatementSample("write", write([Sample(minute: 1, kind: .store)], of: instance)),
+            StatementSample("ensure", ensure(from: day, to: day)),
+            StatementSample("purge", purge(keeping: .seconds(1))),
+        ]
     }
 }
 
@@ -310,9 +328,11 @@ let messageStoreCatalogs: [any StatementCatalog.Type] = [
     ErasureStatements.self,
     HandlerStatements.self,
     HealthStatements.self,
+    HistoryStatements.self,
     MigrationStatements.self,
     PartitionStatements.self,
     RetentionStatements.self,
+    SampleStatements.self,
     SenderStatements.self,
     SettleStatements.self,
     StatisticsStatements.self,
