@@ -108,6 +108,7 @@ package final class DispatchService: Sendable {
                 watchers.addTask { await self.registerLoop() }
                 watchers.addTask { await self.pollLoop() }
                 watchers.addTask { await self.rateLoop() }
+                watchers.addTask { await self.shareLoop() }
                 watchers.addTask { await self.watchLoop() }
                 watchers.addTask { await self.controlLoop() }
                 for lane in self.lanes { watchers.addTask { await self.heartbeatLoop(lane) } }

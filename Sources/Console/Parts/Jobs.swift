@@ -107,8 +107,11 @@ enum JobPart {
     }
 
     private static func find(_ id: Digest128, _ services: ConsoleServices) async throws -> Job {
-        let job = try await services.reader.run { connection throws(PostgresError) in
-            try connection.run(JobStatements.find(id)).firstRow(Job.init)
+        let job = try await services.primary.run { connection throws(PostgresError) in
+            let job = try connection.run(JobStatements.find(id)).firstRow(Job.init)
+            // Who sees its end sees what it did.
+            if job?.hasEnded == true { services.reader.acted(connection) }
+            return job
         }
         guard let job else { throw unknown }
         return job.shown(to: services.sight)

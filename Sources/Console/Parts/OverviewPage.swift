@@ -18,7 +18,7 @@ enum OverviewPart {
     )
 
     private static func page(_ request: PageRequest) async throws -> HTML {
-        let (overview, groups) = try await request.read { connection in
+        let (overview, groups) = try await request.look { connection in
             (
                 try await Overview.take(connection),
                 try await DeadLetters(connection).summary(groups: 5, counted: Overview.countLimit)

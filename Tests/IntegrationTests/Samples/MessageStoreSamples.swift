@@ -94,6 +94,10 @@ extension DeliveryStatements: StatementCatalog {
             StatementSample("unclaimed", unclaimed),
             StatementSample("nextToken", nextToken),
             StatementSample("controls", controls),
+            StatementSample(
+                "share",
+                share(ShareRequest(handler: "orders", whole: 4, most: 4, busy: 0, lease: .seconds(60)), of: 1)
+            ),
             StatementSample("hold", hold("orders", HandlerHold(remaining: .seconds(1), reason: "a test"))),
             StatementSample("backlog", backlog),
             StatementSample("extend", extend),
@@ -116,6 +120,7 @@ extension ErasureStatements: StatementCatalog {
             StatementSample("stanzas", stanzas(after: 0)),
             StatementSample("deleteQuarantined", deleteQuarantined([1])),
             StatementSample("vacuum", script: vacuum("upstream.dead_messages")),
+            StatementSample("record", record(device, until: Timestamp(microseconds: 0))),
         ]
             + bodies.map { StatementSample("choose, \($0)", choose($0, of: device, atMost: 1)) }
             + bodies.map { StatementSample("delete, \($0)", delete($0, at: ["(0,1)"])) }

@@ -1,3 +1,4 @@
+import Postgres
 import UpstreamConfiguration
 import Vocabulary
 
@@ -28,7 +29,7 @@ struct PageShell: Sendable {
             <button type="button" class="button ghost menu" aria-expanded="false" aria-controls="nav">Menu</button></header>
             <nav id="nav" class="nav" aria-label="Main"><ul>\(items)</ul>
             <div class="nav-end">\(who)<button type="button" class="button ghost theme" hidden>Theme</button></div></nav>
-            <main id="main" tabindex="-1" data-at="\(Timestamp.now.rfc3339)"\(live)>\(body)</main>
+            <main id="main" tabindex="-1" data-at="\(Timestamp.now.rfc3339)"\(live)>\(body)\(lag)</main>
             </div>
             <div id="toasts" role="status" aria-live="polite"></div>
             </body></html>
@@ -58,6 +59,14 @@ struct PageShell: Sendable {
         <script src="\(PageAssets.address("theme.js"))"></script>
         <script type="module" src="\(PageAssets.address("console.js"))"></script>\(extra)</head>
         """
+    }
+
+    /// How old is what the page shows.
+    private var lag: HTML? {
+        LagNote.current?.lag?.note.map { note in
+            let sentence = note.prefix(1).uppercased() + String(note.dropFirst()) + "."
+            return #"<p id="read-lag" class="muted" data-live>\#(sentence)</p>"#
+        }
     }
 
     private var items: HTML {
