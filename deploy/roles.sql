@@ -101,7 +101,8 @@ BEGIN
         upstream.purge_dead_letters(integer),
         upstream.purge_dead_messages(bigint, integer),
         upstream.purge_attempts(),
-        upstream.purge_audit(integer)
+        upstream.purge_audit(integer),
+        upstream.purge_erasures(integer)
         TO upstream_worker;
     -- Commands record what they do. The audit trail itself it can't write to, and only what is older than 730 days goes.
     GRANT EXECUTE ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) TO upstream_worker;
@@ -119,6 +120,8 @@ BEGIN
     GRANT DELETE ON upstream.dead_letters TO upstream_console;
     GRANT INSERT, UPDATE (next_attempt_at) ON upstream.deliveries TO upstream_console;
     GRANT UPDATE (released_at, released_by) ON upstream.conflicts TO upstream_console;
+    -- Dismissing workers that fell silent.
+    GRANT DELETE ON upstream.workers TO upstream_console;
     -- Replays to handlers, which workers run.
     GRANT INSERT, UPDATE ON upstream.replays TO upstream_console;
     GRANT INSERT, DELETE ON upstream.replay_messages TO upstream_console;

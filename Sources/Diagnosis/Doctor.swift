@@ -24,6 +24,8 @@ package struct Doctor: Sendable {
         package var lag = Duration.seconds(60)
         /// Bytes that a standby lags, or that a slot retains.
         package var walBytes: Int64 = 1 << 30
+        /// The share of `max_slot_wal_keep_size` that a slot retains.
+        package var walShare = 0.5
         /// How long a handler is paused.
         package var pause = Duration.seconds(3_600)
         /// How long a delivery waits.
@@ -66,6 +68,7 @@ package struct Doctor: Sendable {
     static let counted = 10_000
 
     let connection: PostgresConnection
+    let reads: Result<ReadLag, PostgresError>?
     let limits: Limits
     let clock: @Sendable () -> Timestamp
     let freeSpace: @Sendable (String) -> Int64?
@@ -73,14 +76,17 @@ package struct Doctor: Sendable {
     /// Examines the system whose database `connection` leads to.
     ///
     /// The session needs the rights of `upstream_worker` or `upstream_reader`; a read-only one will do. `clock` is this
-    /// machine's; `freeSpace` gives the free bytes at a folder, nil if unknown.
+    /// machine's; `freeSpace` gives the free bytes at a folder, nil if unknown. `reads` is what ``readLag(_:)`` found
+    /// where `database.read_url` says; nil if it is not set.
     package init(
         _ connection: PostgresConnection,
+        reads: Result<ReadLag, PostgresError>? = nil,
         limits: Limits = Limits(),
         clock: @escaping @Sendable () -> Timestamp = { .now },
         freeSpace: @escaping @Sendable (String) -> Int64? = DatabaseDisk.freeSpace
     ) {
-        (self.connection, self.limits, self.clock, self.freeSpace) = (connection, limits, clock, freeSpace)
+        (self.connection, self.reads, self.limits) = (connection, reads, limits)
+        (self.clock, self.freeSpace) = (clock, freeSpace)
     }
 
     /// Examines everything.
@@ -99,6 +105,7 @@ package struct Doctor: Sendable {
         try await look("standbys", &diagnosis) { diagnosis throws(PostgresError) in
             try await standbys(&diagnosis, seesAll: seesAll)
         }
+        reading(&diagnosis)
         guard state != .missing else {
             diagnosis.skip("everything else", "there is no upstream schema")
             diagnosis.sort()

@@ -42,6 +42,7 @@ package enum FindingName: String, Sendable, CaseIterable {
     case idleInTransaction = "idle-in-transaction"
     case preparedTransaction = "prepared-transaction"
     case slotInactive = "replication-slot-inactive"
+    case slotBehind = "replication-slot-behind"
     case standbyHoldsRows = "standby-holds-rows"
     case deadRows = "dead-rows"
 
@@ -61,6 +62,8 @@ package enum FindingName: String, Sendable, CaseIterable {
     case commitsWaiting = "commits-waiting"
     case standbyLag = "standby-lag"
     case noStandby = "no-standby"
+    case readsBehind = "reads-behind"
+    case readsDown = "reads-down"
 
     // Workers and senders.
     case noWorkers = "no-workers"

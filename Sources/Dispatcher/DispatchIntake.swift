@@ -134,7 +134,7 @@ final class DispatchIntake: DeliveryIntake {
             for index in batch.indices where outcomes[index] == .stored {
                 guard lane.takes(batch[index].category, of: batch[index].bytes.unsafeBytes) else { continue }
                 guard isOffered else {
-                    if lane.settings.registration.rate == nil {
+                    if lane.settings.rate == nil {
                         lane.claims.set()
                     } else {
                         // Claimed once its rate allows; all of its messages come from the table.

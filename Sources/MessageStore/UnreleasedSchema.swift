@@ -61,6 +61,10 @@ enum UnreleasedSchema {
                 EXECUTE format('DROP FUNCTION %s', function);
             END LOOP;
         END
-        $$
+        $$;
+        ALTER TABLE upstream.handler_workers
+            ADD COLUMN IF NOT EXISTS share double precision NOT NULL DEFAULT 0,
+            ADD COLUMN IF NOT EXISTS share_most double precision NOT NULL DEFAULT 0,
+            ADD COLUMN IF NOT EXISTS share_until timestamptz
         """
 }

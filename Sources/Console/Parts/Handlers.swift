@@ -58,7 +58,7 @@ enum HandlerPart {
     // MARK: The page
 
     private static func page(_ request: PageRequest) async throws -> HTML {
-        let handlers = try await request.read { try await HandlerView.list($0) }
+        let handlers = try await request.look { try await HandlerView.list($0) }
         let hint: HTML = """
             Add one under <code>handlers:</code> in the configuration and start a worker; messages are kept either way.
             """

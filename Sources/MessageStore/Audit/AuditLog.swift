@@ -30,6 +30,8 @@ package enum AuditAction: String, CaseIterable, Sendable {
     /// A sender's pin of channel binding was deleted.
     case forgetPin = "check.forget-pin"
     case revealTokens = "tokens.reveal"
+    /// A silent worker is known of, and no longer listed.
+    case dismissWorker = "workers.dismiss"
 }
 
 /// Who acts, by which way, and why.

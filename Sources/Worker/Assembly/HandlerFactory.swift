@@ -67,6 +67,7 @@ package enum HandlerFactory {
         registration.retry = configuration.retry
         registration.timeout = configuration.timeout
         registration.rate = configuration.rate
+        registration.limit = configuration.limit
         return registration
     }
 }
