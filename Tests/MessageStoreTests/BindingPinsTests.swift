@@ -8,7 +8,7 @@ struct BindingPinsTests {
     @Test("the first binding stays; forgetting deletes a sender's alone, and records it")
     func pins() async throws {
         let fixture = try await StoreFixture()
-        let connection = fixture.store.admin
+        let connection = fixture.admin
         func list() async throws -> [String] {
             try await connection.run { connection throws(PostgresError) in try BindingPins.list(connection) }
                 .map { "\($0.senderID) \($0.domain) \($0.binding)" }.sorted()

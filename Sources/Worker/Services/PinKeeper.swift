@@ -3,6 +3,7 @@ import MessageStore
 import Postgres
 import Telemetry
 import Vocabulary
+import XMPP
 import XMPPSession
 
 /// Keeps the senders' pins of channel binding in the database, so that a later process, and every other worker, knows them.
