@@ -86,6 +86,8 @@ BEGIN
     GRANT SELECT, INSERT, UPDATE ON upstream.replays TO upstream_worker;
     GRANT SELECT, INSERT, DELETE ON upstream.replay_messages TO upstream_worker;
     GRANT SELECT, INSERT ON upstream.replay_events TO upstream_worker;
+    -- Pins of channel binding; a command forgets one.
+    GRANT SELECT, INSERT, DELETE ON upstream.channel_bindings TO upstream_worker;
     GRANT USAGE ON SEQUENCE upstream.lease_tokens TO upstream_worker;
     GRANT EXECUTE ON FUNCTION
         upstream.ensure_partitions(date, date),

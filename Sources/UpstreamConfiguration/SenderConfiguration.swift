@@ -101,7 +101,10 @@ package struct SenderConfiguration: Sendable, Equatable {
             .means("Whether the secret itself may be sent (SASL PLAIN, inside TLS).")
         allowPlain = plain ?? (dialect == .ccs)
         channelBinding = scope.value("channel_binding", .word(ChannelBindingRule.preferred), default: "preferred")
-            .means("`required`: sign in only by a proof that is valid for this TLS connection alone (SCRAM-…-PLUS).")
+            .means(
+                "`required`: sign in only by a proof that is valid for this TLS connection alone (SCRAM-…-PLUS); `preferred`: only once "
+                    + "that has succeeded."
+            )
         if dialect == .ccs, channelBinding == .required {
             scope.problem("channel_binding", "must not be 'required' with 'dialect: ccs', which signs in by PLAIN")
         }

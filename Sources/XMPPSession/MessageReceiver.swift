@@ -127,6 +127,8 @@ final class MessageReceiver: StreamDelegate {
                 .binding: .string(signIn.choice.binding?.rawValue ?? "none"),
             ]
             logger.event(.info, .streamAuthenticated, "signed in", fields)
+        case .pinned:
+            logger.event(.notice, .streamPinned, "signed in with channel binding: nothing less is accepted from now on")
         case .skipped(let reason):
             metrics.stanzas[.other].increment()
             let words: StaticString = "skipped a stanza that is too deep, too wide, or has bad namespaces"

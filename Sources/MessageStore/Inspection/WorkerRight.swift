@@ -30,7 +30,7 @@ package struct WorkerRight: Sendable, Hashable {
             ("workers", "SELECT INSERT UPDATE DELETE"), ("attempt_batches", "SELECT INSERT"), ("attempts", "SELECT"),
             ("samples", "SELECT INSERT"),
             ("replays", "SELECT INSERT UPDATE"), ("replay_messages", "SELECT INSERT DELETE"),
-            ("replay_events", "SELECT INSERT"),
+            ("replay_events", "SELECT INSERT"), ("channel_bindings", "SELECT INSERT DELETE"),
         ]
         let functions = [
             "ensure_partitions", "ensure_attempts", "raise_retention", "keep_dead_messages", "drop_partition",

@@ -25,6 +25,8 @@ package enum EventName: String, CaseIterable, Sendable {
     case saslRefused = "stream.sasl_refused"
     case negotiationFailed = "stream.negotiation_failed"
     case streamAuthenticated = "stream.authenticated"
+    case streamPinned = "stream.pinned"
+    case pinUnkept = "stream.pin_unkept"
     case streamBound = "stream.bound"
     case streamDraining = "stream.draining"
     case streamClosed = "stream.closed"

@@ -286,6 +286,15 @@ extension WaitingStatements: StatementCatalog {
     }
 }
 
+extension BindingStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("list", list), StatementSample("add", add("1234567890", "example.com", "tls-exporter")),
+            StatementSample("forget", forget("1234567890")),
+        ]
+    }
+}
+
 extension WorkerStatements: StatementCatalog {
     static var samples: [StatementSample] {
         [
@@ -320,6 +329,7 @@ extension DeadLetterCursor {
 let messageStoreCatalogs: [any StatementCatalog.Type] = [
     AttemptStatements.self,
     AuditStatements.self,
+    BindingStatements.self,
     CheckStatements.self,
     ClaimStatements.self,
     ConflictReleaseStatements.self,
