@@ -179,6 +179,7 @@ extension StreamHandler {
         if delegate.bound(stream, on: context.channel) {
             write(stream.greeting)
             if stream.resumed != nil { delegate.resumed(by: self) }
+            delegate.greeted(by: self)
         } else {
             shutDown()
         }

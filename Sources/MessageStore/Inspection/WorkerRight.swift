@@ -24,6 +24,7 @@ package struct WorkerRight: Sendable, Hashable {
             ("schema_migrations", "SELECT"), ("message_ids", "SELECT INSERT"), ("messages", "SELECT INSERT"),
             ("senders", "SELECT INSERT"), ("retention_runs", "SELECT INSERT"), ("retention_policy", "SELECT"),
             ("dead_messages", "SELECT"), ("conflicts", "SELECT INSERT UPDATE"), ("quarantine", "SELECT INSERT UPDATE"),
+            ("archive_points", "SELECT INSERT UPDATE"),
             ("handlers", "SELECT INSERT UPDATE DELETE"), ("handler_workers", "SELECT INSERT UPDATE DELETE"),
             ("subscriptions", "SELECT INSERT UPDATE DELETE"), ("deliveries", "SELECT INSERT UPDATE DELETE"),
             ("delivery_blocks", "SELECT INSERT UPDATE DELETE"), ("dead_letters", "SELECT INSERT UPDATE DELETE"),

@@ -134,6 +134,7 @@ extension DocumentedBlock {
             .labels("Sources/Worker/Checking/SenderProbe.swift", ["offered mechanisms: ", "longest stanza it takes: "])
         ),
         .init("The worker as an account", 3, .shell),
+        .init("What a server loses", .sql),
         .init("The worker as a component", .configuration),
         .init("Plain apps", 1, .configuration),
         .init("Plain apps", 2, .test("Tests/IntegrationTests/PlainDeviceTests.swift", "replies")),

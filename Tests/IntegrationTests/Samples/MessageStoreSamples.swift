@@ -5,6 +5,15 @@ import Vocabulary
 
 @testable import MessageStore
 
+extension ArchiveStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("claim", claim("1", "1@example.com", "host-1")),
+            StatementSample("save", save(ArchivePoint(id: "1", time: .now), "1", "1@example.com", "host-1", .complete)),
+        ]
+    }
+}
+
 extension AttemptStatements: StatementCatalog {
     static var samples: [StatementSample] {
         [
@@ -327,6 +336,7 @@ extension DeadLetterCursor {
 
 /// The module's catalogs.
 let messageStoreCatalogs: [any StatementCatalog.Type] = [
+    ArchiveStatements.self,
     AttemptStatements.self,
     AuditStatements.self,
     BindingStatements.self,
