@@ -26,7 +26,7 @@ enum UnreleasedSchema {
         return applied.first?.checksum == first ? .some : .none
     }
 
-    /// A script that gives an adopted schema the functions of these migrations.
+    /// A script that gives an adopted schema the functions of these migrations, and the comments on columns.
     static func functions(of migrations: [Migration]) -> String {
         var script: [Substring] = []
         var end: String?
@@ -38,7 +38,7 @@ enum UnreleasedSchema {
                 end = "$$;"
                 script.append("CREATE OR REPLACE " + line.dropFirst("CREATE ".count))
             } else {
-                if line.hasPrefix("COMMENT ON FUNCTION ") { end = "';" }
+                if line.hasPrefix("COMMENT ON FUNCTION ") || line.hasPrefix("COMMENT ON COLUMN ") { end = "';" }
                 if end != nil { script.append(line) }
             }
             if let found = end, line.hasSuffix(found) { end = nil }
@@ -56,11 +56,13 @@ enum UnreleasedSchema {
             FOR function IN
                 SELECT oid FROM pg_catalog.pg_proc
                 WHERE pronamespace = 'upstream'::regnamespace
-                    AND proname IN ('store_messages', 'id_scope', 'store_batch')
+                    AND proname IN ('store_messages', 'id_scope', 'store_batch', 'register_handlers', 'raise_deliveries_missing')
             LOOP
                 EXECUTE format('DROP FUNCTION %s', function);
             END LOOP;
         END
-        $$
+        $$;
+        ALTER TABLE upstream.handler_workers ADD COLUMN IF NOT EXISTS filter jsonb;
+        ALTER TABLE upstream.subscriptions ADD COLUMN IF NOT EXISTS filters jsonb
         """
 }

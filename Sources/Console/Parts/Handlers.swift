@@ -58,7 +58,8 @@ enum HandlerPart {
     // MARK: The page
 
     private static func page(_ request: PageRequest) async throws -> HTML {
-        let handlers = try await request.read { try await HandlerView.list($0) }
+        let sight = request.sight
+        let handlers = try await request.read { try await HandlerView.list($0) }.map { $0.shown(to: sight) }
         let hint: HTML = """
             Add one under <code>handlers:</code> in the configuration and start a worker; messages are kept either way.
             """
@@ -100,7 +101,7 @@ enum HandlerPart {
             """
         }
         let failed: HTML = HTML.when(view.failed > 0, ", \(Figures.decimal(view.failed)) failed")
-        let facts: [(String, HTML)] = [
+        var facts: [(String, HTML)] = [
             ("Waiting", linked(handler.depth, "/deliveries")),
             ("Oldest", handler.oldestAge.map { "\(Figures.length($0))" } ?? "–"),
             ("Attempts", "\(Figures.decimal(view.attempts)) per second\(failed)"),
@@ -110,6 +111,7 @@ enum HandlerPart {
             ("Categories", Part.tags(handler.categories)),
             ("Workers", live.isEmpty ? "<span class=\"muted\">none</span>" : workers),
         ]
+        if !handler.clauses.isEmpty { facts.insert(("Where", Part.tags(handler.clauses)), at: facts.count - 1) }
         return """
             <section class="card"><div class="card-head"><h2>\(handler.name) \(badge(view))</h2>
             <div class="actions">\(mayAct ? button(handler) : "")</div></div>
