@@ -389,7 +389,7 @@ let package = Package(
             "DiagnosisTests",
             [
                 "Vocabulary", "DatabaseSupport", "QuerySupport", "Diagnosis", "Postgres", "LocalDatabase",
-                "MessageStore",
+                "MessageStore", "Processes",
             ]
         ),
         suite(

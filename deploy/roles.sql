@@ -99,7 +99,8 @@ BEGIN
         upstream.purge_dead_letters(integer),
         upstream.purge_dead_messages(bigint, integer),
         upstream.purge_attempts(),
-        upstream.purge_audit(integer)
+        upstream.purge_audit(integer),
+        upstream.purge_erasures(integer)
         TO upstream_worker;
     -- Commands record what they do. The audit trail itself it can't write to, and only what is older than 730 days goes.
     GRANT EXECUTE ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) TO upstream_worker;

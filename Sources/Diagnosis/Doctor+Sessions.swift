@@ -48,20 +48,33 @@ extension Doctor {
         }
     }
 
-    /// Replication slots that nobody reads, or that hold old rows.
+    /// Replication slots that nobody reads, or that keep much write-ahead log.
     func slots(_ diagnosis: inout Diagnosis) async throws(PostgresError) {
-        let slots = try await rows(DoctorStatements.slots, as: (String, Bool, String, Int64, Int64).self)
-        for (name, isActive, status, age, bytes) in slots
-        where !isActive || bytes >= limits.walBytes || status == "lost" {
-            let state = isActive ? "is read" : "is read by nobody"
+        typealias Slot = (String, Bool, String, Int64, Int64, Int64?)
+        for (name, isActive, status, age, bytes, most) in try await rows(DoctorStatements.slots, as: Slot.self) {
+            let share = most.map { Double(bytes) / Double(max(1, $0)) } ?? 0
+            let isKeepingMuch = bytes >= limits.walBytes || share >= limits.walShare
+            guard !isActive || isKeepingMuch || ["extended", "unreserved", "lost"].contains(status) else { continue }
+            let slot = "the replication slot '\(name)' is read\(isActive ? "" : " by nobody")"
+            let drop = "SELECT pg_drop_replication_slot('\(name)')"
+            guard status != "lost" else {
+                diagnosis.find(
+                    .slotInactive,
+                    "\(slot) and has lost write-ahead log that its reader needs: it kept more than max_slot_wal_keep_size",
+                    fix: "drop it: \(drop), and set its reader up anew; what it read of the past is not repeated"
+                )
+                continue
+            }
             let old = age > 0 ? " and the dead rows of \(Amount.count(age)) transactions" : ""
-            let lost = status == "lost" ? ", and has lost what its reader needs" : ""
+            let part = most == nil ? "" : ", \(Int(share * 100)) % of max_slot_wal_keep_size"
+            let end = status == "unreserved" ? "; the next checkpoint may delete what its reader needs" : ""
+            let bound = most == nil ? "; max_slot_wal_keep_size bounds what a slot keeps" : ""
             diagnosis.find(
-                .slotInactive,
-                "the replication slot '\(name)' \(state) and keeps \(Amount.bytes(bytes)) of write-ahead log\(old)\(lost)",
-                fix:
-                    "start its reader, or SELECT pg_drop_replication_slot('\(name)'); max_slot_wal_keep_size bounds what "
-                    + "a slot keeps"
+                isActive ? .slotBehind : .slotInactive,
+                "\(slot) and keeps \(Amount.bytes(bytes)) of write-ahead log\(part)\(old)\(end)",
+                fix: (isActive
+                    ? "see what slows its reader: SELECT * FROM pg_stat_replication" : "start its reader, or \(drop)")
+                    + bound
             )
         }
     }

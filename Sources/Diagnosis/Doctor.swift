@@ -24,6 +24,8 @@ package struct Doctor: Sendable {
         package var lag = Duration.seconds(60)
         /// Bytes that a standby lags, or that a slot retains.
         package var walBytes: Int64 = 1 << 30
+        /// The share of `max_slot_wal_keep_size` that a slot retains.
+        package var walShare = 0.5
         /// How long a handler is paused.
         package var pause = Duration.seconds(3_600)
         /// How long a delivery waits.

@@ -59,12 +59,13 @@ enum DoctorStatements {
         FROM pg_prepared_xacts WHERE database = current_database() ORDER BY prepared LIMIT 100
         """
 
-    /// Slots, and the write-ahead log that each keeps.
+    /// Slots, the write-ahead log that each keeps, and the most that it may keep; null for no limit.
     static let slots: SQL = """
         SELECT
             slot_name::text, active, coalesce(wal_status, ''), greatest(age(xmin), age(catalog_xmin), 0)::int8,
             coalesce(CASE WHEN NOT pg_is_in_recovery()
-                THEN pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) END, 0)::int8
+                THEN pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) END, 0)::int8,
+            nullif(pg_size_bytes(current_setting('max_slot_wal_keep_size')), -1)
         FROM pg_replication_slots ORDER BY slot_name
         """
 

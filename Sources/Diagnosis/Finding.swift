@@ -42,6 +42,7 @@ package enum FindingName: String, Sendable, CaseIterable {
     case idleInTransaction = "idle-in-transaction"
     case preparedTransaction = "prepared-transaction"
     case slotInactive = "replication-slot-inactive"
+    case slotBehind = "replication-slot-behind"
     case standbyHoldsRows = "standby-holds-rows"
     case deadRows = "dead-rows"
 

@@ -50,6 +50,10 @@ package struct StoreUpkeep: Sendable, Equatable {
     package var heldPartitions: Int
     /// The age in transactions of the server's oldest transaction id or multixact id.
     package var transactionAge: Int64
+    /// The most write-ahead log that a replication slot retains, in bytes; 0 without slots.
+    package var slotBytes: Int64
+    /// Its share of `max_slot_wal_keep_size`; 1 once a slot has lost some, and nil without a limit.
+    package var slotShare: Double?
 
     /// Reads the catalog and a row of `retention_runs`.
     package static func look(_ connection: PostgresConnection) async throws(PostgresError) -> StoreUpkeep {
@@ -72,7 +76,7 @@ enum HealthStatements {
     /// The server's upkeep.
     ///
     /// How many days after today have a partition without a gap; when the last complete run of retention began, and how
-    /// many expired partitions it had to keep; the age of the oldest transaction id.
+    /// many expired partitions it had to keep; the age of the oldest transaction id; what a replication slot keeps.
     static let upkeep: SQL = """
         WITH covered AS MATERIALIZED (SELECT since, until FROM upstream.partitions() WHERE NOT is_detaching),
         days AS (
@@ -89,8 +93,16 @@ enum HealthStatements {
                 )
             )::int8,
             run.started_at, coalesce(run.partitions_held, 0)::int8,
-            (SELECT max(greatest(age(datfrozenxid), mxid_age(datminmxid))) FROM pg_database)::int8
-        FROM (SELECT) AS one LEFT JOIN (
+            (SELECT max(greatest(age(datfrozenxid), mxid_age(datminmxid))) FROM pg_database)::int8,
+            slot.bytes, CASE WHEN slot.is_lost THEN 1 ELSE slot.bytes / slot.most END::float8
+        FROM (
+            SELECT
+                coalesce(max(CASE WHEN NOT pg_is_in_recovery()
+                    THEN pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn) END), 0)::int8 AS bytes,
+                bool_or(wal_status = 'lost') AS is_lost,
+                nullif(pg_size_bytes(current_setting('max_slot_wal_keep_size')), -1)::float8 AS most
+            FROM pg_replication_slots
+        ) AS slot LEFT JOIN (
             SELECT started_at, partitions_held FROM upstream.retention_runs WHERE started_at <= now()
             ORDER BY started_at DESC LIMIT 1
         ) AS run ON true

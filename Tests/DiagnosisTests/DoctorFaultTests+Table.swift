@@ -127,6 +127,35 @@ extension DoctorFaultTests {
             statement: #"SELECT pg_drop_replication_slot\('left'\)"#
         ),
         Fault(
+            name: "replication-slot-inactive",
+            text: "the replication slot 'left' is read by nobody and has lost write-ahead log that its reader needs",
+            make: { stage in
+                try await stage.limitSlots("1MB")
+                try await stage.run("SELECT pg_create_logical_replication_slot('left', 'pgoutput')")
+                try await stage.writeLog(segments: 3)
+            },
+            statement: #"SELECT pg_drop_replication_slot\('left'\)"#,
+            mend: { try await $0.limitSlots("-1") }
+        ),
+        Fault(
+            name: "replication-slot-behind",
+            text: "the replication slot 'slow' is read and keeps ",
+            make: { stage in
+                // 64 MiB are less than max_wal_size, so that the share alone tells.
+                try await stage.limitSlots("64MB")
+                try await stage.run("SELECT pg_create_logical_replication_slot('slow', 'test_decoding')")
+                try await stage.read("slow")
+                try await stage.writeLog(segments: 3)
+            },
+            statement: #"SELECT \* FROM pg_stat_replication"#,
+            // What slows it is that it is frozen.
+            mend: { stage in
+                try await stage.endReaders()
+                try await stage.run("SELECT pg_drop_replication_slot('slow')")
+                try await stage.limitSlots("-1")
+            }
+        ),
+        Fault(
             name: "connections-nearly-used",
             text: "the role faults_worker has 1 of the 1 session that its connection limit allows",
             make: {

@@ -4,6 +4,7 @@ import Foundation
 import LocalDatabase
 import MessageStore
 import Postgres
+import Processes
 import Synchronization
 import Testing
 
@@ -14,7 +15,7 @@ struct DoctorFaultTests {
         var options = LocalCluster.Options()
         options.fsync = false
         options.isTemporary = true
-        options.configuration = ["max_prepared_transactions = 5"]
+        options.configuration = ["max_prepared_transactions = 5", "wal_level = logical"]
         return try LocalCluster.start(in: URL(filePath: "/tmp/upstream-faults-\(getpid())"), options)
     }
 
@@ -22,6 +23,7 @@ struct DoctorFaultTests {
     final class Stage: Sendable {
         let fixture: DoctorFixture
         private let others = Mutex<[PostgresConnection]>([])
+        private let readers = Mutex<[ChildProcess]>([])
 
         init() async throws {
             fixture = try await DoctorFixture(on: try DoctorFaultTests.cluster.get())
@@ -53,6 +55,40 @@ struct DoctorFaultTests {
             others.withLock { $0.append(connection) }
             try await connection.run { connection throws(PostgresError) in try connection.script(sql) }
             return connection
+        }
+
+        /// Bounds what slots may keep.
+        func limitSlots(_ size: String) async throws {
+            try await run("ALTER SYSTEM SET max_slot_wal_keep_size = '\(size)'")
+            try await run("SELECT pg_reload_conf()")
+            try await fixture.database.waitUntil("SELECT current_setting('max_slot_wal_keep_size') = '\(size)'")
+        }
+
+        /// Fills files of the write-ahead log, and removes those that nobody needs.
+        func writeLog(segments: Int) async throws {
+            for _ in 0..<segments {
+                try await run("SELECT pg_logical_emit_message(false, 'test', ''); SELECT pg_switch_wal()")
+            }
+            try await run("CHECKPOINT")
+        }
+
+        /// Reads a slot by a program that stops reading at once, and stays.
+        func read(_ slot: String) async throws {
+            let command = [
+                "/usr/bin/pg_recvlogical", "--dbname", fixture.database.url, "--slot", slot, "--start", "--file", "-",
+            ]
+            let reader = try ChildProcess(ChildProgram(command))
+            readers.withLock { $0.append(reader) }
+            try await fixture.database.waitUntil("SELECT bool_and(active) FROM pg_replication_slots")
+            reader.send(SIGSTOP)
+        }
+
+        func endReaders() async throws {
+            for reader in readers.withLock({ $0 }) {
+                reader.kill()
+                _ = reader.wait()
+            }
+            try await fixture.database.waitUntil("SELECT NOT bool_or(active) FROM pg_replication_slots")
         }
 
         func end() async { for connection in others.withLock({ $0 }) { await connection.close() } }

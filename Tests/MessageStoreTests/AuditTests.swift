@@ -194,7 +194,8 @@ struct AuditTests {
         }
         #expect(error?.message.contains("migrate up") == true)
         #expect(try await fixture.count("handlers WHERE paused") == 0)
-        #expect(try await Migrator(by: .tester("release 3")).up(fixture.admin) == ["0105"])
+        let steps = Migration.embedded.filter { $0.version <= "0105" }
+        #expect(try await Migrator(steps, by: .tester("release 3")).up(fixture.admin) == ["0105"])
         #expect(
             try await trail(fixture) == ["tester@test|upstream|command|migrate.up|migration 0105 console|release 3"]
         )

@@ -144,6 +144,15 @@ struct ErasureTests {
         #expect(traces(in: try dump(fixture)).count >= 6)
         let ledger = try await store.count("message_ids")
         let kept = try await self.kept(store)
+        let keys = try await store.text(
+            """
+            SELECT string_agg(message_key::text, ' ' ORDER BY message_key) FROM (
+                SELECT message_key, device_key FROM upstream.messages
+                UNION ALL SELECT message_key, device_key FROM upstream.dead_messages
+                UNION ALL SELECT message_key, device_key FROM upstream.conflicts
+            ) AS known WHERE device_key = '\(Self.key(Self.token))'
+            """
+        )
         let erasure = Erasure(store.admin, token: [UInt8](Self.token.utf8), batch: 2, pause: .zero)
         #expect(erasure.deviceKey.digest == Self.key(Self.token))
 
@@ -153,7 +162,23 @@ struct ErasureTests {
         // day has been dropped.
         #expect((counts.deliveries, counts.deadLetters, counts.deadMessages) == (3, 4, 1))
         #expect(traces(in: try dump(fixture)).count >= 6, "counting changes nothing")
+        #expect(try await store.count("erasures") == 0)
+        let start = try await store.text("SELECT clock_timestamp()::text") ?? ""
         #expect(try await erasure.run(by: .tester) == counts)
+        // What copies elsewhere have to erase: each message, and what else they have of the device.
+        #expect(
+            try await store.text(
+                "SELECT string_agg(message_key::text, ' ' ORDER BY message_key) FROM upstream.erasures"
+            ) == keys
+        )
+        #expect(
+            try await store.text(
+                """
+                SELECT concat_ws(' ', count(*) FILTER (WHERE message_key IS NULL), min(device_key::text), max(device_key::text))
+                FROM upstream.erasures WHERE erased_at BETWEEN '\(start)' AND now()
+                """
+            ) == "1 \(Self.key(Self.token)) \(Self.key(Self.token))"
+        )
 
         let text = try dump(fixture)
         #expect(traces(in: text) == [])
@@ -182,6 +207,22 @@ struct ErasureTests {
                     WHERE registration_token = '\(Self.other)'))
             """
         )
+    }
+
+    @Test("what tells copies elsewhere to erase is kept for 30 days")
+    func kept() async throws {
+        let fixture = try await StoreFixture()
+        try await fixture.script(
+            """
+            INSERT INTO upstream.erasures (device_key, message_key, erased_at)
+            SELECT gen_random_uuid(), gen_random_uuid(), now() - days * interval '1 day'
+            FROM unnest(ARRAY[0, 29, 31, 400]) AS days
+            """
+        )
+        try await Retention(fixture.admin).set(.usual, by: .tester)
+        #expect(try await Retention(fixture.admin, pace: .brisk).run().erasures == 2)
+        #expect(try await fixture.count("erasures WHERE erased_at > now() - interval '30 days'") == 2)
+        #expect(try await fixture.count("erasures") == 2)
     }
 
     @Test("what retention copies while the erasure runs is erased as well")

@@ -86,6 +86,7 @@ struct RoleTests {
                 purge_conflicts: execute
                 purge_dead_letters: execute
                 purge_dead_messages: execute
+                purge_erasures: execute
                 purge_message_ids: execute
                 purge_quarantine: execute
                 quarantine: insert select update

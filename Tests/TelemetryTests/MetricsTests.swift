@@ -98,12 +98,14 @@ struct MetricsTests {
         for name in [
             "upstream_database_transaction_age", "upstream_partitions_ahead",
             "upstream_retention_last_run_timestamp_seconds", "upstream_retention_held_partitions",
-            "upstream_clock_ahead_seconds",
+            "upstream_clock_ahead_seconds", "upstream_database_slot_wal_bytes", "upstream_database_slot_wal_ratio",
         ] {
             #expect(try scraped(metrics).value(name)?.isNaN == true)
         }
         metrics.partitionsAhead.set(7)
         metrics.transactionAge.set(200_000_000)
+        metrics.slotBytes.set(1_073_741_824)
+        metrics.slotShare.set(0.25)
         metrics.retentionLastRun.set(1_795_236_016.25)
         metrics.retentionHeld.set(2)
         metrics.replaysRunning.add(1)
@@ -112,6 +114,8 @@ struct MetricsTests {
         #expect(exposition.value("upstream_clock_ahead_seconds") == -3.5)
         #expect(exposition.value("upstream_partitions_ahead") == 7)
         #expect(exposition.value("upstream_database_transaction_age") == 200_000_000)
+        #expect(exposition.value("upstream_database_slot_wal_bytes") == 1_073_741_824)
+        #expect(exposition.value("upstream_database_slot_wal_ratio") == 0.25)
         #expect(exposition.value("upstream_retention_last_run_timestamp_seconds") == 1_795_236_016.25)
         #expect(exposition.value("upstream_retention_held_partitions") == 2)
         #expect(exposition.value("upstream_replays_running") == 1)

@@ -34,7 +34,7 @@ package struct WorkerRight: Sendable, Hashable {
         let functions = [
             "ensure_partitions", "ensure_attempts", "raise_retention", "keep_dead_messages", "drop_partition",
             "purge_message_ids", "purge_conflicts", "purge_quarantine", "purge_dead_letters", "purge_dead_messages",
-            "purge_attempts", "purge_audit", "record_audit",
+            "purge_attempts", "purge_audit", "purge_erasures", "record_audit",
         ]
         let first = [
             WorkerRight(object: "upstream", privilege: "USAGE"),

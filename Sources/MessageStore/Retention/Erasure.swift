@@ -89,6 +89,7 @@ package struct Erasure: Sendable {
         report: @Sendable (ErasureProgress) -> Void = { _ in }
     ) async throws(PostgresError) -> ErasureCounts {
         try await AuditLog.record(over: connection, .forget, subject, by: author)
+        let start = try await connection.databaseTime()
         var counts = ErasureCounts()
         var touched: [String] = []
         var concealed = 0
@@ -116,6 +117,8 @@ package struct Erasure: Sendable {
         counts.deliveries += waiting
         counts.deadLetters += dead
         try await eraseQuarantine(&counts, report)
+        // Copies may have messages that are not here any more.
+        _ = try await connection.result(of: ErasureStatements.record(device, until: start))
         if counts.deadMessages > 0 { touched.append("upstream.dead_messages") }
         if counts.deliveries > 0 { touched.append("upstream.deliveries") }
         if counts.deadLetters > 0 { touched.append("upstream.dead_letters") }
@@ -158,7 +161,7 @@ package struct Erasure: Sendable {
             let conceal = ErasureStatements.conceal(chosen.map(\.key), receivedAt: chosen.map(\.time))
             gone.concealed = try connection.run(conceal).affectedRows
             // The rows are locked, so their places are unchanged.
-            gone.bodies = try connection.run(ErasureStatements.delete(bodies, at: chosen.map(\.place))).affectedRows
+            gone.bodies = try connection.run(ErasureStatements.delete(bodies, at: chosen.map(\.place))).value()
             if bodies.isDay, gone.bodies > 0 {
                 // `audit` compares missing bodies with this.
                 let entry = ErasureTrail.entry(bodies.table, gone.bodies)

@@ -62,9 +62,22 @@ enum ErasureStatements {
         """
     }
 
-    /// Deletes locked bodies by place.
+    /// Deletes and counts locked bodies by place, and writes their keys for copies elsewhere.
     static func delete(_ bodies: Bodies, at places: [String]) -> SQL {
-        "DELETE FROM \(raw: bodies.table) WHERE ctid = ANY (\(places)::tid[])"
+        """
+        WITH gone AS (
+            DELETE FROM \(raw: bodies.table) WHERE ctid = ANY (\(places)::tid[]) RETURNING device_key, message_key
+        ), written AS (
+            INSERT INTO upstream.erasures (device_key, message_key, erased_at)
+            SELECT device_key, message_key, now() FROM gone
+        )
+        SELECT count(*) FROM gone
+        """
+    }
+
+    /// Tells copies elsewhere to erase what they have of a device from before a time.
+    static func record(_ device: Digest128, until time: Timestamp) -> SQL {
+        "INSERT INTO upstream.erasures (device_key, erased_at) VALUES (\(device), \(time))"
     }
 
     /// Removes handlers' error groups for some messages from the history, since they may quote them.

@@ -265,13 +265,16 @@ package struct Retention: Sendable {
 
     // MARK: History
 
-    /// Deletes what is too old in the history of attempts and the audit trail.
+    /// Deletes what is too old in the history of attempts, the audit trail, and the keys of erased messages.
     ///
     /// - Returns: The failure, if any; it does not make the rest of the run incomplete.
     private func purgeHistory(_ done: inout RetentionReport) async -> PostgresError? {
         var fault: PostgresError?
         do throws(PostgresError) { try await purgeAttempts(&done) } catch { fault = error }
         do throws(PostgresError) { try await purge(.audit, \.audit, &done) { _ in } } catch { fault = fault ?? error }
+        do throws(PostgresError) { try await purge(.erasures, \.erasures, &done) { _ in } } catch {
+            fault = fault ?? error
+        }
         return fault
     }
 

@@ -87,6 +87,8 @@ package struct RetentionReport: Sendable, Equatable {
     package var deadMessages = 0
     /// Entries of the audit trail deleted.
     package var audit = 0
+    /// Rows of `erasures` deleted for their age.
+    package var erasures = 0
     /// Days of the history of attempts dropped.
     package var attemptDays = 0
     /// Days of the history kept because somebody else was using them all the time.

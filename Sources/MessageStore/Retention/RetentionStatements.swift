@@ -192,6 +192,7 @@ enum RetentionStatements {
             case quarantine = "purge_quarantine"
             case deadLetters = "purge_dead_letters"
             case audit = "purge_audit"
+            case erasures = "purge_erasures"
         }
     }
 

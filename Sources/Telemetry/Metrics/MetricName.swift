@@ -20,6 +20,8 @@ package enum MetricName: String, CaseIterable, Sendable {
     case paused = "upstream_handler_paused"
     case replaysRunning = "upstream_replays_running"
     case transactionAge = "upstream_database_transaction_age"
+    case slotBytes = "upstream_database_slot_wal_bytes"
+    case slotShare = "upstream_database_slot_wal_ratio"
     case partitionsAhead = "upstream_partitions_ahead"
     case retentionLastRun = "upstream_retention_last_run_timestamp_seconds"
     case retentionHeld = "upstream_retention_held_partitions"
@@ -82,6 +84,9 @@ package enum MetricName: String, CaseIterable, Sendable {
                 .gauge, [],
                 "Transactions since the oldest id in a database of the server; it takes none from about 2,145 million on."
             )
+        case .slotBytes: (.gauge, [], "The most write-ahead log that a replication slot keeps.")
+        case .slotShare:
+            (.gauge, [], "Its share of max_slot_wal_keep_size: 1 where a slot has lost some, NaN without a limit.")
         case .partitionsAhead: (.gauge, [], "Days after today that have a partition of messages, without a gap.")
         case .retentionLastRun:
             (.gauge, [], "When the last complete run of retention began, over all workers; 0 if never.")

@@ -60,6 +60,8 @@ extension Metrics {
         case .reconnects: writer.closed(name, [], reconnects)
         case .replaysRunning: writer.sample(name, [], replaysRunning.value)
         case .transactionAge: writer.sample(name, [], transactionAge.value)
+        case .slotBytes: writer.sample(name, [], slotBytes.value)
+        case .slotShare: writer.sample(name, [], slotShare.value)
         case .partitionsAhead: writer.sample(name, [], partitionsAhead.value)
         case .retentionLastRun: writer.sample(name, [], retentionLastRun.value)
         case .retentionHeld: writer.sample(name, [], retentionHeld.value)

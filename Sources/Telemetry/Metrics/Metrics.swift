@@ -18,6 +18,8 @@ package final class Metrics: Sendable {
     package let commitsWaitingForStandby = Gauge()
     // Those below are NaN while unknown.
     package let transactionAge = NumberGauge(.nan)
+    package let slotBytes = NumberGauge(.nan)
+    package let slotShare = NumberGauge(.nan)
     package let partitionsAhead = NumberGauge(.nan)
     package let retentionLastRun = NumberGauge(.nan)
     package let retentionHeld = NumberGauge(.nan)

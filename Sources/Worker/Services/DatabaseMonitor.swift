@@ -259,6 +259,8 @@ package final class DatabaseMonitor: Sendable {
         if case .seen(let space)? = disk { free = Double(space.free) }
         metrics.diskFree.set(free)
         metrics.transactionAge.set(found.map { Double($0.transactionAge) } ?? .nan)
+        metrics.slotBytes.set(found.map { Double($0.slotBytes) } ?? .nan)
+        metrics.slotShare.set(found?.slotShare ?? .nan)
         metrics.partitionsAhead.set(found.map { Double($0.daysAhead) } ?? .nan)
         metrics.retentionLastRun.set(found.map { Double($0.lastRetention?.microseconds ?? 0) / 1_000_000 } ?? .nan)
         metrics.retentionHeld.set(found.map { Double($0.heldPartitions) } ?? .nan)

@@ -1,5 +1,6 @@
 extension DocumentedBlock {
     private static let onThePage = "Tests/IntegrationTests/DispatchExampleTests.swift"
+    private static let changeCapture = "Tests/IntegrationTests/ChangeCaptureTests.swift"
     private static let plugins = "Tests/HandlersTests/PluginLoadingTests.swift"
     private static let devStatus = [
         "  streams     ", " bound", "  received    ", "  stored      ", "  duplicates  ", "   conflicts ",
@@ -137,6 +138,17 @@ extension DocumentedBlock {
     ]
 
     static let upgrade: [DocumentedBlock] = [.init("Roll back", .shell)]
+
+    static let cdc: [DocumentedBlock] = [
+        .init("The source", 1, .test(changeCapture, "copy")),
+        .init("The source", 2, .test(changeCapture, "copy")),
+        .init("The copy", 1, .test(changeCapture, "copy")),
+        .init("The copy", 2, .test(changeCapture, "copy")),
+        .init("The copy", 3, .test(changeCapture, "copy")),
+        .init("PostgreSQL 13 and 14", .test(changeCapture, "wholeTables")),
+        .init("Debezium and wal2json", 1, .none("Debezium is not among the tests' tools")),
+        .init("Debezium and wal2json", 2, .test(changeCapture, "wholeTables")),
+    ]
 
     static let backup: [DocumentedBlock] = [
         .init("Back up", 1, .shell),

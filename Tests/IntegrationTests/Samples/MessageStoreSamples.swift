@@ -116,6 +116,7 @@ extension ErasureStatements: StatementCatalog {
             StatementSample("stanzas", stanzas(after: 0)),
             StatementSample("deleteQuarantined", deleteQuarantined([1])),
             StatementSample("vacuum", script: vacuum("upstream.dead_messages")),
+            StatementSample("record", record(device, until: Timestamp(microseconds: 0))),
         ]
             + bodies.map { StatementSample("choose, \($0)", choose($0, of: device, atMost: 1)) }
             + bodies.map { StatementSample("delete, \($0)", delete($0, at: ["(0,1)"])) }
