@@ -651,8 +651,6 @@ DECLARE
     fresh uuid[];
     taken bigint;
     is_short boolean;
-    -- Whether a handler looks at data; null where none is left.
-    is_filtered boolean;
     -- The handlers whose deliveries are in a block already: every message of the batch.
     whole text[] := '{}';
 BEGIN
@@ -771,8 +769,7 @@ BEGIN
         )
         SELECT coalesce(array_agg(handler), '{}') FROM block INTO whole;
     END IF;
-    SELECT bool_or(filters IS NOT NULL) INTO is_filtered FROM upstream.subscriptions WHERE handler <> ALL (whole);
-    IF is_filtered IS NOT NULL THEN
+    IF EXISTS (SELECT FROM upstream.subscriptions WHERE handler <> ALL (whole)) THEN
         -- With what the holder asks for, if it has said so: a row is leased to it only where it asks for the category, else it
         -- would lie with a worker that knows nothing of it. What a filter lets pass the holder does not know: it learns
         -- that there is some as others do.
@@ -789,9 +786,10 @@ BEGIN
                 input.key, input.received_at, input.device,
                 s.asked IS NULL OR s.category = ANY (s.asked) OR upstream.asks(s.asked, input.category) AS is_asked
             FROM known AS s
-            -- Without a filter nobody looks at data, which costs nothing then.
-            JOIN unnest(keys, times, devices, categories, CASE WHEN is_filtered THEN datas END)
-                AS input (key, received_at, device, category, data)
+            -- Where nobody looks at data it costs nothing.
+            JOIN unnest(
+                keys, times, devices, categories, CASE WHEN EXISTS (SELECT FROM known WHERE filters IS NOT NULL) THEN datas END
+            ) AS input (key, received_at, device, category, data)
                 ON CASE WHEN s.category = input.category OR starts_with(input.category, s.prefix)
                     THEN s.filters IS NULL OR upstream.wants(s.filters, input.data) END
             WHERE fresh IS NULL OR (input.key IN (SELECT unnest(fresh))) IS TRUE
