@@ -453,7 +453,7 @@ let package = Package(
                 "ConfigurationKeys", "UpstreamConfiguration",
                 "Vocabulary", "CCSEmulator", "QuerySupport", "Postgres", "MessageStore", "Querying",
                 "Console", "Resources",
-                "ConsoleSupport",
+                "ConsoleSupport", "DatabaseSupport",
                 "IntegrationSupport", "HTTPWire", "TLSWire", nio, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
                 .product(name: "Hummingbird", package: "hummingbird"),

@@ -118,6 +118,8 @@ BEGIN
     GRANT DELETE ON upstream.dead_letters TO upstream_console;
     GRANT INSERT, UPDATE (next_attempt_at) ON upstream.deliveries TO upstream_console;
     GRANT UPDATE (released_at, released_by) ON upstream.conflicts TO upstream_console;
+    -- Dismissing workers that fell silent.
+    GRANT DELETE ON upstream.workers TO upstream_console;
     -- Replays to handlers, which workers run.
     GRANT INSERT, UPDATE ON upstream.replays TO upstream_console;
     GRANT INSERT, DELETE ON upstream.replay_messages TO upstream_console;

@@ -40,6 +40,9 @@ CREATE TABLE upstream.handler_workers (
     started_at timestamptz NOT NULL DEFAULT now(),
     alive_since timestamptz NOT NULL DEFAULT now(),
     heartbeat_at timestamptz NOT NULL DEFAULT now(),
+    share double precision NOT NULL DEFAULT 0,
+    share_most double precision NOT NULL DEFAULT 0,
+    share_until timestamptz,
     filter jsonb,
     CONSTRAINT handler_workers_pkey PRIMARY KEY (token, handler),
     CONSTRAINT handler_workers_handler_fkey FOREIGN KEY (handler) REFERENCES upstream.handlers ON DELETE CASCADE
@@ -55,6 +58,9 @@ COMMENT ON COLUMN upstream.handler_workers.filter IS 'The clauses of where, whic
 COMMENT ON COLUMN upstream.handler_workers.started_at IS 'When it registered.';
 COMMENT ON COLUMN upstream.handler_workers.alive_since IS 'Since when its heartbeats have come without a gap: after an outage nobody is in a position to judge others.';
 COMMENT ON COLUMN upstream.handler_workers.heartbeat_at IS 'When it was last heard of, to half a minute.';
+COMMENT ON COLUMN upstream.handler_workers.share IS 'Its share of the handler''s limit over all workers, from 0 to 1.';
+COMMENT ON COLUMN upstream.handler_workers.share_most IS 'The greatest share that it could use.';
+COMMENT ON COLUMN upstream.handler_workers.share_until IS 'Until when it may use its share; null where it keeps no limit over all workers.';
 
 CREATE TABLE upstream.subscriptions (
     handler text NOT NULL,
@@ -389,6 +395,41 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION upstream.keep_handlers(bigint) IS 'A worker''s heartbeat; gives the number of handlers it is known to run.';
+
+-- The shares of all workers never add up to more than the whole: what another holds is taken only after it has given it up, or after its
+-- time. Everybody is left an equal share; who could use more gets what no other can.
+CREATE FUNCTION upstream.take_share(
+    process bigint, handler_name text, whole bigint, most bigint, busy bigint, duration interval
+) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    equal double precision;
+    held double precision;
+    kept double precision;
+    own bigint;
+BEGIN
+    PERFORM 1 FROM upstream.handlers WHERE name = handler_name FOR NO KEY UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    SELECT (whole / (count(*) + 1))::double precision / whole INTO equal
+    FROM upstream.handler_workers
+    WHERE handler = handler_name AND token <> process AND share_until > clock_timestamp();
+    SELECT coalesce(sum(share), 0), coalesce(sum(greatest(share, least(equal, share_most))), 0) INTO held, kept
+    FROM upstream.handler_workers
+    WHERE handler = handler_name AND token <> process AND share_until > clock_timestamp();
+    -- What runs already keeps its place. Sums of fractions are a little off.
+    own := least(most, greatest(
+        0, floor(whole * (1 - kept) + 0.000001), least(busy, floor(whole * (1 - held) + 0.000001))
+    ));
+    UPDATE upstream.handler_workers
+    SET share = own::double precision / whole, share_most = least(1, most::double precision / whole),
+        share_until = clock_timestamp() + duration
+    WHERE token = process AND handler = handler_name;
+    RETURN CASE WHEN FOUND THEN own END;
+END
+$$;
+COMMENT ON FUNCTION upstream.take_share(bigint, text, bigint, bigint, bigint, interval) IS 'Gives a worker its part of a handler''s limit over all workers, in parts of whole, for a time; null if the handler''s row is locked or the worker is not registered.';
 
 CREATE FUNCTION upstream.withdraw_handlers(process bigint) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$

@@ -106,7 +106,7 @@ ALTER TABLE upstream.workers
     ALTER COLUMN rates SET STORAGE MAIN,
     ALTER COLUMN handlers SET STORAGE MAIN,
     ALTER COLUMN certificates SET STORAGE MAIN;
-COMMENT ON TABLE upstream.workers IS 'What runs now: each worker writes its row every five seconds and deletes it when it stops in order. Alive is one whose heartbeat_at is less than 20 seconds old; one that is silent for ten minutes is deleted by the others.';
+COMMENT ON TABLE upstream.workers IS 'What runs now: each worker writes its row every five seconds and deletes it when it stops in order. Alive is one whose heartbeat_at is less than 20 seconds old; one that is silent for a day is deleted by the others, or sooner by whoever dismisses it in the console.';
 COMMENT ON COLUMN upstream.workers.instance IS 'Names the process; made anew at each start.';
 COMMENT ON COLUMN upstream.workers.worker IS 'The process for people: host and process id, as in deliveries.lease_owner.';
 COMMENT ON COLUMN upstream.workers.version IS 'The version of its binary.';
@@ -117,7 +117,7 @@ COMMENT ON COLUMN upstream.workers.stopping IS 'Whether it is shutting down.';
 COMMENT ON COLUMN upstream.workers.in_flight IS 'Copies that it has received and not yet settled.';
 COMMENT ON COLUMN upstream.workers.streams IS 'Its streams: an array with an object for each sender: sender, connecting, bound, draining.';
 COMMENT ON COLUMN upstream.workers.rates IS 'What it did since the row before: seconds (the time between them); received, stored, duplicates, acked, handled, each per second; ack_p50 and ack_p99 in seconds, null without an ack.';
-COMMENT ON COLUMN upstream.workers.handlers IS 'Its handlers: an array with an object for each: handler, circuit (closed, open, half_open), next_probe (in so many seconds from heartbeat_at, or null), paused, running, waiting (deliveries in its memory), attempts and failed (per second).';
+COMMENT ON COLUMN upstream.workers.handlers IS 'Its handlers: an array with an object for each: handler, circuit (closed, open, half_open), next_probe (in so many seconds from heartbeat_at, or null), paused, running, waiting (deliveries in its memory), attempts and failed (per second), failed_in_row, last_failure (of the handler itself).';
 COMMENT ON COLUMN upstream.workers.role IS 'The role of its sessions; null in a row of a version that did not tell.';
 COMMENT ON COLUMN upstream.workers.certificates IS 'The certificates that it has seen: an array with an object for each: certificate (server, client, webhook, webhook_client, console), name (the sender or handler), ends_at (seconds since 1970).';
 

@@ -14,6 +14,7 @@ package enum Statement: String, CaseIterable, Sendable {
     case withdraw
     case keep
     case controls
+    case share
     case hold
     case pause
     case unpack

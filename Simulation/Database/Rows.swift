@@ -69,6 +69,10 @@ package struct RegistrationRow: Sendable {
     package var filter: String?
     package var aliveSince: Int64
     package var heartbeatAt: Int64
+    /// Its share of the handler's limit over all workers, the greatest it could use, and until when it has it.
+    package var share = 0.0
+    package var shareMost = 0.0
+    package var shareUntil: Int64?
 
     /// Whether it asks for a category.
     func asks(for category: String) -> Bool { categories.contains { SubscriptionKey.isMatch($0, category) } }

@@ -1,5 +1,6 @@
 import Dispatcher
 import UpstreamKit
+import Vocabulary
 
 // Registrations and subscriptions: `upstream.register_handlers` and its neighbours.
 extension ServerState {
@@ -42,6 +43,27 @@ extension ServerState {
     private mutating func withdrawRegistrations(_ token: Int64) {
         guard token != 0 else { return }
         for key in tables.registrations.keys where key.token == token { change(.registration(key, nil)) }
+    }
+
+    /// The part of a handler's limit over all workers that a process gets: `upstream.take_share`.
+    mutating func share(_ request: ShareRequest, of token: Int64) -> Int? {
+        guard !isLocked(.handler(request.handler)), tables.handlers[request.handler] != nil else { return nil }
+        let key = RegistrationKey(token: token, handler: request.handler)
+        let others = tables.registrations.filter { $0.key.handler == key.handler && $0.key != key }.values
+            .filter { ($0.shareUntil ?? 0) > now }
+        let whole = Double(request.whole)
+        let equal = Double(request.whole / (others.count + 1)) / whole
+        func free(_ taken: (RegistrationRow) -> Double) -> Int {
+            let sum: Double = others.map(taken).reduce(0, +)
+            return Int((whole * (1 - sum) + 0.000001).rounded(.down))
+        }
+        let fair = free { max($0.share, min(equal, $0.shareMost)) }
+        let own = min(request.most, max(0, fair, min(request.busy, free(\.share))))
+        guard var row = tables.registrations[key] else { return nil }
+        (row.share, row.shareMost) = (Double(own) / whole, min(1, Double(request.most) / whole))
+        row.shareUntil = now + request.lease.microseconds
+        change(.registration(key, row))
+        return own
     }
 
     /// The heartbeat of a process; returns how many handlers it is registered for.

@@ -53,6 +53,11 @@ package final class SimulatedDeliveryStore: DeliveryStore {
         }
     }
 
+    package func share(_ request: ShareRequest) async throws(StoreError) -> Int? {
+        guard let token = registered.withLock({ $0?.token }) else { return nil }
+        return try await run(.share) { state in state.share(request, of: token) }
+    }
+
     package func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError) {
         try await run(.hold) { state throws(StoreError) in
             if state.isLocked(.handler(handler)) { throw .raised("55P03") }

@@ -35,7 +35,9 @@ enum ConfigurationMask {
         if name == "headers" { return header(text) }
         guard name.hasSuffix("url") || name.hasSuffix("endpoint") else { return text }
         let read = CredentialText(text)
-        guard read.scheme.isEmpty, key.hasSuffix("database.url") else { return address(read) }
+        guard read.scheme.isEmpty, key.hasSuffix("database.url") || key.hasSuffix("database.read_url") else {
+            return address(read)
+        }
         // `key=value`: masked to the end, so that quoting can't hide where the password ends.
         guard let equals = CredentialText.passwordSetting(in: read.rest) else {
             return read.passwordColon == nil ? text : address(read)

@@ -13,14 +13,15 @@ extension Doctor {
         let names = Said.names(alive.map { "\($0.worker) (\($0.version))" })
         diagnosis.note("workers", alive.isEmpty ? "none" : names)
         // After a server start, all are silent until they next report.
-        let uptime = try await uptime()
+        let (uptime, now) = (try await uptime(), try await connection.databaseTime())
         for worker in workers where !worker.isAlive && !worker.isStopping && uptime >= limits.settling.inSeconds {
+            guard now - worker.heartbeatAt < .seconds(600) else { continue }
             diagnosis.find(
                 .workerSilent,
                 "worker \(worker.worker) has been silent since \(worker.heartbeatAt.shown) and did not stop in order",
                 fix:
-                    "look at its machine and log; its deliveries go to others after dispatch.lease. Its row goes after "
-                    + "ten minutes"
+                    "look at its machine and log; its deliveries go to others after dispatch.lease. Its row stays for a "
+                    + "day, or until somebody dismisses it in the console"
             )
         }
         if !alive.isEmpty {
@@ -35,7 +36,7 @@ extension Doctor {
             )
         }
         guard let newest = try await rows(DoctorStatements.newest, as: Timestamp?.self).first ?? nil else { return }
-        let ahead = newest - (try await connection.databaseTime())
+        let ahead = newest - now
         diagnosis.note("newest message", newest.shown)
         if ahead > limits.clock {
             diagnosis.find(

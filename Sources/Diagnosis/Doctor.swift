@@ -68,6 +68,7 @@ package struct Doctor: Sendable {
     static let counted = 10_000
 
     let connection: PostgresConnection
+    let reads: Result<ReadLag, PostgresError>?
     let limits: Limits
     let clock: @Sendable () -> Timestamp
     let freeSpace: @Sendable (String) -> Int64?
@@ -75,14 +76,17 @@ package struct Doctor: Sendable {
     /// Examines the system whose database `connection` leads to.
     ///
     /// The session needs the rights of `upstream_worker` or `upstream_reader`; a read-only one will do. `clock` is this
-    /// machine's; `freeSpace` gives the free bytes at a folder, nil if unknown.
+    /// machine's; `freeSpace` gives the free bytes at a folder, nil if unknown. `reads` is what ``readLag(_:)`` found
+    /// where `database.read_url` says; nil if it is not set.
     package init(
         _ connection: PostgresConnection,
+        reads: Result<ReadLag, PostgresError>? = nil,
         limits: Limits = Limits(),
         clock: @escaping @Sendable () -> Timestamp = { .now },
         freeSpace: @escaping @Sendable (String) -> Int64? = DatabaseDisk.freeSpace
     ) {
-        (self.connection, self.limits, self.clock, self.freeSpace) = (connection, limits, clock, freeSpace)
+        (self.connection, self.reads, self.limits) = (connection, reads, limits)
+        (self.clock, self.freeSpace) = (clock, freeSpace)
     }
 
     /// Examines everything.
@@ -101,6 +105,7 @@ package struct Doctor: Sendable {
         try await look("standbys", &diagnosis) { diagnosis throws(PostgresError) in
             try await standbys(&diagnosis, seesAll: seesAll)
         }
+        reading(&diagnosis)
         guard state != .missing else {
             diagnosis.skip("everything else", "there is no upstream schema")
             diagnosis.sort()

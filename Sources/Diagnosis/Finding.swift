@@ -62,6 +62,8 @@ package enum FindingName: String, Sendable, CaseIterable {
     case commitsWaiting = "commits-waiting"
     case standbyLag = "standby-lag"
     case noStandby = "no-standby"
+    case readsBehind = "reads-behind"
+    case readsDown = "reads-down"
 
     // Workers and senders.
     case noWorkers = "no-workers"

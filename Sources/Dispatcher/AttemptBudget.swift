@@ -10,20 +10,29 @@ struct AttemptBudget: Sendable {
     static let step = Duration.milliseconds(100)
 
     /// The most that may begin at once.
-    let most: Int
+    private(set) var most: Int
 
     /// The least number claimed together: the tokens of one ``step``, so that a rate costs at most ten claims a second.
-    let portion: Int
+    private(set) var portion: Int
 
-    private let perSecond: Double
+    private var perSecond: Double
     private var tokens: Double
     private var counted: FixedInstant?
 
-    init(_ rate: HandlerRate) {
-        perSecond = Double(rate.count) / rate.period.inSeconds
+    init(perSecond: Double) {
+        self.perSecond = perSecond
         most = max(1, Int(perSecond))
         portion = max(1, Int(perSecond * Self.step.inSeconds))
         tokens = Double(most)
+    }
+
+    /// Changes the rate; what has gathered stays, as far as the new one allows.
+    mutating func change(to perSecond: Double, now: ContinuousClock.Instant) {
+        guard perSecond != self.perSecond else { return }
+        let gathered = exact(now)
+        self = Self(perSecond: perSecond)
+        tokens = min(tokens, gathered)
+        counted = FixedInstant(now)
     }
 
     /// How many may begin now; negative if more began than allowed.

@@ -15,6 +15,9 @@ package protocol DeliveryStore: Sendable {
     /// What operators and other workers want of these handlers; an entry for each registered one.
     func controls(_ handlers: [String]) async throws(StoreError) -> [HandlerControl]
 
+    /// Takes this worker's share of a handler's limit over all workers, in parts; nil if it keeps the one it has.
+    func share(_ request: ShareRequest) async throws(StoreError) -> Int?
+
     /// Records a pause that the handler asked for, for all workers and operators; waits for no lock.
     func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError)
 

@@ -134,7 +134,7 @@ final class DispatchIntake: DeliveryIntake {
             for index in batch.indices where outcomes[index] == .stored {
                 guard lane.takes(batch[index].category, of: batch[index].bytes.unsafeBytes) else { continue }
                 guard isOffered else {
-                    if lane.settings.registration.rate == nil {
+                    if lane.settings.rate == nil {
                         // Where a filter let something pass, the database's notification says so.
                         if lane.settings.registration.filter == nil { lane.claims.set() }
                     } else {

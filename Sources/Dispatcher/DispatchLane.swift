@@ -82,7 +82,8 @@ final class DispatchLane: Sendable {
                 nextProbe: probe.map { now.duration(to: $0) },
                 isPaused: machine.isPaused,
                 running: machine.running.count,
-                waiting: machine.waiting.count
+                waiting: machine.waiting.count,
+                lastFailure: machine.lastFailure?.logText
             )
         }
     }

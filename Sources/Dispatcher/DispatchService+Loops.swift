@@ -26,6 +26,7 @@ extension DispatchService {
         guard let token else { return false }
         await refreshControls()
         dispatchIntake.open(token: token)
+        await renewShares()
         wakeClaims()
         return true
     }
@@ -45,7 +46,7 @@ extension DispatchService {
         let limit = lane.inspect { $0.claimLimit(now: clock.now()) }
         guard limit > 0 else { return }
         // What commits while the claim is under way may not be in it.
-        if lane.settings.registration.rate != nil { lane.withMachine(wake: 0) { $0.hasArrived = false } }
+        if lane.settings.rate != nil { lane.withMachine(wake: 0) { $0.hasArrived = false } }
         var request = ClaimRequest(
             handler: lane.settings.name,
             limit: limit,
@@ -101,13 +102,33 @@ extension DispatchService {
 
     /// Claims for handlers with a rate as soon as it allows more, not only at the next poll.
     func rateLoop() async {
-        guard lanes.contains(where: { $0.settings.registration.rate != nil }) else { return }
+        guard lanes.contains(where: { $0.settings.rate != nil }) else { return }
         while (try? await clock.sleep(AttemptBudget.step)) != nil {
             let now = clock.now()
-            for lane in lanes where lane.settings.registration.rate != nil && lane.inspect({ $0.wantsClaim(now: now) })
-            {
+            for lane in lanes where lane.settings.rate != nil && lane.inspect({ $0.wantsClaim(now: now) }) {
                 lane.claims.set()
             }
+        }
+    }
+
+    /// Asks for this worker's shares of limits over all workers.
+    func shareLoop() async {
+        guard lanes.contains(where: { $0.settings.registration.limit != nil }) else { return }
+        while (try? await clock.sleep(shared.settings.poll)) != nil {
+            if dispatchIntake.isOpen { await renewShares() }
+        }
+    }
+
+    private func renewShares() async {
+        for lane in lanes {
+            guard let request = lane.inspect(\.shareRequest) else { continue }
+            // From before the database counts it.
+            let end = clock.now() + request.lease
+            let parts = await shared.once { () async throws(StoreError) in try await shared.store.share(request) }
+            guard let parts = parts ?? nil else { continue }
+            // Wakes slots that waited for more.
+            lane.release(lane.withMachine { $0.adopt(share: parts, until: end, now: clock.now()) })
+            lane.claims.set()
         }
     }
 

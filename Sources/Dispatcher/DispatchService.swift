@@ -108,6 +108,7 @@ package final class DispatchService: Sendable {
                 watchers.addTask { await self.registerLoop() }
                 watchers.addTask { await self.pollLoop() }
                 watchers.addTask { await self.rateLoop() }
+                watchers.addTask { await self.shareLoop() }
                 watchers.addTask { await self.watchLoop() }
                 watchers.addTask { await self.controlLoop() }
                 for lane in self.lanes { watchers.addTask { await self.heartbeatLoop(lane) } }
@@ -131,4 +132,6 @@ package struct HandlerActivity: Sendable, Equatable {
     package var isPaused: Bool
     package var running: Int
     package var waiting: Int
+    /// The latest failure of the handler itself, as logs name it; nil without one.
+    package var lastFailure: String?
 }

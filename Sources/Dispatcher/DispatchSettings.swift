@@ -91,6 +91,12 @@ package struct LaneSettings: Sendable {
     /// How many calls may run at the same time, of as many messages as they take.
     var calls: Int { concurrency / batch }
 
+    /// The rate at which this worker's attempts may begin: its own, or its share of all workers'; nil without one.
+    var rate: HandlerRate? { registration.rate ?? registration.limit?.rate }
+
+    /// Whether messages wait in the table until a rate or a share allows them, instead of under this worker's lease.
+    var isLimited: Bool { registration.rate != nil || registration.limit != nil }
+
     /// Whether each device's messages are delivered one at a time, in order of arrival.
     package var isOrdered: Bool { registration.ordering == .device }
 

@@ -116,7 +116,8 @@ extension DispatchStateMachine {
         switch verdict {
         case .done, .reject, .retry: return answered(run)
         case .down(_, let hold?, _): return breaker.held(for: hold, now: now)
-        case .down, .unavailable:
+        case .down(_, nil, let failure), .unavailable(_, let failure):
+            lastFailure = failure
             return breaker.failed(isProbe: run.isProbe, now: now, random: random())
         // Says nothing about the handler; after an interruption the next attempt shows whether it can be reached.
         case .interrupted, .pause, .cancelled:

@@ -35,6 +35,8 @@ package struct DispatchStateMachine: Sendable {
     private(set) var settings: LaneSettings
     var mode = Mode.active
     var breaker: CircuitBreaker
+    /// The latest failure of the handler itself.
+    var lastFailure: HandlerFailure?
     var waiting = DeliveryQueue()
     var running: [RunID: Run] = [:]
     private var nextRun: RunID = 1
@@ -58,14 +60,17 @@ package struct DispatchStateMachine: Sendable {
     /// When an operator last resumed the handler; nil before the table was read.
     var resumption: Int64?
     /// The budget of the handler's rate; nil without one.
-    private var budget: AttemptBudget?
+    var budget: AttemptBudget?
+    /// This worker's share of what holds over all workers; nil without such a limit.
+    var share: LimitShare?
     /// An attempt does not begin if its lease ends within this time.
     private let margin: Duration
 
     package init(_ settings: LaneSettings) {
         self.settings = settings
         breaker = CircuitBreaker(settings.dispatch.breaker)
-        budget = settings.registration.rate.map(AttemptBudget.init)
+        share = settings.registration.limit.map { LimitShare($0) }
+        budget = settings.rate.map { AttemptBudget(perSecond: $0.perSecond) }
         margin = settings.dispatch.lease / 10
         limit = min(1_000, settings.dispatch.capacity)
         batch = BatchSize(upTo: settings.batch, keepsShort: settings.keepsCallsShort)
@@ -89,7 +94,7 @@ package struct DispatchStateMachine: Sendable {
     /// - Returns: False if the handler has no room, or must take its messages from the table.
     package mutating func reserve(_ count: Int, bytes: Int = 0) -> Bool {
         // Which messages a filter lets pass, only the database knows.
-        guard mode == .active, !settings.isOrdered, settings.registration.rate == nil, breaker.isClosed,
+        guard mode == .active, !settings.isOrdered, !settings.isLimited, breaker.isClosed,
             settings.registration.filter == nil,
             waiting.fresh + reserved.count + count <= limit,
             waiting.freshBytes + reserved.bytes + bytes <= settings.dispatch.waitingBytes
@@ -101,7 +106,7 @@ package struct DispatchStateMachine: Sendable {
 
     /// The room for replayed messages: half of the rest, for the sake of new ones; nil if they must be rows.
     package var replayRoom: (count: Int, bytes: Int)? {
-        guard mode == .active, settings.isPackable, settings.registration.rate == nil, breaker.isClosed, limit >= 256
+        guard mode == .active, settings.isPackable, !settings.isLimited, breaker.isClosed, limit >= 256
         else {
             return nil
         }
@@ -127,12 +132,17 @@ package struct DispatchStateMachine: Sendable {
 
     /// How many deliveries to claim now; 0 without room, or while the handler is paused or its breaker open.
     ///
-    /// For a handler with a rate, no more than may begin at once: the rest waits in the table, not under a lease of
-    /// this worker.
+    /// For a handler with a rate, no more than may begin at once, and with a limit over all workers, about as much as
+    /// may run at once: the rest waits in the table, not under a lease of this worker.
     package func claimLimit(now: ContinuousClock.Instant) -> Int {
-        guard let budget else { return unlimitedClaim(now: now) }
-        let allowed = budget.allowed(now: now) - waiting.count
-        return allowed >= budget.portion ? min(allowed, unlimitedClaim(now: now)) : 0
+        var allowed = unlimitedClaim(now: now)
+        if let share {
+            let calls = share.calls(most: settings.calls, now: now)
+            allowed = min(allowed, max(0, 2 * calls * settings.batch - running.count - waiting.count))
+        }
+        guard let budget else { return allowed }
+        let budgeted = budget.allowed(now: now) - waiting.count
+        return budgeted >= budget.portion ? min(budgeted, allowed) : 0
     }
 
     private func unlimitedClaim(now: ContinuousClock.Instant) -> Int {
@@ -210,6 +220,7 @@ package struct DispatchStateMachine: Sendable {
     /// Begins an attempt, if one may; drops waiting deliveries whose lease ended: the table has them.
     package mutating func begin(now: ContinuousClock.Instant, isForUntried: Bool = false) -> Attempt? {
         guard mode == .active, running.count < settings.concurrency else { return nil }
+        if let share, running.count >= share.calls(most: settings.calls, now: now) * settings.batch { return nil }
         waiting.dropFirst(endingBy: now + margin)
         guard isForUntried ? waiting.hasUntried : !waiting.isEmpty else { return nil }
         let isProbe = !breaker.isClosed

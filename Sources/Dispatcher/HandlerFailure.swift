@@ -35,15 +35,16 @@ package struct HandlerFailure: Error, Sendable, Hashable {
 
     /// A text in the characters of a group.
     ///
-    /// `masksNumbers` masks what makes two failures of one kind differ: numbers, and words with digits.
+    /// `masksNumbers` masks what makes two failures of one kind differ: numbers, and words with digits. A number after a
+    /// word such as `status` is a code, which tells kinds apart.
     private static func groupText(_ text: String, masksNumbers: Bool) -> String {
         var result: [UInt8] = []
-        var word: [UInt8] = []
+        var (word, before): ([UInt8], [UInt8]) = ([], [])
         func close() {
             let isNumber = masksNumbers && word.contains { (0x30...0x39).contains($0) }
-            // Three-digit numbers are status codes and exit codes, which distinguish kinds.
-            let isCode = word.count <= 3 && word.allSatisfy { (0x30...0x39).contains($0) }
+            let isCode = word.count <= 3 && Self.codes.contains(String(decoding: before, as: UTF8.self).lowercased())
             result += isNumber && !isCode ? [UInt8(ascii: "#")] : word
+            if !word.isEmpty { before = word }
             word = []
         }
         for byte in text.utf8.prefix(512) {
@@ -62,6 +63,8 @@ package struct HandlerFailure: Error, Sendable, Hashable {
         while result.last == 0x20 { result.removeLast() }
         return result.isEmpty ? "unknown" : String(decoding: result.prefix(120), as: UTF8.self)
     }
+
+    private static let codes: Set = ["status", "code", "http", "signal", "exit"]
 
     /// The text cut at a character's boundary, without U+0000, which no `text` column can hold.
     private static func storable(_ text: String) -> String {

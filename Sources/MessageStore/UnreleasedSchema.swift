@@ -62,7 +62,11 @@ enum UnreleasedSchema {
             END LOOP;
         END
         $$;
-        ALTER TABLE upstream.handler_workers ADD COLUMN IF NOT EXISTS filter jsonb;
+        ALTER TABLE upstream.handler_workers
+            ADD COLUMN IF NOT EXISTS share double precision NOT NULL DEFAULT 0,
+            ADD COLUMN IF NOT EXISTS share_most double precision NOT NULL DEFAULT 0,
+            ADD COLUMN IF NOT EXISTS share_until timestamptz,
+            ADD COLUMN IF NOT EXISTS filter jsonb;
         ALTER TABLE upstream.subscriptions ADD COLUMN IF NOT EXISTS filters jsonb
         """
 }

@@ -111,7 +111,7 @@ package actor PostgresConnection {
         do throws(PostgresError) {
             if !prepared.contains(statement.name) { try prepare(statement, parameters) }
             let connection = try live()
-            try submit(connection) {
+            return try ask(connection) {
                 parameters.withArguments { values, lengths, formats in
                     PQsendQueryPrepared(
                         connection.pointer,
@@ -124,7 +124,6 @@ package actor PostgresConnection {
                     )
                 }
             }
-            return try finish(connection)
         } catch  where ["26000", "42P05", "0A000"].contains(error.sqlState ?? "") && !isInTransaction {
             // The name is gone or taken, because sessions are swapped under us, or a migration changed the result's
             // type. Nothing has run: the plain text always works.
@@ -140,7 +139,7 @@ package actor PostgresConnection {
     ) throws(PostgresError) -> PostgresResult {
         let connection = try live()
         let sql = marked(sql)
-        try submit(connection) {
+        return try ask(connection) {
             parameters.withArguments { values, lengths, formats in
                 parameters.withTypes { types in
                     PQsendQueryParams(
@@ -156,7 +155,22 @@ package actor PostgresConnection {
                 }
             }
         }
-        return try finish(connection)
+    }
+
+    /// Sends a statement and waits for its result; a reader's again if a standby cancelled it.
+    private func ask(_ connection: ConnectionHandle, _ send: () -> Int32) throws(PostgresError) -> PostgresResult {
+        try submit(connection, send)
+        do throws(PostgresError) {
+            return try finish(connection)
+        } catch  where mayRepeat(after: error) {
+            try submit(connection, send)
+            return try finish(connection)
+        }
+    }
+
+    /// Whether a standby cancelled what a reader asked, outside a transaction: it changed nothing.
+    private func mayRepeat(after error: PostgresError) -> Bool {
+        settings.isReader && error.failureClass == .rollback && !isInTransaction && isOpen
     }
 
     /// Runs a script of any number of statements without parameters or rows.
@@ -172,9 +186,21 @@ package actor PostgresConnection {
     /// Runs `body` in a transaction: committed when it returns, rolled back when it throws.
     ///
     /// `thenResetting` resets the session afterwards, for a body that calls foreign code: role and parameters,
-    /// temporary tables, advisory locks, LISTEN, prepared statements, cursors.
+    /// temporary tables, advisory locks, LISTEN, prepared statements, cursors. A reader's runs again if a standby
+    /// cancelled it.
     package func transaction<T>(
         thenResetting: Bool = false,
+        _ body: (isolated PostgresConnection) throws(PostgresError) -> T
+    ) throws(PostgresError) -> T {
+        do throws(PostgresError) {
+            return try transactionOnce(thenResetting: thenResetting, body)
+        } catch  where mayRepeat(after: error) {
+            return try transactionOnce(thenResetting: thenResetting, body)
+        }
+    }
+
+    private func transactionOnce<T>(
+        thenResetting: Bool,
         _ body: (isolated PostgresConnection) throws(PostgresError) -> T
     ) throws(PostgresError) -> T {
         try begin()

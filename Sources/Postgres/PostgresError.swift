@@ -19,6 +19,9 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
     /// Whether our time limit ended the statement: a smaller one might have succeeded.
     package var isTimeLimit = false
 
+    /// Whether it is of a session that reads where `database.read_url` says.
+    package var isOfReader = false
+
     /// Whether the server refuses the content of a row, by the report of a function that caught the error.
     ///
     /// Never for what a statement or its COMMIT raises, whatever the SQLSTATE.
@@ -55,6 +58,22 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
         case .schema, .permission, .missingPartition, .constraint, .data, .limit, .lock, .system: true
         default: false
         }
+    }
+
+    /// The same error, of a session that reads where `database.read_url` says.
+    package var ofReader: PostgresError {
+        var error = self
+        error.isOfReader = true
+        return error
+    }
+
+    /// What a standby's second refusal of a statement means, with the fix; nil for other errors.
+    ///
+    /// Reading alone never fails this way on a primary.
+    package var standbyConflict: String? {
+        guard isOfReader, failureClass == .rollback else { return nil }
+        return "the standby cancelled it twice, since replay removes rows that it needs: set hot_standby_feedback = on "
+            + "there, or raise max_standby_streaming_delay"
     }
 
     /// Whether to give up the session, since another server or session may succeed.

@@ -28,6 +28,11 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     /// Then it opens only on a server that takes writes, trying several hosts one by one; a statement without an answer
     /// is probed; and a wait for a standby is never broken off.
     package var isWriter = false
+    /// Whether the session only reads, where `database.read_url` says.
+    ///
+    /// Of several hosts it takes a standby first. What a standby cancels, since replay removes rows that it needs, runs
+    /// once more.
+    package var isReader = false
     /// Whether each statement sees what was committed before it, whatever the server's default isolation.
     ///
     /// Behind a pooler only in a transaction: see ``PostgresConnection/isSafeAlone``.
@@ -49,8 +54,8 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     /// The time limit for connecting to one host, in milliseconds.
     let connectTimeout: Int
 
-    /// Parses the URL without connecting; throws when libpq can't.
-    package init(url: String) throws(PostgresError) {
+    /// Parses the URL of a configuration's key without connecting; throws when libpq can't.
+    package init(url: String, of key: String = "database.url") throws(PostgresError) {
         self.url = url
         var errorText: UnsafeMutablePointer<CChar>?
         // libpq allocates both; we free both.
@@ -61,7 +66,7 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
             let mayHoldSecret = url.contains("@") || url.contains("password")
             throw PostgresError(
                 .connection,
-                "database.url is neither a libpq URI nor a key=value string"
+                "\(key) is neither a libpq URI nor a key=value string"
                     + (mayHoldSecret ? "" : ": " + text.split(separator: "\n").joined(separator: " "))
             )
         }
@@ -165,7 +170,7 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
         ]
         if getenv("PGCONNECT_TIMEOUT") == nil { list.append(("connect_timeout", "5")) }
         if isMultiHost, getenv("PGTARGETSESSIONATTRS") == nil {
-            list.append(("target_session_attrs", "read-write"))
+            list.append(("target_session_attrs", isReader ? "prefer-standby" : "read-write"))
         }
         list.append(("dbname", url))
         list.append(("client_encoding", "UTF8"))

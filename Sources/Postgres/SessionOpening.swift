@@ -34,6 +34,22 @@ struct SessionOpening: Sendable {
     let explainsRefusal: Bool
 
     func open() throws(PostgresError) -> OpenedSession {
+        do throws(PostgresError) {
+            return try greeted()
+        } catch {
+            throw engine(behind: error)?.refusal ?? error
+        }
+    }
+
+    /// The engine that may not know what our first queries ask for; nil where something else failed.
+    private func engine(behind error: PostgresError) -> DatabaseEngine? {
+        guard error.sqlState != nil, [.schema, .data, .other, .system].contains(error.failureClass) else { return nil }
+        // The failed session may hold the rest of its answer.
+        let result = try? connect().ask("SELECT version()", milliseconds: settings.connectTimeout)
+        return (result?.text(0, 0)).map { DatabaseEngine(version: $0) }
+    }
+
+    private func greeted() throws(PostgresError) -> OpenedSession {
         let connection = try connect()
         let encoding = connection.parameterStatus("server_encoding") ?? "unknown"
         guard encoding == "UTF8" else {
@@ -46,6 +62,7 @@ struct SessionOpening: Sendable {
         let asked = ClockReading.Moment.now
         let result = try connection.ask(Self.greeting, milliseconds: settings.connectTimeout)
         let answered = ClockReading.Moment.now
+        if let refusal = result.text(0, 7).flatMap({ DatabaseEngine(version: $0).refusal }) { throw refusal }
         guard let time = SessionOpening.integer(result, 5) else {
             throw PostgresError(.schema, "the server does not tell its time")
         }
@@ -87,7 +104,7 @@ struct SessionOpening: Sendable {
     }
 
     /// In one round trip: the server process and its start, whether it takes writes, the default isolation, the time,
-    /// and whether a statement outside a transaction runs under our parameters.
+    /// whether a statement outside a transaction runs under our parameters, and the version.
     private static let greeting = """
         SELECT pg_backend_pid(),
             (SELECT (extract(epoch FROM backend_start) * 1000000)::int8
@@ -98,7 +115,8 @@ struct SessionOpening: Sendable {
                 SELECT FROM (VALUES \(PostgresSettings.safeguards.map { "('\($0)', '\($1)')" }.joined(separator: ", ")))
                     AS wanted (name, value)
                 WHERE coalesce(current_setting(name, true), value) <> value
-            )
+            ),
+            version()
         """
 
     /// A number of the first row, of a result in text form.

@@ -86,6 +86,7 @@ extension Field {
 extension WorkerRow: ShownResource {
     package static let resource = "Worker"
     package static let fields: [Field<WorkerRow>] = [
+        Field("instance", about: "names the process") { $0.instance },
         Field("worker") { $0.worker },
         Field("version") { $0.version },
         Field("roles") { $0.roles },

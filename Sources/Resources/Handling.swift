@@ -51,7 +51,8 @@ extension WaitingDelivery: ShownResource {
         Field("reason", TableColumn("REASON", dropOrder: 1).ofStates) {
             $0.reason
         } cell: {
-            $0.reason == .held ? "held until \($0.heldUntil.cell)" : $0.reason.rawValue
+            $0.reason == .held
+                ? $0.heldUntil.map { "held until \($0.cell)" } ?? "held, probing now" : $0.reason.rawValue
         },
         Field("attempts", TableColumn("ATTEMPTS", dropOrder: 3), about: "those that failed and count") { $0.attempts },
         .group("error_group", \.errorGroup, TableColumn("ERROR", minimum: 14, dropOrder: 2)) {
@@ -63,7 +64,10 @@ extension WaitingDelivery: ShownResource {
         Field("lease_until") { $0.leaseUntil },
         Field("paused_until") { $0.pausedUntil },
         Field("paused_reason") { $0.pausedReason },
-        Field("held_until", about: "Until when the handler asked for a pause (Retry-After).") { $0.heldUntil },
+        Field("held_until", about: "Until when the handler asked for a pause (Retry-After), or its circuit stays open.")
+        {
+            $0.heldUntil
+        },
         Field("held_reason") { $0.heldReason },
         Field("replay_id") { $0.replayID },
         Field("in_block", about: "whether it is in the memory of the worker that stored its message") { $0.isInBlock },

@@ -26,7 +26,14 @@ package struct ConsoleConfiguration: Sendable, Equatable {
         package var statementTimeout: Duration
     }
 
+    /// The colours that tell environments apart.
+    package enum Colour: String, CaseIterable, Sendable { case blue, green, orange, red, purple, grey }
+
     package var listen: ListenAddress
+    /// The environment's name, which pages show; nil for none.
+    package var name: String?
+    /// The environment's colour; nil for the usual look.
+    package var colour: Colour?
     /// The host names that requests may be addressed to, besides loopback's; empty: any, but on loopback none.
     package var hosts: [String]
     package var tokens: [ConsoleTokenConfiguration]
@@ -46,6 +53,10 @@ package struct ConsoleConfiguration: Sendable, Equatable {
             .means("The console's page and API; another address than loopback's needs `tokens` or `proxy`.")
         hosts = scope.values("hosts", of: .hostName, "loopback's on loopback, else any")
             .means("Names that requests may be addressed to (`Host`), besides loopback's.")
+        name = scope.optional("name", .shortName, "none")
+            .means("The environment's name, such as `staging`, in the head, title and icon of every page.")
+        colour = scope.optional("colour", .word(Colour.blue), "the usual look")
+            .means("The environment's colour, in the head and the icon.")
         tokens = scope.sections("tokens").map(ConsoleTokenConfiguration.init)
         let proxyScope = scope.section("proxy")
         proxy = scope.has("proxy") ? ConsoleProxyConfiguration(proxyScope) : nil
@@ -128,6 +139,9 @@ package struct ConsoleTokenConfiguration: Sendable, Equatable {
         name = own ?? String(file.path.split(separator: "/").last ?? "")
         reveals = scope.value("reveal", .flag, default: "false")
             .means("Whether its holder may see registration tokens.")
+        if ConsoleConfiguration.Role(rawValue: name) != nil {
+            scope.warning("name", "is a role's: the audit trail would not say who acts; name the person or the team")
+        }
         if !file.path.isEmpty, let lines = try? file.lines() { check(lines, scope) }
     }
 

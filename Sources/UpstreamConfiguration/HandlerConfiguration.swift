@@ -14,6 +14,7 @@ package struct HandlerConfiguration: Sendable, Equatable {
     package var ordering: HandlerOrdering
     package var retry = RetryPolicy()
     package var rate: HandlerRate?
+    package var limit: HandlerLimit?
     package var timeout: Duration
     @AnyHandlerKind package var kind: any HandlerKind
 
@@ -37,6 +38,7 @@ package struct HandlerConfiguration: Sendable, Equatable {
             .means("`device`: one at a time per device, in the order of arrival.")
         rate = scope.optional("rate", .rate, "none")
             .means("Attempts that may begin in a time, in each worker: `100/s`, `30/m`.")
+        limit = HandlerLimit(scope.section("limit"))
         let keys = scope.section("retry")
         retry.maxAttempts = keys.value("max_attempts", .number(1...1000), default: "75")
             .means("Attempts before a delivery becomes a dead letter; with the default waits they reach over a day.")
@@ -63,6 +65,26 @@ extension ConfigurationType where Value == HandlerClause {
             }
         }
     }
+}
+
+extension HandlerLimit {
+    /// Nil where no key of the section is set.
+    fileprivate init?(_ scope: ConfigurationScope) {
+        self.init(
+            concurrency: scope.optional("concurrency", .number(1...10_000), "none")
+                .means("Messages at the same time, in all workers together."),
+            rate: scope.optional("rate", .rate, "none")
+                .means("Attempts that may begin in a time, in all workers together: `100/s`, `30/m`.")
+        )
+        _ = scope.value("across", .word(HandlerLimitReach.workers), default: "workers")
+            .means("What the limit holds over: `workers`, all that run the handler.")
+        if concurrency == nil, rate == nil { return nil }
+    }
+}
+
+/// What a handler's limit holds over.
+private enum HandlerLimitReach: String, CaseIterable, Sendable {
+    case workers
 }
 
 extension ConfigurationType where Value == HandlerRate {

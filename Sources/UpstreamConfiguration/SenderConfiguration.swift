@@ -42,6 +42,7 @@ package struct SenderConfiguration: Sendable, Equatable {
     package var allowPlain = false
     package var channelBinding = ChannelBindingRule.preferred
     package var window = 100
+    package var serverQueue = 500
     package var idScope = IDScope.sender
     package var payload = Payload.gcm
     package var trustedFrom: [String] = []
@@ -109,6 +110,11 @@ package struct SenderConfiguration: Sendable, Equatable {
         }
         window = scope.value("window", .number(1...10_000), default: "100")
             .means("Unacked messages the peer allows; reading pauses a little above it.")
+        serverQueue = scope.value("server_queue", .number(10...10_000_000), default: "500")
+            .means(
+                "Unacknowledged stanzas that a standard server keeps (Prosody's `smacks_max_queue_size`, ejabberd's "
+                    + "`max_ack_queue`): presence is withdrawn before a paused stream fills it, and `window` is at most half of it."
+            )
         idScope = scope.value("id_scope", .word(IDScope.sender), default: "sender")
             .means("Scope in which a message id is unique; `device` for apps whose ids repeat across devices.")
         payload = Self.payload(scope, dialect, idScope)
@@ -182,7 +188,10 @@ package struct SenderConfiguration: Sendable, Equatable {
         keepaliveInterval = scope.value("interval", .duration("1s", "1h"), default: "30s")
             .means("Time from a ping's answer to the next ping (XEP-0199), also on a busy stream.")
         keepaliveTimeout = scope.value("timeout", .duration("1s", "10m"), default: "15s")
-            .means("How long the answer to a ping, or a write, may take before the stream is closed and opened again.")
+            .means(
+                "How long the answer to a ping, or a write, may take while nothing that we wrote before moves; then the stream is "
+                    + "closed and opened again."
+            )
     }
 
     /// Reads how streams present themselves; a CCS, unlike a standard server, chooses the resource itself.

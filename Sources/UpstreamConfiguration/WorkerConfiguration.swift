@@ -116,28 +116,41 @@ package struct WorkerConfiguration: Sendable, Equatable {
 /// The database, and the batches written to it.
 package struct DatabaseConfiguration: Sendable, Equatable {
     package var url: String
+    /// Where console and commands read; nil for `url`.
+    package var readURL: String?
     package var writers: Int
     package var batchLimit: Int
 
     init(_ scope: ConfigurationScope) {
         url = scope.required("url", .text)
             .means("libpq URI or key=value; `PG*` variables apply, several hosts work, passwords go to `passfile=`.")
+        readURL = Self.optionalURL(
+            scope,
+            "`database.url`",
+            "A standby for console and lists to read, written as `url` is; a role that only reads will do.",
+            key: "read_url"
+        )
         writers = scope.value("writers", .number(1...64), default: "2").means("Parallel batch writers.")
         batchLimit = scope.value("batch_limit", .number(1...10_000), default: "500")
             .means("Rows in one transaction at most.")
         Self.check(url, scope)
     }
 
-    /// A section's own `url`, if any; `note` is its default in the table.
-    static func optionalURL(_ scope: ConfigurationScope, _ note: String, _ meaning: String) -> String? {
-        let url = scope.optional("url", .text, note).means(meaning)
-        if let url { check(url, scope) }
+    /// A section's own connection string, if any; `note` is its default in the table.
+    static func optionalURL(
+        _ scope: ConfigurationScope,
+        _ note: String,
+        _ meaning: String,
+        key: String = "url"
+    ) -> String? {
+        let url = scope.optional(key, .text, note).means(meaning)
+        if let url { check(url, scope, key) }
         return url
     }
 
-    private static func check(_ url: String, _ scope: ConfigurationScope) {
+    private static func check(_ url: String, _ scope: ConfigurationScope, _ key: String = "url") {
         guard CredentialText(url).holdsPassword else { return }
-        scope.problem("url", "must not hold a password; put it into a file and add passfile=/path (see ~/.pgpass)")
+        scope.problem(key, "must not hold a password; put it into a file and add passfile=/path (see ~/.pgpass)")
     }
 }
 

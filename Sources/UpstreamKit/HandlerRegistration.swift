@@ -20,6 +20,9 @@ public struct HandlerRegistration: Sendable {
     /// How many attempts may start in a period, in each worker; nil for unlimited.
     public var rate: HandlerRate?
 
+    /// What holds over all workers together; nil for nothing.
+    public var limit: HandlerLimit?
+
     /// The time limit of a call; then its task is cancelled and the message is retried.
     public var timeout: Duration = HandlerRegistration.defaultTimeout
 
@@ -142,6 +145,27 @@ public struct HandlerRate: Sendable, Hashable {
         self.count = count
         self.period = period
     }
+}
+
+/// What holds for a handler over all workers together: each has a share, which moves as workers come and go.
+///
+/// A worker that the database can't be reached by keeps its share for the time of a lease, and nobody else has it then.
+public struct HandlerLimit: Sendable, Hashable {
+    /// How many messages the handler gets at the same time, at least 1; nil for as many as its workers allow.
+    public var concurrency: Int?
+
+    /// How many attempts, retries included, may start in a period; nil for unlimited.
+    public var rate: HandlerRate?
+
+    /// A limit.
+    public init(concurrency: Int? = nil, rate: HandlerRate? = nil) {
+        self.concurrency = concurrency
+        self.rate = rate
+    }
+
+    /// The number of equal parts that workers share: each is worth at least one message at a time and one attempt in a
+    /// period.
+    package var parts: Int { min(concurrency ?? .max, rate?.count ?? .max, 1_000) }
 }
 
 /// When a failed message is retried: exponential back-off with full jitter.

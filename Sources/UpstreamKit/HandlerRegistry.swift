@@ -53,6 +53,8 @@ public struct RegistrationError: Error, Sendable, CustomStringConvertible {
         case retry
         /// A count that is not 1 to 1,000,000, or a period that is not above zero.
         case rate
+        /// A limit over all workers that is out of range, or limits nothing.
+        case limit
         /// Zero or negative.
         case timeout
     }
@@ -94,12 +96,24 @@ extension HandlerRegistration {
         guard retry.maxAttempts >= 1, retry.initial >= .zero, retry.maximum >= retry.initial else {
             throw RegistrationError(.retry, self, "retry needs max_attempts of at least 1 and initial up to maximum")
         }
-        guard rate.map({ (1...1_000_000).contains($0.count) && $0.period > .zero }) ?? true else {
+        guard Self.isValid(rate) else {
             throw RegistrationError(.rate, self, "rate must be 1 to 1000000 attempts in a time above zero")
+        }
+        if let limit {
+            guard limit.concurrency != nil || limit.rate != nil, (1...10_000).contains(limit.concurrency ?? 1),
+                Self.isValid(limit.rate)
+            else {
+                let rule = "a limit needs a concurrency of 1 to 10000, or a rate of 1 to 1000000 attempts"
+                throw RegistrationError(.limit, self, rule)
+            }
         }
         guard timeout > .zero else {
             throw RegistrationError(.timeout, self, "timeout must be above zero")
         }
+    }
+
+    private static func isValid(_ rate: HandlerRate?) -> Bool {
+        rate.map { (1...1_000_000).contains($0.count) && $0.period > .zero } ?? true
     }
 
     /// The rule of ``isValid(name:)``, as the rest of a sentence.

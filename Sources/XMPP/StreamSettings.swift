@@ -48,6 +48,8 @@ package struct StreamSettings: Sendable {
     package var redirectHosts: [String] = []
     /// The most unacked messages that the peer allows on one connection.
     package var window = 100
+    /// How many unacknowledged stanzas of a session a standard server keeps (configuration key `server_queue`).
+    package var serverQueue = StreamSettings.usualQueue
     package var idScope = IDScope.sender
     /// The form of messages and acks.
     package var payload = Payload.gcm
@@ -76,6 +78,12 @@ package struct StreamSettings: Sendable {
         username = senderID
         allowsPlain = dialect == .ccs
     }
+
+    /// The queue of a Prosody (`smacks_max_queue_size`) that nobody has configured; no server announces its own.
+    package static let usualQueue = 500
+
+    /// The window in use: at most half of a standard server's queue, lest it overflow before reading pauses.
+    package var usedWindow: Int { dialect == .xmpp ? min(window, max(serverQueue / 2, 1)) : window }
 
     /// Our own address at the server, without a resource.
     package var address: String { "\(senderID)@\(domain)" }

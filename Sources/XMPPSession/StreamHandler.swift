@@ -206,10 +206,12 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         guard writeTimer == nil, let due = unsent.due, let context else { return }
         if case .ended = phase { return }
         let now = clock.monotonic()
-        let delay = TimeAmount.nanoseconds(Int64(clamping: due > now ? due - now : 0))
+        let delay = TimeAmount.nanoseconds(Int64(clamping: min(due > now ? due - now : 0, unsent.interval)))
+        let acked = context.channel.sentBytes?.acked
         writeTimer = context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
             self.writeTimer = nil
             let now = self.clock.monotonic()
+            if self.context?.channel.sentBytes?.acked != acked { self.unsent.moved(now: now) }
             guard let due = self.unsent.due, now >= due else { return self.watchWrites() }
             self.end(.pingTimeout, "the peer takes nothing of what we send: the connection is dead")
             self.closeChannel()
@@ -232,7 +234,11 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
     func updateReading() {
         guard case .bound(let bound) = phase, let context else { return }
         let hasRoom = !Delegate.takesMessages || context.channel.isWritable
-        let wanted = hasRoom && bound.session.wantsInput
+        if hasRoom == bound.session.isBlocked {
+            let settlement = bound.session.writable(hasRoom, now: clock.monotonic())
+            if let timer = settlement.timer { setTimer(timer) }
+        }
+        let wanted = bound.session.wantsInput
         guard wanted != isReading else { return }
         isReading = wanted
         _ = try? context.channel.syncOptions?.setOption(.autoRead, value: wanted)
@@ -312,7 +318,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
 
     private func timerFired(_ id: UInt64) {
         guard case .bound(let bound) = phase else { return }
-        switch bound.session.timerFired(id, now: clock.monotonic()) {
+        switch bound.session.timerFired(id, now: clock.monotonic(), sent: context?.channel.sentBytes) {
         case .wait(let timer): setTimer(timer)
         case .ping(let bytes, let timer), .refresh(let bytes, let timer):
             write(bytes)

@@ -1,4 +1,4 @@
-/// How long the oldest write has waited for the kernel to take it, as a pure value.
+/// How long the oldest write has waited for the kernel to take it while nothing moved, as a pure value.
 ///
 /// The acks of a peer that reads nothing stay here; what our kernel has taken is TCP's to watch (`TCP_USER_TIMEOUT`).
 /// Writes end in order, and are kept as marks, at most one for each sixteenth of the limit: at most 18.
@@ -13,6 +13,7 @@ struct WriteWatch {
     private let grain: UInt64
     private var marks: [Mark] = []
     private var written: UInt64 = 0
+    private var movedAt: UInt64 = 0
 
     /// A watch over no writes; each may wait for `limit` nanoseconds.
     init(limit: UInt64) {
@@ -37,8 +38,14 @@ struct WriteWatch {
         while marks.count > 1, marks[1].number <= number + 1 { marks.removeFirst() }
     }
 
+    /// Records that bytes of ours have moved: the time of what waits begins anew.
+    mutating func moved(now: UInt64) { movedAt = now }
+
+    /// How often to look whether bytes have moved.
+    var interval: UInt64 { limit / 8 }
+
     /// When the oldest write has waited too long, up to a sixteenth later than the limit; nil if none waits.
     var due: UInt64? {
-        marks.first.map { $0.at &+ limit &+ grain }
+        marks.first.map { max($0.at, movedAt) &+ limit &+ grain }
     }
 }

@@ -48,6 +48,8 @@ package struct ConsoleHarness: Sendable {
     ///
     /// - Parameters:
     ///   - seeds: Messages that are stored beforehand.
+    ///   - given: A database that is there; nil for one of its own.
+    ///   - readURL: `database.read_url`; nil for none.
     ///   - configure: Changes the settings.
     ///   - rules: Who is let in, besides the callers.
     ///   - limits: What one connection may use.
@@ -59,6 +61,8 @@ package struct ConsoleHarness: Sendable {
     /// - Throws: What the server or `body` throws.
     package static func run(
         _ seeds: [Seed] = [],
+        on given: QueryFixture? = nil,
+        readURL: String? = nil,
         configure: (inout ConsoleSettings) -> Void = { _ in },
         rules: ConsoleAccess.Settings = ConsoleAccess.Settings(),
         limits: ConsoleLimits = ConsoleLimits(),
@@ -68,7 +72,8 @@ package struct ConsoleHarness: Sendable {
         statementTimeout: Int = 30_000,
         _ body: @escaping @Sendable (ConsoleHarness) async throws -> Void
     ) async throws {
-        let database = try await QueryFixture(seeds)
+        let database: QueryFixture
+        if let given { database = given } else { database = try await QueryFixture(seeds) }
         try await prepare(database)
         let url = database.url.replacingOccurrences(of: "user=upstream", with: "user=\(role ?? "upstream")")
         var sessions = try PostgresSettings(url: url)
@@ -76,8 +81,11 @@ package struct ConsoleHarness: Sendable {
         var settings = ConsoleSettings(version: "0.0.0-test")
         configure(&settings)
         let quiet = Logger.quiet
+        var standby = try readURL.map { try PostgresSettings(url: $0) }
+        standby?.isReader = true
         let services = ConsoleServices(
             reading: sessions,
+            standby: standby,
             sessions: 4,
             writing: sessions,
             settings: settings,

@@ -75,6 +75,7 @@ struct ConsoleRoleTests {
                 replay_messages: delete insert
                 replays: insert update
                 schema: usage
+                workers: delete
                 """
         )
     }
@@ -87,7 +88,7 @@ struct ConsoleRoleTests {
             for path in [
                 "messages", "messages/\(key ?? "")", "messages/export", "overview", "workers", "senders", "handlers",
                 "dead",
-                "dead/groups", "deliveries", "quarantine", "conflicts", "replays", "partitions", "audit",
+                "dead/groups", "deliveries", "quarantine", "conflicts", "replays", "jobs", "partitions", "audit",
             ] {
                 let reply = try await console.get("/api/v1/" + path, as: .operator_)
                 #expect(reply.status == 200, "\(path): \(reply.text)")

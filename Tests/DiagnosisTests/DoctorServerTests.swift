@@ -4,6 +4,7 @@ import Foundation
 import LocalDatabase
 import Postgres
 import Testing
+import Vocabulary
 
 /// Findings about the server itself: its settings, old transactions, and standbys.
 ///
@@ -107,6 +108,24 @@ struct DoctorServerTests {
         _ = try? await commit.value
         await writer.close()
         #expect(try await fixture.examine().finding("standby-missing") == nil)
+    }
+
+    @Test("where console and lists read: far behind and down are findings, a lag that is not told is none")
+    func reads() async throws {
+        let fixture = try await fixture()
+        func examine(_ reads: Result<ReadLag, PostgresError>) async throws -> Diagnosis {
+            try await Doctor(fixture.database.admin, reads: reads, limits: DoctorFixture.limits).examine()
+        }
+        let late = try await examine(.success(ReadLag(isStandby: true, seconds: 61)))
+        #expect(late.finding("reads-behind")?.text.hasSuffix("a standby that is 61 s behind") == true)
+        #expect(late.facts.contains { $0.name == "reads" && $0.value == "read from a standby, 61 s behind" })
+        for lag in [60, nil] as [Double?] {
+            let found = try await examine(.success(ReadLag(isStandby: true, seconds: lag)))
+            #expect(found.finding("reads-behind") == nil && found.finding("reads-down") == nil)
+        }
+        let down = try await examine(.failure(PostgresError(.connection, "refused")))
+        #expect(down.finding("reads-down")?.severity == .warning)
+        #expect(try await fixture.examine().facts.allSatisfy { $0.name != "reads" })
     }
 
     @Test("a standby that is behind, and one whose queries hold old rows")

@@ -16,6 +16,7 @@ extension QuietDeliveries {
 
     func register(_ handlers: [HandlerRegistration]) async throws(StoreError) -> Int64 { 1 }
     func controls(_ handlers: [String]) async throws(StoreError) -> [HandlerControl] { [] }
+    func share(_ request: ShareRequest) async throws(StoreError) -> Int? { request.most }
     func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError) {}
     func extend(
         _ leases: [LeaseReference],

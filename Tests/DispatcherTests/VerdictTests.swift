@@ -56,6 +56,8 @@ import UpstreamKit
     func groupsLeaveOutWhatDiffers() {
         #expect(HandlerFailure("order 12345 of user_77 failed").group == "order # of # failed")
         #expect(HandlerFailure("webhook status 503").group == "webhook status 503")
+        #expect(Set((0...255).map { HandlerFailure("no such article SKU-\($0), shelf \($0)").group }).count == 1)
+        #expect(HandlerFailure("answered with HTTP 404").group != HandlerFailure("answered with HTTP 500").group)
         #expect(HandlerFailure("caf\u{E9}\n\u{0}x").group == "caf x")
         #expect(HandlerFailure("").group == "unknown")
         #expect(HandlerFailure(String(repeating: "a b ", count: 1000)).group.utf8.count <= 120)

@@ -21,6 +21,8 @@ package final class TCPProxy: Sendable {
             var swallowsReply = false
             /// How many more bytes of clients pass before their connections break; nil for all.
             var allowance: Int?
+            /// How many bytes a second it reads of a client; nil for no limit.
+            var rate: Int?
             var channels: [ObjectIdentifier: any Channel] = [:]
         }
         let state: Mutex<State>
@@ -50,6 +52,11 @@ package final class TCPProxy: Sendable {
                 state.allowance = nil
                 return left
             }
+        }
+
+        /// How long to read nothing of a client after so many bytes; nil without a limit.
+        func pause(after count: Int) -> TimeAmount? {
+            state.withLock { $0.rate }.map { .nanoseconds(Int64(count) * 1_000_000_000 / Int64($0)) }
         }
 
         /// Enters a channel; false where it must be closed at once.
@@ -102,11 +109,16 @@ package final class TCPProxy: Sendable {
     }
 
     /// Starts one in front of the server that listens on this port of loopback.
-    package static func start(toPort port: Int) async throws -> TCPProxy { try await start(.port(port)) }
+    ///
+    /// With a rate it reads no more bytes a second of each client, and little is under way in the kernels.
+    package static func start(toPort port: Int, rate: Int? = nil) async throws -> TCPProxy {
+        try await start(.port(port), rate: rate)
+    }
 
-    private static func start(_ target: Target) async throws -> TCPProxy {
+    private static func start(_ target: Target, rate: Int? = nil) async throws -> TCPProxy {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let wire = Wire(target)
+        wire.state.withLock { $0.rate = rate }
         return TCPProxy(group: group, listener: try await listen(port: 0, wire, group), wire: wire)
     }
 
@@ -115,7 +127,13 @@ package final class TCPProxy: Sendable {
         _ wire: Wire,
         _ group: MultiThreadedEventLoopGroup
     ) async throws -> any Channel {
-        try await ServerBootstrap(group: group)
+        var bootstrap = ServerBootstrap(group: group)
+        if wire.state.withLock({ $0.rate }) != nil {
+            bootstrap = bootstrap.serverChannelOption(.socketOption(.so_rcvbuf), value: 8_192)
+                .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: 1_024))
+        }
+        return
+            try await bootstrap
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .childChannelOption(.autoRead, value: false)
             .childChannelInitializer { client in
@@ -233,6 +251,13 @@ private final class Relay: ChannelInboundHandler {
         if !isReply, wire.isDeaf(to: context.channel) { return }
         guard !isReply || !wire.takeSwallow() else { return context.close(promise: nil) }
         var bytes = unwrapInboundIn(data)
+        if !isReply, let pause = wire.pause(after: bytes.readableBytes) {
+            let channel = context.channel
+            _ = channel.setOption(.autoRead, value: false)
+            channel.eventLoop.scheduleTask(in: pause) { [wire] in
+                if !wire.isDeaf(to: channel) { _ = channel.setOption(.autoRead, value: true) }
+            }
+        }
         if !isReply, let count = wire.take(bytes.readableBytes), let last = bytes.readSlice(length: count) {
             let channel = context.channel
             return partner.writeAndFlush(last).whenComplete { _ in channel.close(promise: nil) }

@@ -46,6 +46,34 @@ extension Integration {
             }
         }
 
+        @Test("a peer that reads 8 kB a second keeps its stream while acks move; it ends once nothing moves")
+        func slowPeer() async throws {
+            let count = 400
+            try await Stage.run {
+                $0.load = LoadProfile(count: count)
+                $0.window = 100_000
+            } _: { stage in
+                let proxy = try await TCPProxy.start(toPort: stage.emulator.port, rate: 8_000)
+                let options = WorkerOptions(connections: 1, port: proxy.port, keepalive: "{interval: 1s, timeout: 2s}")
+                try await stage.withWorker(options) { worker in
+                    try await waitUntil("all is stored") { worker.settled(.stored) == count }
+                    // A ping is sent meanwhile, and waits behind the acks for longer than its time.
+                    let stored = ContinuousClock.now
+                    try await stage.waitUntilComplete()
+                    print("the acks took \(ContinuousClock.now - stored)")
+                    #expect(ContinuousClock.now - stored > .seconds(4))
+                    #expect(await stage.emulator.tally().connections == 1)
+                    #expect(ReconnectReason.allCases.allSatisfy { worker.metrics.reconnects[$0].value == 0 })
+                    try await proxy.deafen(.readsNothing)
+                    try await waitUntil("the dead stream is noticed") {
+                        worker.metrics.reconnects[.pingTimeout].value == 1
+                    }
+                }
+                #expect(try await stage.database.count("messages") == count)
+                await proxy.stop()
+            }
+        }
+
         @Test("a peer that drains stream after stream and closes none: the oldest go in order, nothing is lost")
         func endlessDraining() async throws {
             let count = 4000

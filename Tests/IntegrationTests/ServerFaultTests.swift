@@ -161,6 +161,52 @@ extension Integration {
             }
         }
 
+        /// `UPSTREAM_OUTAGE_SECONDS=60` asks for a longer outage.
+        ///
+        /// ejabberd returns what its queue can't hold, also of its own store, which it sends at once: so that gets a queue for
+        /// the whole outage if that is long.
+        @Test(
+            "a database outage under load: presence is withdrawn before the server's queue overflows, and all comes back",
+            arguments: ServerKind.allCases
+        )
+        func databaseOutage(_ kind: ServerKind) async throws {
+            let count = 200 * Self.size("UPSTREAM_OUTAGE_SECONDS", 3)
+            let queue = kind == .prosody ? 500 : max(500, 2 * count - 1_000)
+            try await ServerScenario.run(kind, ServerOptions(queue: queue, verbose: false)) { scenario in
+                let device = scenario.device
+                var worker = try await scenario.startWorker()
+                try await scenario.database.withLockedLedger {
+                    try device.load(count, rate: 200)
+                    try await waitUntil("all is sent", limit: .seconds(30 + count / 100)) { device.isLoaded }
+                    try await waitUntil("the server has stored the rest") {
+                        let stored = try await scenario.server.offlineMessages(scenario.account)
+                        return stored > count - queue && device.errors.isEmpty
+                    }
+                    #expect(try worker.events("stream.withdrawn").count == 1)
+                    // What Prosody has lost shows once the connection has died.
+                    if kind == .prosody {
+                        worker.send(SIGKILL)
+                        _ = try await worker.exitCode()
+                        try await scenario.database.endWaitingSessions()
+                    }
+                }
+                if kind == .prosody {
+                    try await scenario.database.waitUntilAbandoned()
+                    worker = try await scenario.startWorker()
+                }
+                let ids = ServerScenario.ids(1...count)
+                try await scenario.waitForAcks(ids, limit: .seconds(60 + count / 100))
+                #expect(device.errors.isEmpty)
+                try await scenario.expectStored(ids)
+                #expect(try await scenario.server.offlineMessages(scenario.account) == 0)
+                print(
+                    "\(kind.rawValue): \(count) messages in an outage, \(try await scenario.database.count("messages")) stored"
+                )
+                worker.send(SIGTERM)
+                #expect(try await worker.exitCode() == 0)
+            }
+        }
+
         @Test(
             "a changed password and a deleted account: the worker says so, goes on trying, and loses nothing",
             arguments: ServerKind.allCases

@@ -50,6 +50,11 @@ final class StandardSender: Sendable {
         }
     }
 
+    /// Sends messages m1, m2 … by and by, so many a second; ``isLoaded`` once it has.
+    func load(_ count: Int, rate: Int) throws { try process.write(#"{"load":\#(count),"rate":\#(rate)}"# + "\n") }
+
+    var isLoaded: Bool { !events("loaded").isEmpty }
+
     /// Sends a chat message with this content, as XML.
     func send(content: String) throws {
         try send(stanza: "<message to='\(address)' type='chat'><body>x</body>\(content)</message>")

@@ -80,7 +80,7 @@ extension Integration {
                 worker.send(SIGKILL)
                 #expect(try await worker.exitCode() == -SIGKILL)
                 try await stage.database.script(
-                    "UPDATE upstream.workers SET heartbeat_at = heartbeat_at - interval '11 minutes'"
+                    "UPDATE upstream.workers SET heartbeat_at = heartbeat_at - interval '25 hours'"
                 )
                 let second = try ChildWorker(yaml: try stage.yaml(WorkerOptions()), in: stage.folder)
                 try await waitUntil("the other takes it off the list") {

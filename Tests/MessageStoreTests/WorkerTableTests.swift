@@ -82,8 +82,8 @@ struct WorkerTableTests {
         }
         try await fixture.script(
             """
-            UPDATE upstream.workers SET heartbeat_at = now() - interval '21 seconds' WHERE worker IN ('host:2', 'host:4');
-            UPDATE upstream.workers SET heartbeat_at = now() - interval '11 minutes' WHERE worker = 'host:3'
+            UPDATE upstream.workers SET heartbeat_at = now() - interval '23 hours' WHERE worker IN ('host:2', 'host:4');
+            UPDATE upstream.workers SET heartbeat_at = now() - interval '25 hours' WHERE worker = 'host:3'
             """
         )
         #expect(try await list(fixture.admin).map(\.isAlive) == [true, false, false, false])

@@ -67,8 +67,8 @@ package struct QueryFixture {
     package let reader: PostgresConnection
 
     /// A database of its own with these messages.
-    package init(_ seeds: [Seed] = []) async throws {
-        let database = try await TestDatabase(on: SharedCluster.cluster)
+    package init(_ seeds: [Seed] = [], on cluster: LocalCluster = SharedCluster.cluster) async throws {
+        let database = try await TestDatabase(on: cluster)
         (url, settings, admin) = (database.url, database.settings, database.admin)
         try await admin.run { connection throws(PostgresError) in
             try connection.script("SELECT upstream.ensure_partitions('2026-02-20', '2026-03-10')")

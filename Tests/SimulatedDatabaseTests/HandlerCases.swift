@@ -66,6 +66,35 @@ extension ConformanceTests {
             try await site.happen(.resumed)
             return try await text + controls() + site.rows(.handlers)
         },
+        Case("shares of a limit over all workers") { site in
+            let (a, b) = (site.deliveries("a"), site.deliveries("b"))
+            _ = try await a.register([.make("orders")])
+            _ = try await b.register([.make("orders")])
+            func share(_ store: any DeliveryStore, _ whole: Int, most: Int = 100, busy: Int = 0) async throws -> String
+            {
+                let request = ShareRequest(
+                    handler: "orders",
+                    whole: whole,
+                    most: min(most, whole),
+                    busy: busy,
+                    lease: .seconds(60)
+                )
+                return "\(try await store.share(request) ?? -1)"
+            }
+            var text = [try await share(a, 7), try await share(b, 7), try await share(a, 7, busy: 5)]
+            text += [
+                try await share(b, 7), try await share(a, 7, most: 2), try await share(b, 7), try await share(a, 7),
+            ]
+            text += [try await share(b, 3), try await share(a, 7), try await share(b, 3)]
+            try await site.pass(.seconds(40))
+            text.append(try await share(b, 7))
+            try await site.pass(.seconds(40))
+            text += [try await share(b, 7), try await share(a, 7, busy: 7)]
+            let unknown = ShareRequest(handler: "unknown", whole: 1, most: 1, busy: 0, lease: .seconds(60))
+            text.append("\(try await a.share(unknown) ?? -1)")
+            await site.close(b)
+            return text + [try await share(a, 7)]
+        },
         Case("a registration that the database has lost") { site in
             let (a, writer) = (site.deliveries("a"), site.writer())
             let token = try await a.register([.make("orders")])

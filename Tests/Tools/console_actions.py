@@ -155,7 +155,8 @@ class Actions:
         page.wait_for_url("**/replays/*-*-*-*-*")
         page.get_by_role("button", name="Start").click()
         self.toast(page, "Started")
-        page.locator(".badge", has_text="finished").wait_for()
+        # It was planned, and looked at every 15 s; now it is looked at every 2 s.
+        page.locator(".badge", has_text="finished").wait_for(timeout=12_000)
 
     def reveal(self, page):
         page.goto(self.url + "/messages?category=com.example.live")

@@ -3,7 +3,7 @@
 Usage: xmpp_sender.py PORT CA_FILE JID TO        with the password on the first line of stdin
 
 Each further line of stdin is a JSON object, sent as the payload of one message to TO; of {"raw": …} the text is sent as it
-is, a whole stanza. Each line of stdout is an event:
+is, a whole stanza; {"load": N, "rate": R} sends messages m1 … mN, R a second. Each line of stdout is an event:
 {"event": "ready"}, {"event": "ack", "id": …, "from": …}, {"event": "error", "id": …, "condition": …}. The end of stdin ends it, and the end of its stream.
 """
 
@@ -52,15 +52,28 @@ class Sender(slixmpp.ClientXMPP):
     async def serve(self):
         say(event="ready")
         while line := await self.loop.run_in_executor(None, sys.stdin.readline):
-            if "raw" in json.loads(line):
-                self.send_raw(json.loads(line)["raw"])
-                continue
-            message = self.make_message(mto=self.to, mtype="normal")
-            message["id"] = json.loads(line)["message_id"]
-            payload = ET.SubElement(message.xml, PAYLOAD)
-            payload.text = line.strip()
-            message.send()
+            order = json.loads(line)
+            if "raw" in order:
+                self.send_raw(order["raw"])
+            elif "load" in order:
+                self.loop.create_task(self.load(order["load"], order["rate"]))
+            else:
+                self.send_payload(order["message_id"], line.strip())
         await self.disconnect()
+
+    def send_payload(self, message_id, text):
+        message = self.make_message(mto=self.to, mtype="normal")
+        message["id"] = message_id
+        ET.SubElement(message.xml, PAYLOAD).text = text
+        message.send()
+
+    async def load(self, count, rate):
+        start = self.loop.time()
+        for number in range(1, count + 1):
+            await asyncio.sleep(start + number / rate - self.loop.time())
+            fields = {"message_id": f"m{number}", "from": "FAKE-token", "category": "com.example", "data": {}}
+            self.send_payload(fields["message_id"], json.dumps(fields))
+        say(event="loaded")
 
 
 async def main(port, ca_file, jid, to):

@@ -57,7 +57,9 @@ extension ConfigurationTests {
         ]
     )
     func masked(_ url: String, _ shown: String) {
-        #expect(ConfigurationMask.shown(url, of: "database.url") == shown)
+        for key in ["database.url", "database.read_url", "console.database.url"] {
+            #expect(ConfigurationMask.shown(url, of: key) == shown)
+        }
     }
 
     @Test(

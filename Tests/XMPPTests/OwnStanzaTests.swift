@@ -89,7 +89,9 @@ struct OwnStanzaTests {
         guard let long = session.readingPaused(true, now: 31 * second).timer else { throw Unexpected("no timer") }
         guard case .withdraw = session.timerFired(long.id, now: 41 * second) else { throw Unexpected("not withdrawn") }
         #expect(session.management.sent == 9)
-        guard !session.readingPaused(false, now: 42 * second).bytes.isEmpty else { throw Unexpected("not back") }
+        guard let back = session.readingPaused(false, now: 42 * second).timer,
+            case .refresh = session.timerFired(back.id, now: 43 * second)
+        else { throw Unexpected("not back") }
         #expect(session.management.sent == 10)
     }
 

@@ -191,7 +191,7 @@ struct SessionTableTests {
             messages.append(message)
             #expect(session.wantsInput == (count < 9))
             // A long pause makes the server store messages.
-            #expect(timer?.delay == (count < 9 ? nil : Presence.longestPause))
+            #expect(timer?.delay == (count < 9 ? nil : Presence.shortestPause))
         }
         #expect(session.committed(Array(messages[..<4])).timer == nil)
         #expect(session.wantsInput == false)

@@ -36,7 +36,8 @@ struct AuditCommand: ProgramCommand {
         // Mistakes should not be noticed after minutes.
         _ = try times(now: .now)
         let file = try against.map { path throws(AckedFile.Failure) in try AckedFile(path) }
-        let report = try await options.withReader(context, timeout: timeout.microseconds) { connection in
+        let report = try await options.withReader(context, timeout: timeout.microseconds, isOfPrimary: true) {
+            connection in
             do {
                 return try await audit(connection, console, against: file)
             } catch let error as PostgresError where error.sqlState == "57014" || error.failureClass == .deadline {

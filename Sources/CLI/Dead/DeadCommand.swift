@@ -46,10 +46,11 @@ struct DeadShow: ProgramCommand {
     @OptionGroup var options: CommonOptions
     @Argument(help: "The message's key.") var message: String
     @OptionGroup var format: TextFormatOptions
+    @OptionGroup var reading: ReadOptions
 
     func run(in context: CommandContext) async throws {
         let key = try MessageKey(message, for: "dead show")
-        let letters = try await options.withConnection(context) { connection in
+        let letters = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
             var filter = DeadLetterFilter()
             filter.messageKey = key
             return try await DeadLetters(connection).list(filter, limit: 1_000)
@@ -73,12 +74,13 @@ struct DeadGroups: ProgramCommand {
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: DeadFilter
     @OptionGroup var output: ListOptions
+    @OptionGroup var reading: ReadOptions
 
     func run(in context: CommandContext) async throws {
         let list = RowList<DeadLetterGroup>(none: "no dead letters match")
         try output.check(list, context.console)
         let asked = try filter.asked()
-        let groups = try await options.withConnection(context) { connection in
+        let groups = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
             try await DeadLetters(connection).groups(asked.judged(connection))
         }
         try context.console.show(groups, output, list)

@@ -2,6 +2,7 @@ import ArgumentParser
 import Diagnosis
 import Postgres
 import Querying
+import UpstreamConfiguration
 import Vocabulary
 
 struct DoctorCommand: ProgramCommand {
@@ -12,7 +13,8 @@ struct DoctorCommand: ProgramCommand {
           upstream-worker doctor --config worker.yaml --timeout 30s
 
         Looks, over the configured database alone, at the server and its settings,
-        old transactions and dead rows, partitions, disk, replication, workers,
+        old transactions and dead rows, partitions, disk, replication, the lag of
+        database.read_url, workers,
         senders, handlers, retention and odd messages. It reads catalogs, counters
         and small tables, no messages, and changes nothing. What the role may not
         see is listed; what it could not look at, since that took too long, is a
@@ -30,9 +32,15 @@ struct DoctorCommand: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         let limit = Int(max(1, timeout.microseconds / 1_000))
-        let diagnosis = try await options.withConnection(context, statementTimeout: limit) { connection in
+        let diagnosis = try await options.withDatabase(context, statementTimeout: limit) { connection, configuration in
             try await connection.run { connection throws(PostgresError) in try connection.becomeReadOnly() }
-            return try await Doctor(connection).examine()
+            var reads: Result<ReadLag, PostgresError>?
+            if let url = configuration.database.readURL {
+                var settings = try PostgresSettings(url: url, of: "database.read_url")
+                (settings.isReader, settings.statementTimeout) = (true, limit)
+                reads = await Doctor.readLag(settings)
+            }
+            return try await Doctor(connection, reads: reads).examine()
         }
         let console = context.console
         if format.json {

@@ -96,7 +96,7 @@ struct MessagesTail: ProgramCommand {
                 return
             } catch let error as PostgresError
                 where tail != nil
-                && [.connection, .intervention, .resources, .deadline, .closed].contains(error.failureClass)
+                && [.connection, .intervention, .resources, .deadline, .closed, .rollback].contains(error.failureClass)
             {
                 if Task.isCancelled { return }
                 if !isDown { console.message("database: \(error); waiting until it answers") }

@@ -50,18 +50,32 @@ struct CommonOptions: ParsableArguments {
         )
     }
 
-    /// Lends a read-only connection, with a limit for each statement in microseconds; nil for a day.
+    /// Lends a read-only connection to where `database.read_url` says, and tells how far that is behind.
+    ///
+    /// `timeout` is the limit for each statement in microseconds; nil for a day. `isOfPrimary` reads there whatever is
+    /// configured. A standby that is down is a failure: the primary does not get the load that it was to take.
     func withReader<T>(
         _ context: CommandContext,
         timeout: Int64?,
+        isOfPrimary: Bool = false,
         _ body: (PostgresConnection) async throws -> T
     ) async throws -> T {
         do {
-            let limit = Int(max(1, (timeout ?? 86_400_000_000) / 1_000))
-            return try await withDatabase(context, statementTimeout: limit) { connection, _ in
-                try await connection.run { connection throws(PostgresError) in try connection.becomeReadOnly() }
-                return try await body(connection)
+            let configuration = try loadDatabase(context)
+            let standby = isOfPrimary ? nil : configuration.database.readURL
+            var settings = try PostgresSettings(
+                url: standby ?? configuration.database.url,
+                of: standby == nil ? "database.url" : "database.read_url"
+            )
+            settings.statementTimeout = Int(max(1, (timeout ?? 86_400_000_000) / 1_000))
+            settings.isReader = standby != nil
+            let result: Result<T, any Error>
+            do throws(PostgresError) {
+                result = try await reading(settings, context, body)
+            } catch {
+                throw standby == nil ? error : error.ofReader
             }
+            return try result.get()
         } catch let error as PostgresError where error.sqlState == "57014" || error.failureClass == .deadline {
             throw CommandFailure(
                 .temporaryFailure,
@@ -74,6 +88,26 @@ struct CommonOptions: ParsableArguments {
             )
         } catch let error as PostgresError where error.sqlState == "2201B" {
             throw CommandFailure(.usage, "--where: \(error.message)")
+        }
+    }
+
+    /// Reads over a session of its own; what `body` throws that is not the database's is the result's.
+    private func reading<T>(
+        _ settings: PostgresSettings,
+        _ context: CommandContext,
+        _ body: (PostgresConnection) async throws -> T
+    ) async throws(PostgresError) -> Result<T, any Error> {
+        let connection = try await PostgresConnection.open(settings)
+        try await connection.run { connection throws(PostgresError) in try connection.becomeReadOnly() }
+        if settings.isReader, let note = try await connection.readLag().note { context.console.message(note) }
+        do {
+            let result = try await body(connection)
+            await connection.close()
+            return .success(result)
+        } catch let error as PostgresError {
+            throw error
+        } catch {
+            return .failure(error)
         }
     }
 

@@ -32,6 +32,7 @@ struct CommandFailure: Error, CustomStringConvertible {
             let count = error.problems.count
             let head = error.kind == .noInput ? "" : "\n\(count == 1 ? "1 problem" : "\(count) problems") found."
             self.init(error.kind == .noInput ? .noInput : .configuration, error.description + head)
+        case let error as PostgresError where error.isOfReader: self.init(ofReader: error)
         case let error as PostgresError:
             self.init(ExitStatus(error), "database: \(error)" + (DatabaseAdvice.hint(error).map { "\n" + $0 } ?? ""))
         case let error as LocalCluster.StartError: self.init(.unavailable, error.description)
@@ -52,6 +53,18 @@ struct CommandFailure: Error, CustomStringConvertible {
             self.init(.internalError, FileTrouble.reason(error))
         default: return nil
         }
+    }
+
+    /// What was read where `database.read_url` says failed there.
+    private init(ofReader error: PostgresError) {
+        let key = "database.read_url"
+        if let text = error.standbyConflict {
+            self.init(.temporaryFailure, "\(key): \(text)")
+            return
+        }
+        let hint = DatabaseAdvice.hint(error).map { "\n" + $0.replacing("database.url", with: key) } ?? ""
+        let way = "nothing is read at the primary instead: --set \(key)=… names another server"
+        self.init(ExitStatus(error), "\(key): \(error); \(way)\(hint)")
     }
 
     /// What only the tables' owner may do was tried as another role.

@@ -18,6 +18,9 @@ extension HTTPField.Name {
     /// Frame policy for browsers that don't know `frame-ancestors` (RFC 7034).
     static let frameOptions = named("X-Frame-Options")
 
+    /// How many seconds what an answer shows is behind the primary; only where `database.read_url` is set.
+    static let readLag = named("Upstream-Read-Lag")
+
     /// A header name known to be valid.
     static func named(_ name: String) -> HTTPField.Name {
         guard let name = HTTPField.Name(name) else { preconditionFailure("not the name of a header: \(name)") }

@@ -108,11 +108,27 @@ function follow(job, form) {
     });
 }
 
-function finish(form, text) {
-    const dialog = form.closest("dialog");
-    dialog?.close();
-    toast(text);
-    refresh(true).catch(() => {});
+function finish(form, text, tone) {
+    form.closest("dialog")?.close();
+    toast(text, tone);
+    refresh().catch(() => {});
+}
+
+const cancelled = (job) => `Cancelled: ${count(job.done)} of ${count(job.planned)} had been done`;
+
+/** Cancels what the dialog prepared or began; what is done stays done. */
+async function cancel(button) {
+    const form = button.closest("form");
+    button.disabled = true;
+    try {
+        const job = await send(`/api/v1/jobs/${form.dataset.job}/cancel`, {});
+        // Who follows a running job tells of its end.
+        if (!form.dataset.running) finish(form, cancelled(job), "bad");
+    } catch (error) {
+        say(form, line(error.message, "notice bad"));
+    } finally {
+        button.disabled = false;
+    }
 }
 
 /** Freezes and shows the affected set first, then acts on it. */
@@ -123,6 +139,7 @@ async function frozen(form, button, key) {
         const job = await send(form.dataset.action, body, key);
         if (!job.id || !job.planned) return say(form, line("Nothing matches any more: nothing is left to do."));
         form.dataset.job = job.id;
+        form.querySelector("[data-cancel]").hidden = false;
         say(form, ...summary(job));
         button.textContent = `${form.querySelector("h2").textContent} ${count(job.planned)}`;
         return;
@@ -130,8 +147,11 @@ async function frozen(form, button, key) {
     const reason = form.elements.reason?.value;
     const job = await send(form.dataset.action, { id: form.dataset.job, reason }, key);
     say(form, bar(job));
+    form.dataset.running = job.id;
     const end = ended.includes(job.state) ? job : await follow(job, form);
+    delete form.dataset.running;
     if (end.state === "failed") throw new Error(end.error ?? "The job failed.");
+    if (end.state === "cancelled") return finish(form, cancelled(end), "bad");
     finish(form, `${form.dataset.done}: ${count(end.done)}`);
 }
 
@@ -175,7 +195,7 @@ async function act(form) {
         } else {
             const answer = await send(form.dataset.action, fields(form), key);
             const number = answer.done === undefined ? "" : `: ${count(answer.done)}`;
-            finish(form, form.dataset.done + number);
+            finish(form, answer.why ? `${form.dataset.done}${number}. ${answer.why}` : form.dataset.done + number);
         }
         delete form.dataset.key;
     } catch (error) {
@@ -215,6 +235,8 @@ function reset(dialog) {
     say(form);
     const button = form.querySelector("button:not([type])");
     if (button) button.textContent = form.querySelector("h2").textContent;
+    const cancel = form.querySelector("[data-cancel]");
+    if (cancel) cancel.hidden = true;
 }
 
 /** Listens to all acting forms and buttons, including those added later. */
@@ -238,6 +260,8 @@ export function startActions() {
             reveal(revealer);
             return;
         }
+        const canceller = event.target.closest("[data-cancel]");
+        if (canceller) cancel(canceller);
         if (event.target.closest("[data-close]")) event.target.closest("dialog")?.close();
     });
 }

@@ -1,8 +1,15 @@
 // The live tail: new messages on top of the list, as they commit.
 import { toast } from "./shell.js";
+import { clockTime, isFresh, isStale } from "./stale.js";
 import { showLocalTimes } from "./times.js";
 
 const limit = 200;
+
+/** A position comes every 5 s: after this silence, in milliseconds, nobody follows the database any more. */
+const silence = 12_000;
+
+/** A stream ends now and then, and is opened again after 2 s: only after this time, in milliseconds, is it lost. */
+const patience = 4_000;
 
 /** Invisible characters, and those that change the direction of text: shown by number, as the server does. */
 const unseen = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/u;
@@ -26,6 +33,21 @@ export function stranger(text) {
     }
     box.append(run);
     return box;
+}
+
+/** A member of a JSON object as it stands in the object's text, so that numbers keep every digit; undefined if there is none. */
+export function verbatim(text, member) {
+    const token = /"(?:[^"\\]+|\\.)*"|[{}[\]:,]/g;
+    let [depth, start, last] = [0, -1, ""];
+    for (let found = token.exec(text); found; found = token.exec(text)) {
+        const [word] = found;
+        if (depth === 1 && start >= 0 && (word === "," || word === "}")) return text.slice(start, found.index).trim();
+        if (depth === 1 && start < 0 && word === ":" && last === `"${member}"`) start = token.lastIndex;
+        if (word === "{" || word === "[") depth += 1;
+        else if (word === "}" || word === "]") depth -= 1;
+        last = word;
+    }
+    return undefined;
 }
 
 function element(name, className, ...content) {
@@ -62,7 +84,7 @@ const cells = {
         link("key", `/messages?device=${message.device_key}`, message.device_key, message.device_key.slice(0, 8)),
     ],
     data(message) {
-        const text = message.data_raw ?? (message.data === undefined ? undefined : JSON.stringify(message.data));
+        const text = message.data_raw ?? message.data;
         if (text === undefined) return [element("span", "muted", "none")];
         return [element("code", "clip", stranger(cut(text, 160)))];
     },
@@ -93,10 +115,25 @@ export function startTail() {
     const known = new Set(
         Array.from(body.querySelectorAll("a[href^='/messages/']"), (anchor) => anchor.getAttribute("href").slice(10)),
     );
+    const table = body.closest(".table");
+    const note = element("button", "button new");
+    note.type = "button";
+    note.hidden = true;
+    table.before(note);
     let events;
     let waiting = [];
+    let heard = Date.now();
+    let failures = 0;
+    let timer;
+    let lost;
+    let draw;
+
+    /** Whether somebody reads or selects what new rows would push away. */
+    const isHeld = () => table.matches(":hover") || table.getBoundingClientRect().top < 0
+        || (!getSelection().isCollapsed && body.contains(getSelection().anchorNode));
 
     const show = () => {
+        note.hidden = true;
         const fresh = waiting.filter((message) => !known.has(message.message_key)).slice(-limit);
         waiting = [];
         if (!fresh.length) return;
@@ -111,31 +148,88 @@ export function startTail() {
         }
         document.getElementById("tail-empty")?.remove();
     };
+    const offer = () => {
+        draw = undefined;
+        if (!waiting.length) return;
+        if (!isHeld()) return show();
+        const count = waiting.filter((message) => !known.has(message.message_key)).length;
+        note.hidden = !count;
+        note.textContent = count < limit ? `${count} new` : `${limit} or more new`;
+    };
+    note.addEventListener("click", () => {
+        show();
+        table.scrollIntoView({ block: "nearest" });
+    });
+    for (const name of ["pointerleave", "pointerenter"]) table.addEventListener(name, () => requestAnimationFrame(offer));
+    addEventListener("scroll", () => requestAnimationFrame(offer), { passive: true });
 
-    const stop = () => {
+    const listen = () => {
+        [heard, failures] = [Date.now(), 0];
+        lost = clearTimeout(lost);
+        button.textContent = "Tail is live";
+        isFresh("tail");
+    };
+    const lose = (why) => {
+        button.textContent = "Tail is interrupted";
+        isStale("tail", heard, clockTime(heard), why, open);
+    };
+    const close = () => {
+        clearTimeout(timer);
+        lost = clearTimeout(lost);
         events?.close();
         events = undefined;
-        button.setAttribute("aria-pressed", "false");
-        button.textContent = "Live tail";
     };
-    const start = () => {
-        events = new EventSource(button.dataset.stream);
-        button.setAttribute("aria-pressed", "true");
-        button.textContent = "Tail is live";
+    /** Follows on; after a pause from the latest messages there are, which is as much as the list holds. */
+    const open = (isFirst = false) => {
+        close();
+        const address = new URL(button.dataset.stream, location.href);
+        if (!isFirst) address.searchParams.set("limit", limit);
+        events = new EventSource(address);
+        events.onopen = listen;
         events.onmessage = (event) => {
-            if (!waiting.length) requestAnimationFrame(show);
-            waiting.push(JSON.parse(event.data));
+            listen();
+            draw ??= requestAnimationFrame(offer);
+            waiting.push({ ...JSON.parse(event.data), data: verbatim(event.data, "data") });
             // A hidden page draws nothing, so the queue must be bounded here.
             if (waiting.length > 2 * limit) waiting = waiting.slice(-limit);
         };
+        events.addEventListener("position", listen);
+        events.addEventListener("stale", (event) => lose(JSON.parse(event.data).detail));
         events.addEventListener("gap", (event) => {
             const { from, to, reason } = JSON.parse(event.data);
             toast(`Messages received from ${from} to ${to} may be missing here: ${reason}. Search for them by time.`, "bad");
         });
         events.onerror = () => {
-            if (events?.readyState === EventSource.CLOSED) stop();
+            const say = () => lose("the console can’t be reached, or can’t read the database.");
+            if (events?.readyState !== EventSource.CLOSED) {
+                lost ??= setTimeout(say, patience);
+                return;
+            }
+            say();
+            failures += 1;
+            timer = setTimeout(open, Math.min(1000 * 2 ** failures, 30_000));
         };
     };
-    button.addEventListener("click", () => (events ? stop() : start()));
+    const stop = () => {
+        close();
+        isFresh("tail");
+        button.ariaPressed = "false";
+        button.textContent = "Live tail";
+    };
+    setInterval(() => {
+        if (events && Date.now() - heard > silence) lose("the database is not followed.");
+    }, 1000);
+    button.addEventListener("click", () => {
+        if (button.ariaPressed === "true") return stop();
+        button.ariaPressed = "true";
+        listen();
+        open(true);
+    });
+    // A browser allows six connections to a host: tails that nobody sees must not keep other pages waiting.
+    document.addEventListener("visibilitychange", () => {
+        if (button.ariaPressed !== "true") return;
+        if (document.hidden) close();
+        else open();
+    });
     addEventListener("pagehide", stop);
 }

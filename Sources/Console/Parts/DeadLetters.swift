@@ -104,8 +104,9 @@ enum DeadPart {
     // MARK: The page
 
     private static func page(_ request: PageRequest) async throws -> HTML {
-        let (list, groups) = try await PageList.read(request, list) { connection, filter in
-            try await DeadLetters(connection).summary(handler: filter.handler).map { $0.shown(to: request.sight) }
+        let (list, (groups, jobs)) = try await PageList.read(request, list) { connection, filter in
+            let groups = try await DeadLetters(connection).summary(handler: filter.handler)
+            return (groups.map { $0.shown(to: request.sight) }, try await JobPart.running(connection, request))
         }
         let tools = request.mayAct && !list.isEmpty && !list.rows.isEmpty ? actions("these", list.members) : ""
         let letters = list.table(
@@ -121,8 +122,10 @@ enum DeadPart {
             "Deliveries that were given up. They keep their messages until retried, discarded or too old."
         return request.document(
             "Dead letters",
+            refresh: jobs.isEmpty ? 30 : 2,
             """
             \(Part.head("Dead letters", lead))
+            <div id="dead-jobs" data-live>\(jobs)</div>
             <div id="dead-groups" data-live>\(table(groups, list.now, request.mayAct))</div>
             \(list.form)
             <div id="dead-letters" data-live>\(HTML.when(isShown, card))</div>
@@ -143,7 +146,8 @@ enum DeadPart {
             [
                 "handler",
                 PageColumn("error_group") { Part.link($0.address, $0.group.shortened(160)) },
-                "count", "first_died_at", "last_died_at",
+                PageColumn("count") { "\(Figures.count($0.count, limit: $0.countedTo ?? .max))" }, "first_died_at",
+                "last_died_at",
                 .actions { group in
                     guard mayAct, let name = group.nameInFilters else { return "" }
                     let number = groups.firstIndex { $0.handler == group.handler && $0.group == name } ?? 0

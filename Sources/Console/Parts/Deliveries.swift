@@ -39,7 +39,9 @@ enum DeliveryPart {
         return try await request.perform { connection throws(PostgresError) in
             let count = try BulkAction(.waiting(.retryNow, filter), total: limit, by: author).begin(connection)
             // The limit was reached: there may be more.
-            return .success(ActionAnswer(["done": count, "more": count == limit] as JSONObject))
+            var answer: JSONObject = ["done": count, "more": count == limit]
+            if count == 0 { answer.add("why", try WaitingDeliveries.whyUnmoved(connection, filter)) }
+            return .success(ActionAnswer(answer))
         }
     }
 
@@ -117,7 +119,8 @@ enum DeliveryPart {
         case .leased: return "\(Part.badge(.active, "in hand"))<span class=\"sub mono\">\(row.leaseOwner)</span>"
         case .paused: return "\(Part.badge(.warning, "handler paused"))\(sub(row.pausedReason))"
         case .held:
-            let end: HTML = row.heldUntil.map { "until \(Part.age($0, now: now))" } ?? ""
+            let end: HTML =
+                row.heldUntil.map { "until \(Part.time($0)), \(Part.age($0, now: now))" } ?? "a probe is under way"
             return "\(Part.badge(.warning, "held")) \(end)\(sub(row.heldReason))"
         case .retry: return "\(Part.badge(.warning, "will be retried"))\(error)"
         case .postponed: return "\(Part.badge(.idle, "postponed"))\(error)"

@@ -59,7 +59,7 @@ enum HandlerPart {
 
     private static func page(_ request: PageRequest) async throws -> HTML {
         let sight = request.sight
-        let handlers = try await request.read { try await HandlerView.list($0) }.map { $0.shown(to: sight) }
+        let handlers = try await request.look { try await HandlerView.list($0) }.map { $0.shown(to: sight) }
         let hint: HTML = """
             Add one under <code>handlers:</code> in the configuration and start a worker; messages are kept either way.
             """

@@ -4,14 +4,26 @@ import Resources
 import ServiceLifecycle
 import Vocabulary
 
-/// `GET jobs/{id}`, its progress as Server-Sent Events, and `POST jobs/{id}/cancel`.
+/// `GET jobs`, `jobs/{id}`, its progress as Server-Sent Events, and `POST jobs/{id}/cancel`, and a page of them.
 enum JobPart {
     private static let interval = Duration.milliseconds(500)
 
     private static let job = Parameter.uuid("id", "The job.")
     private static let unknown = Problem.notFound("there is no job with this id: ended ones are kept for 7 days")
 
-    static let part = ConsolePart(endpoints: [
+    static let part = ConsolePart(
+        section: Section("Jobs", "/jobs", "M5 7h14M5 12h14M5 17h8M17 15v4M15 17h4"),
+        endpoints: endpoints,
+        pages: [Page(path: "jobs", make: page)]
+    )
+
+    private static let endpoints: [Endpoint] = [
+        .get("listJobs", "jobs") { request in
+            let (limit, services) = (try request[limit], request.services)
+            let jobs = try await services.reader.withConnection { try await list($0, limit: limit) }
+            return .page(jobs.map { $0.shown(to: services.sight) })
+        }
+        .about("Jobs that were started: the running ones first, then the latest.", .page(of: Job.self)).takes([limit]),
         .get("getJob", "jobs/{id}") { .json(try await find(try $0[job], $0.services).json()) }
             .about("A job, or a frozen set.", .one(Job.self)).takes([job]),
         .get("streamJob", "jobs/{id}/stream", stream)
@@ -23,7 +35,67 @@ enum JobPart {
         .action("cancelJob", "jobs/{id}/cancel", cancel)
             .about("Ends a job, or a frozen set; what was done stays done.", .one(Job.self, 200, "The job"))
             .takes([job]),
-    ])
+    ]
+
+    private static let limit = Parameter.limit(500)
+
+    private static func list(
+        _ connection: PostgresConnection,
+        isRunning: Bool = false,
+        limit: Int
+    ) async throws(PostgresError) -> [Job] {
+        try await connection.result(of: JobStatements.list(isRunning: isRunning, limit: limit)).rows(Job.init)
+    }
+
+    /// The jobs that run, as a card for the page of what they work on; nothing without any.
+    static func running(_ connection: PostgresConnection, _ request: PageRequest) async throws -> HTML {
+        let jobs = try await list(connection, isRunning: true, limit: 20).map { $0.shown(to: request.sight) }
+        guard !jobs.isEmpty else { return "" }
+        return Part.rows("Running jobs", jobs, now: try await connection.databaseTime(), columns(request))
+    }
+
+    private static func page(_ request: PageRequest) async throws -> HTML {
+        let (jobs, now) = try await request.read { connection in
+            (try await list(connection, limit: 100), try await connection.databaseTime())
+        }
+        let hint: HTML = "Retries and discards of <a href=\"/dead\">dead letters</a> run here, and stay for 7 days."
+        let table =
+            jobs.isEmpty
+            ? Part.empty("No job was started lately", hint)
+            : Part.table("Jobs", jobs.map { $0.shown(to: request.sight) }, now: now, columns(request))
+        return request.document(
+            "Jobs",
+            refresh: jobs.contains { !$0.hasEnded } ? 2 : 10,
+            """
+            \(Part.head("Jobs", "Actions on many rows: they go on whatever page is open."))
+            <section class="card" id="jobs" data-live>\(table)</section>
+            """
+        )
+    }
+
+    private static func columns(_ request: PageRequest) -> [PageColumn<Job>] {
+        [
+            PageColumn("started_at", title: "Started"), "action", "subject", PageColumn("state", cell: badge),
+            PageColumn("done", title: "Progress") { job in
+                let gone: HTML = HTML.when(
+                    job.skipped > 0,
+                    "<span class=\"sub\">\(Figures.count(job.skipped)) were gone</span>"
+                )
+                return "\(Part.progress("Progress", Int64(job.done + job.skipped), of: Int64(job.planned)))\(gone)"
+            },
+            PageColumn("started_by", title: "By"), PageColumn("error", absent: ""),
+            .actions { job in
+                guard request.mayAct, !job.hasEnded else { return "" }
+                let address = PageAddress("/api/v1/jobs").adding("\(job.id)").adding("cancel")
+                return Act.button("Cancel", address, done: "Cancelled", kind: .danger)
+            },
+        ]
+    }
+
+    private static func badge(_ job: Job) -> HTML {
+        let tones: [String: Tone] = ["running": .active, "finished": .good, "failed": .bad]
+        return Part.badge(tones[job.state] ?? .idle, job.state)
+    }
 
     private static func cancel(_ request: ActionRequest) async throws -> Response {
         let (id, sight, author) = (try request[job], request.services.sight, request.author)
@@ -35,8 +107,11 @@ enum JobPart {
     }
 
     private static func find(_ id: Digest128, _ services: ConsoleServices) async throws -> Job {
-        let job = try await services.reader.run { connection throws(PostgresError) in
-            try connection.run(JobStatements.find(id)).firstRow(Job.init)
+        let job = try await services.primary.run { connection throws(PostgresError) in
+            let job = try connection.run(JobStatements.find(id)).firstRow(Job.init)
+            // Who sees its end sees what it did.
+            if job?.hasEnded == true { services.reader.acted(connection) }
+            return job
         }
         guard let job else { throw unknown }
         return job.shown(to: services.sight)

@@ -217,13 +217,33 @@ enum MessagePart {
     ) { wanted in
         var pager = MessagePager(wanted.filter, .newestFirst, limit: wanted.limit, after: wanted.after)
         (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.page, true)
+        // Conditions on what no index holds: looked for a piece of time after the other, so that what is found is shown.
+        let isSlow = !wanted.filter.clauses.isEmpty || wanted.filter.senderID != nil
+        var search = isSlow ? try await MessageSearch(pager, wanted.connection) : nil
+        if search != nil {
+            let found = try await search?.run(wanted.connection)
+            let rows = (found?.messages ?? []).map { $0.shown(to: wanted.sight) }
+            return .init(rows: rows, next: found?.next?.description, searchedTo: found?.searchedTo)
+        }
         let page = try await pager.next(wanted.connection)
         let rows = try page.messages.map { $0.shown(to: wanted.sight) }
         return .init(rows: rows, next: page.isFull ? rows.last?.cursor.description : nil)
     }
 
+    /// How far back `where` looks by itself.
+    private static let reach = "24h"
+
+    /// What the address holds; conditions on payloads alone look at the last 24 h.
+    private static func values(_ request: PageRequest) -> (values: [String: [String]], isReduced: Bool) {
+        var values = request.query.values
+        let isReduced = values["where"] != nil && values["since"] == nil && values["until"] == nil
+        if isReduced { values["since"] = [reach] }
+        return (values, isReduced)
+    }
+
     private static func page(_ request: PageRequest) async throws -> HTML {
-        let list = try await PageList(request, pageList)
+        let (values, isReduced) = values(request)
+        let list = try await PageList(request, pageList, values)
         let tail: HTML = """
             <button type="button" class="button needs-script" id="tail-toggle" aria-pressed="false"
             data-stream="\(list.address("/api/v1/messages/stream"))">Live tail</button>
@@ -243,6 +263,13 @@ enum MessagePart {
             // The live tail fills it.
             let empty = list.isFirstPage ? Part.table("Messages", [], now: list.now, columns, id: "message-rows") : ""
             table = "<div id=\"tail-empty\">\(table)</div>\(empty)"
+        }
+        if isReduced, list.next == nil, list.asked.mistakes.isEmpty {
+            var all = request.query.values
+            all["since"] = ["1970-01-01"]
+            let address = MessageFilter.filters.reduce(list.base) { $0.query($1.name, all[$1.name.description] ?? []) }
+            let note: HTML = "Conditions on data looked at the last 24 h only. <a href=\"\(address)\">Look at all</a>."
+            table = "\(table)<div class=\"body\">\(Part.notice(.active, note))</div>"
         }
         return list.document(request, "Messages", "What devices sent, the newest first.", actions: actions, table)
     }

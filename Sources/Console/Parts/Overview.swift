@@ -6,7 +6,7 @@ import Resources
 struct Overview: Sendable {
     /// Sizes, estimates, and handlers with their queues.
     var store: StoreStatistics
-    /// The workers, including those that died within the last ten minutes.
+    /// The workers, including those that fell silent within the last day, unless dismissed.
     var workers: [WorkerRow]
 
     /// Where counting a handler's queue stops.
@@ -109,9 +109,12 @@ extension WorkerRow {
 }
 
 extension [WorkerRow] {
-    /// The sums of the living workers' streams, by sender.
+    /// The sums of the living workers' streams, by sender, and nothing for the senders that only silent workers had.
     var streams: [WorkerReport.Streams] {
         var sums: [String: WorkerReport.Streams] = [:]
+        for worker in self where worker.roles.contains("receive") {
+            for streams in worker.streams { sums[streams.sender] = WorkerReport.Streams(sender: streams.sender) }
+        }
         for streams in filter(\.isAlive).flatMap(\.streams) {
             var sum = sums[streams.sender] ?? WorkerReport.Streams(sender: streams.sender)
             sum.connecting += streams.connecting

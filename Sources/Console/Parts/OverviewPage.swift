@@ -18,7 +18,7 @@ enum OverviewPart {
     )
 
     private static func page(_ request: PageRequest) async throws -> HTML {
-        let (overview, groups) = try await request.read { connection in
+        let (overview, groups) = try await request.look { connection in
             (
                 try await Overview.take(connection),
                 try await DeadLetters(connection).summary(groups: 5, counted: Overview.countLimit)
@@ -27,6 +27,7 @@ enum OverviewPart {
         let view = View(
             overview: overview,
             groups: groups.map { $0.shown(to: request.sight) },
+            mayAct: request.mayAct,
             history: request.services.history.add(overview.workers)
         )
         return request.document(
@@ -46,6 +47,7 @@ enum OverviewPart {
     private struct View {
         let overview: Overview
         let groups: [DeadLetterGroup]
+        let mayAct: Bool
         let history: [RateHistory.Sample]
 
         private var store: StoreStatistics { overview.store }
@@ -57,20 +59,29 @@ enum OverviewPart {
 
         var attention: HTML {
             var items: [(tone: Tone, html: HTML)] = []
+            func item(_ tone: Tone, _ word: String, _ what: HTML, end: HTML) {
+                items.append(
+                    (tone, "<li>\(Part.badge(tone, word))<span class=\"what\">\(what)</span>\(end)</li>")
+                )
+            }
             func item(_ tone: Tone, _ word: String, _ what: HTML, _ address: PageAddress, _ link: String) {
-                let entry: HTML = """
-                    <li>\(Part.badge(tone, word))<span class="what">\(what)</span><a href="\(address)">\(link)</a></li>
-                    """
-                items.append((tone, entry))
+                item(tone, word, what, end: "<a href=\"\(address)\">\(link)</a>")
             }
             if overview.alive.isEmpty {
                 let what: HTML = "No worker has been heard of for 20 s: nothing is received."
                 item(.bad, "no worker", what, "/handlers", "Handlers")
             }
+            for worker in overview.workers where !worker.isAlive {
+                let what: HTML = """
+                    Worker <span class="mono">\(worker.worker)</span> was last heard of \(Part.age(worker.heartbeatAt, now: now)) \
+                    and did not stop in order\(successor(of: worker)).
+                    """
+                item(.bad, "silent worker", what, end: mayAct ? SystemPart.dismiss(worker) : "")
+            }
             for sender in overview.streams where sender.bound == 0 {
                 let name: HTML = "<span class=\"mono\">\(stranger: sender.sender)</span>"
                 let what: HTML = "Sender \(name) has no stream that receives."
-                item(.bad, "no stream", what, "/handlers", "Handlers")
+                item(.bad, "no stream", what, PageAddress("/messages").query("sender", sender.sender), "Messages")
             }
             if store.daysAhead == 0 {
                 item(.bad, "no partition", "Tomorrow has no partition yet.", "/retention", "Retention")
@@ -105,6 +116,15 @@ enum OverviewPart {
             let ordered = items.filter { $0.tone == .bad } + items.filter { $0.tone != .bad }
             let list: HTML = "<ul class=\"attention\">\(ordered.map(\.html))</ul>"
             return Part.card("Needs attention", count: "\(items.count)", list)
+        }
+
+        /// A worker that has started on the same machine since.
+        private func successor(of worker: WorkerRow) -> HTML {
+            let host = worker.worker.prefix { $0 != ":" }
+            let next = overview.alive.first {
+                $0.worker.prefix { $0 != ":" } == host && $0.startedAt > worker.heartbeatAt
+            }
+            return next.map { "; <span class=\"mono\">\($0.worker)</span> has started there since" } ?? ""
         }
 
         // MARK: Figures

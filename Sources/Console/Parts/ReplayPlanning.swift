@@ -92,7 +92,7 @@ enum ReplayPlanning {
 
     static func page(_ request: PageRequest) async throws -> HTML {
         let sight = request.sight
-        let handlers = try await request.read { try await HandlerStates($0).list(counted: 1) }
+        let handlers = try await request.look { try await HandlerStates($0).list(counted: 1) }
         let form =
             request.mayAct
             ? Self.form(Asked(lenient: request.query.values, sight: sight), handlers.map(\.name), sight)

@@ -37,7 +37,7 @@ enum ReplayPart {
 
     private static func replays(_ request: EndpointRequest) async throws -> Response {
         let limit = try request[limit]
-        let replays = try await request.services.reader.run { connection throws(PostgresError) in
+        let replays = try await request.services.primary.run { connection throws(PostgresError) in
             try ReplayTable.list(connection, limit: limit)
         }
         return .page(replays.map { $0.shown(to: request.services.sight) })
@@ -45,7 +45,7 @@ enum ReplayPart {
 
     private static func replay(_ request: EndpointRequest) async throws -> Response {
         let id = try request[id]
-        let found = try await request.services.reader.run { connection throws(PostgresError) in
+        let found = try await request.services.primary.run { connection throws(PostgresError) in
             try ReplayDetail.read(connection, id.description)
         }
         guard let found else { throw Problem.notFound("no replay has this id") }
@@ -79,7 +79,7 @@ enum ReplayPart {
     // MARK: Pages
 
     private static func page(_ request: PageRequest) async throws -> HTML {
-        let (rows, now) = try await request.read { connection in
+        let (rows, now) = try await request.look { connection in
             let rows = try await connection.run { try ReplayTable.list($0, limit: 100) }
             return (rows.map { $0.shown(to: request.sight) }, try await connection.databaseTime())
         }
@@ -121,7 +121,7 @@ enum ReplayPart {
 
     private static func detail(_ request: PageRequest) async throws -> HTML {
         let name = request.part("id")
-        let view = try await request.read { connection in
+        let view = try await request.look { connection in
             let found = try await connection.run { try ReplayDetail.read($0, name) }
             guard let found else { throw Problem.notFound("no replay has this name or id: see /replays") }
             return View(

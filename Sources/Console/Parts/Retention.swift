@@ -14,7 +14,7 @@ enum RetentionPart {
     )
 
     private static func page(_ request: PageRequest) async throws -> HTML {
-        let view = try await request.read { try await RetentionView.take($0) }
+        let view = try await request.look { try await RetentionView.take($0) }
         let plan = view.plan
         let hint: HTML = """
             A worker's start sets it from <code>retention:</code> in its configuration; until then nothing is deleted.

@@ -1,16 +1,37 @@
 import HTTPTypes
+import Hummingbird
 import MessageStore
 import Postgres
 package import Resources
 
-/// `GET workers`, `senders` and `whoami`.
+/// `GET workers`, `senders` and `whoami`, and `POST workers/{instance}/dismiss`.
 enum SystemPart {
     static let part = ConsolePart(endpoints: [
         .get("listWorkers", "workers", "The workers, as they tell of themselves.", rows: WorkerRow.all),
+        .action("dismissWorker", "workers/{instance}/dismiss", dismiss)
+            .about("Takes a silent worker, which somebody knows of, off the list.").takes([instance]),
         .get("listSenders", "senders", "The senders, with their streams.", rows: SenderView.list),
         .get("getWhoAmI", "whoami") { .json(try $0.principal.json()) }
             .about("Who asks, and with what rights.", .one(Principal.self)),
     ])
+
+    private static let instance = Parameter.uuid("instance", "The worker's instance.")
+
+    private static func dismiss(_ request: ActionRequest) async throws -> Response {
+        let (instance, author) = (try request[instance], request.author)
+        return try await request.perform { connection throws(PostgresError) in
+            guard let worker = try WorkerTable.dismiss(connection, instance, by: author) else {
+                return .failure(.notFound("no silent worker has this instance: it is back, or was dismissed"))
+            }
+            return .success(ActionAnswer(["worker": worker, "done": 1] as JSONObject))
+        }
+    }
+
+    /// The button that takes a silent worker off the list.
+    static func dismiss(_ worker: WorkerRow) -> HTML {
+        let address = PageAddress("/api/v1/workers").adding("\(worker.instance)").adding("dismiss")
+        return Act.button("Dismiss", address, done: "Dismissed")
+    }
 }
 
 extension Principal: ShownResource {

@@ -2,6 +2,7 @@ import Foundation
 import HTTPTypes
 import Hummingbird
 import Logging
+import Postgres
 import Telemetry
 
 /// Handles a request before and after its route.
@@ -9,9 +10,16 @@ struct ConsoleResponder: HTTPResponder {
     let routes: RouterResponder<ConsoleContext>
     let access: ConsoleAccess
     let connections: ClientConnections
+    let settings: ConsoleSettings
     let logger: Logger
 
     func respond(to request: Request, context: ConsoleContext) async throws -> Response {
+        try await PageShell.$environment.withValue((settings.name, settings.colour)) {
+            try await answer(request, context)
+        }
+    }
+
+    private func answer(_ request: Request, _ context: ConsoleContext) async throws -> Response {
         let start = ContinuousClock.now
         // HEAD is GET without the body (RFC 9110 section 9.3.2).
         let isHead = request.method == .head
@@ -62,9 +70,15 @@ struct ConsoleResponder: HTTPResponder {
             head.method = .trace
             return try await routes.respond(to: Request(head: head, body: request.body), context: context)
         }
-        return try await ReadPool.$reader.withValue(sender.principal?.name ?? "address " + sender.key) { [context] in
-            try await respond(request, context, client, while: sender.lasts)
+        let note = LagNote()
+        var response = try await ReadPool.$reader.withValue(sender.principal?.name ?? "address " + sender.key) {
+            [context] in
+            try await LagNote.$current.withValue(note) {
+                try await respond(request, context, client, while: sender.lasts)
+            }
         }
+        if let lag = note.lag { response.headers[.readLag] = lag.field }
+        return response
     }
 
     /// Answers a request.

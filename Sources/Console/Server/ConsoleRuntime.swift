@@ -86,9 +86,20 @@ package struct ConsoleRuntime: Sendable {
     ) throws(ConsoleError) -> ConsoleServices {
         var reading: PostgresSettings
         do throws(PostgresError) {
-            reading = try PostgresSettings(url: console.database.url ?? configuration.database.url)
+            reading = try PostgresSettings(
+                url: console.database.url ?? configuration.database.url,
+                of: console.database.url == nil ? "database.url" : "console.database.url"
+            )
         } catch {
-            throw ConsoleError("console.database.url: \(error)")
+            throw ConsoleError("\(error)")
+        }
+        var standby: PostgresSettings?
+        do throws(PostgresError) {
+            standby = try configuration.database.readURL.map { url throws(PostgresError) in
+                try PostgresSettings(url: url, of: "database.read_url")
+            }
+        } catch {
+            throw ConsoleError("\(error)")
         }
         reading.applicationName = "upstream-console"
         var writing = reading
@@ -96,10 +107,16 @@ package struct ConsoleRuntime: Sendable {
         reading.statementTimeout = Int(limit.seconds) * 1_000 + Int(limit.attoseconds / 1_000_000_000_000_000)
         reading.lockTimeout = min(reading.statementTimeout, 2_000)
         writing.lockTimeout = 5_000
+        standby?.isReader = true
+        standby?.applicationName = reading.applicationName
+        standby?.statementTimeout = reading.statementTimeout
+        standby?.lockTimeout = reading.lockTimeout
         var settings = ConsoleSettings(version: version)
         settings.showsPayloads = console.payloads == .shown
+        (settings.name, settings.colour) = (console.name, console.colour)
         return ConsoleServices(
             reading: reading,
+            standby: standby,
             sessions: console.database.sessions,
             writing: writing,
             settings: settings,

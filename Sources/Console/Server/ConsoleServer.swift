@@ -59,6 +59,7 @@ package struct ConsoleServer: Service {
                 routes: router().finish(),
                 access: access,
                 connections: connections,
+                settings: services.settings,
                 logger: logger
             ),
             server: HTTPServerBuilder { responder in

@@ -1,11 +1,14 @@
 package import Logging
 package import Postgres
 import Querying
+package import UpstreamConfiguration
 
 /// What routes need.
 package struct ConsoleServices: Sendable {
-    package let reader: ReadPool
-    /// One reading session for `/readyz` alone, which reports on the database and not on those who use the others.
+    package let reader: ConsoleReader
+    /// Sessions that read at the primary, whatever `database.read_url` says: what runs now, and PostgreSQL's counters.
+    package let primary: ReadPool
+    /// One session where the console reads, for `/readyz` alone, which reports on the database and not on those who use the others.
     package let probe: ReadPool
     /// Sessions that may write; for actions.
     package let writer: ReadPool
@@ -27,15 +30,21 @@ package struct ConsoleServices: Sendable {
     /// Limited, since each stream queries the database twice a second.
     let jobStreams = StreamPlaces(50, "streams of jobs", instead: "ask for jobs/{id} now and then")
 
-    /// Sessions to one database, `sessions` of which read.
+    /// Sessions to one database, `sessions` of which read, and as many at its `standby` if there is one.
     package init(
         reading: PostgresSettings,
+        standby: PostgresSettings? = nil,
         sessions: Int,
         writing: PostgresSettings,
         settings: ConsoleSettings,
         logger: Logger
     ) {
-        (reader, probe) = (ReadPool(reading, size: sessions), ReadPool(reading, size: 1))
+        primary = ReadPool(reading, size: sessions)
+        probe = ReadPool(standby ?? reading, size: 1)
+        reader = ConsoleReader(
+            standby.map { ReadPool($0, size: sessions) } ?? primary,
+            primary: standby == nil ? nil : primary
+        )
         writer = ReadPool(writing, size: 2, isReadOnly: false)
         planner = ReadPool(writing, size: 1, isReadOnly: false)
         (self.settings, self.logger) = (settings, logger)
@@ -45,7 +54,7 @@ package struct ConsoleServices: Sendable {
     }
 
     package func close() async {
-        for pool in [reader, probe, writer, planner] { await pool.close() }
+        for pool in [reader.pool, primary, probe, writer, planner] { await pool.close() }
     }
 }
 
@@ -54,6 +63,9 @@ package struct ConsoleSettings: Sendable {
     /// Whether messages are shown with their data, or only with their metadata.
     package var showsPayloads = true
     package var version: String
+    /// The environment's name and colour, which every page shows; nil for none.
+    package var name: String?
+    package var colour: ConsoleConfiguration.Colour?
 
     package init(version: String) { self.version = version }
 }

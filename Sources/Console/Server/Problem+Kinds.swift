@@ -49,6 +49,7 @@ extension Problem.Kind {
     static let replayRefused = Self(.conflict, "replay-refused", "The replay's state forbids it")
     static let replayTarget = Self(.badGateway, "replay-target", "The target can't be reached")
     static let schema = Self(.serviceUnavailable, "schema", "The database has another schema")
+    static let standbyConflict = passing("standby-conflict", "The standby cancelled the query", 5)
     static let timeout = Self(.gatewayTimeout, "statement-timeout", "The query took too long")
     static let tooLarge = Self(.contentTooLarge, "too-large", "The request is too large")
     static let tooMany = Self(.unprocessableContent, "too-many", "Too many dead letters")
@@ -107,6 +108,10 @@ extension Problem {
     }
 
     package init(_ error: PostgresError) {
+        if let text = error.standbyConflict {
+            self.init(.standbyConflict, text)
+            return
+        }
         switch error.failureClass {
         case .timeout where error.sqlState == "57014", .deadline, .cancelled:
             let fix = "narrow it (a category, a device, a shorter time), or raise console.database.statement_timeout"
@@ -118,6 +123,9 @@ extension Problem {
         case .schema: self.init(.schema, "run `upstream-worker migrate status`: \(error.message)")
         case .lock: self.init(.locked, "another session changes it: ask again in a moment")
         case .data, .constraint, .limit: self.init(.refusedValue, error.message)
+        case _ where error.isOfReader:
+            let why = "the console reads where database.read_url says, and never at the primary instead"
+            self.init(.database, "\(why); what changes something still works: ask again in a moment")
         default:
             self.init(.database, "messages are not lost: the peer sends them again; ask again in a moment")
         }

@@ -59,12 +59,15 @@ package struct Problem: Error, Sendable, Equatable {
 
     var line: [UInt8] { json() + [UInt8(ascii: "\n")] }
 
+    /// What passes by itself is asked for again by the browser.
     private var page: HTML {
-        PageShell(title: title).card(
+        let again = status == .serviceUnavailable ? headers[.retryAfter] : nil
+        return PageShell(title: title).card(
             """
             <h1>\(title)</h1><p>\(detail)</p>
             <p class="actions"><a class="button" href="/">To the overview</a></p>
-            """
+            """,
+            head: again.map { "<meta http-equiv=\"refresh\" content=\"\($0)\">" } ?? ""
         )
     }
 }

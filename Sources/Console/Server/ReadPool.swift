@@ -107,15 +107,6 @@ package actor ReadPool {
         }
     }
 
-    /// Reads the next page of messages, and takes the session back before anything is sent.
-    func next(_ pager: MessagePager) async throws -> (pager: MessagePager, page: MessagePage) {
-        try await withConnection(.search) { connection in
-            var pager = pager
-            let page = try await pager.next(connection)
-            return (pager, page)
-        }
-    }
-
     package func close() async {
         for lane in lanes { await lane.client.close() }
     }

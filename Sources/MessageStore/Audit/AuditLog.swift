@@ -28,6 +28,8 @@ package enum AuditAction: String, CaseIterable, Sendable {
     case migrateUp = "migrate.up"
     case migrateDown = "migrate.down"
     case revealTokens = "tokens.reveal"
+    /// A silent worker is known of, and no longer listed.
+    case dismissWorker = "workers.dismiss"
 }
 
 /// Who acts, by which way, and why.

@@ -89,7 +89,8 @@ package struct DeadLetters: Sendable {
         try await groups(DeadLetterStatements.groups(filter))
     }
 
-    /// The existing groups, largest first, at a cost that does not grow with the number of dead letters.
+    /// The existing groups at a cost that does not grow with the number of dead letters: those of the last hour first, then
+    /// the largest.
     ///
     /// A nil `handler` means all. A count that equals the limit is a lower bound.
     package func summary(
@@ -99,7 +100,6 @@ package struct DeadLetters: Sendable {
     ) async throws(PostgresError) -> [DeadLetterGroup] {
         let sql = DeadLetterStatements.summary(handler: handler, groups: groups, counted: limit)
         return try await self.groups(sql, countedTo: limit)
-            .sorted { ($1.count, $0.handler, $0.group) < ($0.count, $1.handler, $1.group) }
     }
 
     private func groups(_ sql: SQL, countedTo limit: Int? = nil) async throws(PostgresError) -> [DeadLetterGroup] {
@@ -167,6 +167,9 @@ struct CursorParts {
 }
 
 enum DeadLetterStatements {
+    /// The most groups that are ranked: beyond, each letter has its own, and the first by name stand for all.
+    private static let mostRanked = 5_000
+
     /// A filter's dead letters after a cursor, latest first.
     static func list(_ filter: DeadLetterFilter, after cursor: DeadLetterCursor? = nil, limit: Int) -> SQL {
         var condition = filter.condition
@@ -189,16 +192,15 @@ enum DeadLetterStatements {
             """
     }
 
-    /// The groups of each handler with their counts up to a limit, found by skipping along the index.
+    /// The groups with their counts up to a limit, found by skipping along the index: those that grew within the last
+    /// hour first, then the largest, then the latest.
     ///
-    /// The cost depends on the number of groups, not on that of dead letters.
+    /// The cost depends on the number of groups, not on that of dead letters. All are ranked before any is left out.
     static func summary(handler: String?, groups: Int, counted limit: Int) -> SQL {
         let start: SQL = handler.map { "WHERE handler = \($0)" } ?? ""
-        // In the order of the one index with all three columns, so that no other is walked with a filter.
-        let ofGroup: SQL = """
-            (d.handler, d.error_group, d.died_at) >= (found.handler, found.error_group, '-infinity')
-                AND (d.handler, d.error_group, d.died_at) <= (found.handler, found.error_group, 'infinity')
-            """
+        // Equal in two columns and ordered by the third of one index, so that no other is walked with a filter (measured: 77 ms
+        // instead of 2 s for 205 groups of 19,000 letters, by a comparison of rows).
+        let ofGroup: SQL = "d.handler = found.handler AND d.error_group = found.error_group ORDER BY d.died_at"
         let further: SQL = handler.map { "d.handler = \($0) AND" } ?? ""
         return """
             WITH RECURSIVE found AS (
@@ -212,17 +214,17 @@ enum DeadLetterStatements {
                     ORDER BY d.handler, d.error_group LIMIT 1
                 ) AS next
             )
-            SELECT
-                handler, error_group,
-                (SELECT count(*) FROM (
-                    SELECT FROM upstream.dead_letters AS d WHERE \(ofGroup)
-                    ORDER BY d.handler, d.error_group, d.died_at LIMIT \(limit)
-                ) AS counted),
-                (SELECT died_at FROM upstream.dead_letters AS d WHERE \(ofGroup)
-                    ORDER BY d.handler, d.error_group, d.died_at LIMIT 1),
-                (SELECT died_at FROM upstream.dead_letters AS d WHERE \(ofGroup)
-                    ORDER BY d.handler DESC, d.error_group DESC, d.died_at DESC LIMIT 1)
-            FROM found LIMIT \(groups)
+            SELECT * FROM (
+                SELECT
+                    handler, error_group,
+                    (SELECT count(*) FROM (
+                        SELECT FROM upstream.dead_letters AS d WHERE \(ofGroup) LIMIT \(limit)
+                    ) AS counted) AS count,
+                    (SELECT died_at FROM upstream.dead_letters AS d WHERE \(ofGroup) LIMIT 1),
+                    (SELECT died_at FROM upstream.dead_letters AS d WHERE \(ofGroup) DESC LIMIT 1) AS latest
+                FROM (SELECT * FROM found LIMIT \(mostRanked)) AS found
+            ) AS ranked
+            ORDER BY latest > now() - interval '1 hour' DESC, count DESC, latest DESC, handler, error_group LIMIT \(groups)
             """
     }
 

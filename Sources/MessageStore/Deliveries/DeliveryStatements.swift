@@ -78,6 +78,16 @@ enum DeliveryStatements {
         FROM upstream.handlers WHERE name = ANY (\(\.self)) ORDER BY name
         """
 
+    /// A process's share of a handler's limit over all workers.
+    static func share(_ request: ShareRequest, of token: Int64) -> SQL {
+        """
+        SELECT upstream.take_share(
+            \(token), \(request.handler), \(Int64(request.whole)), \(Int64(request.most)), \(Int64(request.busy)),
+            \(request.lease)
+        )
+        """
+    }
+
     /// Records a pause that a handler asked for; the longest one wins.
     ///
     /// Fails if its row is locked, so that no other handler's pause waits for it.

@@ -113,6 +113,13 @@ package final class PostgresDeliveryStore: DeliveryStore {
         }
     }
 
+    package func share(_ request: ShareRequest) async throws(StoreError) -> Int? {
+        guard let token = registered.withLock({ $0?.token }) else { return nil }
+        return try await run { connection throws(PostgresError) in
+            try connection.run(DeliveryStatements.share(request, of: token)).value()
+        }
+    }
+
     package func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError) {
         _ = try await run { connection throws(PostgresError) in
             try connection.run(DeliveryStatements.hold(handler, hold))

@@ -10,7 +10,7 @@ package struct WaitingDelivery: Sendable {
         case leased
         /// The handler is paused.
         case paused
-        /// The handler asked for a pause.
+        /// The handler asked for a pause, or its circuit is open.
         case held
         /// The latest attempt failed, and the next is not due yet.
         case retry
@@ -43,7 +43,7 @@ package struct WaitingDelivery: Sendable {
     /// When the handler's pause ends by itself; nil if it is not paused, or until resumed.
     package var pausedUntil: Timestamp?
     package var pausedReason: String?
-    /// When the pause that the handler asked for ends; nil without one.
+    /// When the pause that the handler asked for ends, or an open circuit may be probed; nil without one.
     package var heldUntil: Timestamp?
     /// The handler's reason for that pause.
     package var heldReason: String?
@@ -160,8 +160,28 @@ package struct WaitingDeliveries: Sendable {
         after cursor: WaitingCursor? = nil,
         limit: Int
     ) async throws(PostgresError) -> [WaitingDelivery] {
-        try await connection.result(of: WaitingStatements.page(filter, after: cursor, limit: limit))
+        let rows = try await connection.result(of: WaitingStatements.page(filter, after: cursor, limit: limit))
             .rows(WaitingDelivery.init)
+        guard rows.contains(where: { $0.reason == .due }) else { return rows }
+        let (workers, now) = try await HandlerBreaker.workers(connection)
+        let breakers = HandlerBreaker.of(workers, now: now)
+        return rows.map { $0.held(by: breakers[$0.handler], now: now) }
+    }
+
+    /// Why none of a filter's deliveries could be made due, in words; the counts stop at 10,000.
+    package static func whyUnmoved(
+        _ connection: isolated PostgresConnection,
+        _ filter: WaitingFilter
+    ) throws(PostgresError) -> String {
+        let (due, held, paused) = try connection.run(WaitingStatements.unmoved(filter)).onlyRow {
+            (due: Int, held: Int, paused: Int) in (due, held, paused)
+        }
+        func some(_ count: Int) -> String { Amount.count(count) + (count >= WaitingStatements.countLimit ? "+" : "") }
+        var parts: [String] = []
+        if due > 0 { parts.append("\(some(due)) are due already and wait for their turn") }
+        if held > 0 { parts.append("\(some(held)) are in a worker's hands") }
+        if paused > 0 { parts.append("the handler is paused: resume it") }
+        return "Nothing moved: " + (parts.isEmpty ? "nothing waits" : parts.joined(separator: "; ")) + "."
     }
 
     /// Counts a filter's deliveries.
@@ -273,6 +293,20 @@ enum WaitingStatements {
             count(*) FILTER (WHERE NOT in_block AND \(raw: isFree) AND d.next_attempt_at > now()),
             count(*) FILTER (WHERE in_block OR NOT \(raw: isFree))
         FROM \(raw: everywhere) AS d WHERE \(condition(filter))
+        """
+    }
+
+    fileprivate static let countLimit = 10_000
+
+    /// Counts a filter's deliveries up to a limit: held by no worker, and by one; and its handlers that are paused.
+    static func unmoved(_ filter: WaitingFilter) -> SQL {
+        """
+        SELECT count(*) FILTER (WHERE is_free), count(*) FILTER (WHERE NOT is_free),
+            (SELECT count(*) FROM upstream.handlers AS h WHERE \(raw: isPaused) AND \(filter.handler.map { "h.name = \($0)" as SQL } ?? "true"))
+        FROM (
+            SELECT NOT d.in_block AND \(raw: isFree) AS is_free FROM \(raw: everywhere) AS d
+            WHERE \(condition(filter)) LIMIT \(countLimit)
+        ) AS counted
         """
     }
 

@@ -18,6 +18,20 @@ enum CheckStatements {
             current_database()::text
         """
 
+    /// What primary and standbys share, and nobody else.
+    static let cluster: SQL =
+        "SELECT (SELECT system_identifier FROM pg_control_system())::text || ' ' || current_database()"
+
+    /// The release of the extension Citus; no row without it.
+    static let citus: SQL = "SELECT extversion FROM pg_extension WHERE extname = 'citus'"
+
+    /// Our tables that Citus spreads over servers, or copies to all of them; only where it is installed.
+    static let spreadTables: SQL = """
+        SELECT c.relname::text FROM pg_dist_partition AS p JOIN pg_class AS c ON c.oid = p.logicalrel
+        WHERE c.relnamespace = to_regnamespace('upstream') AND (p.partmethod <> 'n' OR p.repmodel = 't')
+        ORDER BY c.relname
+        """
+
     /// The rights that a role lacks, as `INSERT ON upstream.messages`; a nil role is the session's own.
     ///
     /// Tables are looked up in the catalog: without the right to the schema their names can't be resolved.

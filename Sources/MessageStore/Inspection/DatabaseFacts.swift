@@ -1,5 +1,6 @@
 import Glibc
 package import Postgres
+import Vocabulary
 
 /// Facts about a server and our session, as `check --connect` shows them.
 package struct DatabaseFacts: Sendable, Equatable {
@@ -23,6 +24,31 @@ package struct DatabaseFacts: Sendable, Equatable {
 
     package static func ask(_ connection: PostgresConnection) async throws(PostgresError) -> DatabaseFacts {
         try await connection.result(of: CheckStatements.facts).onlyRow(DatabaseFacts.init)
+    }
+}
+
+extension PostgresConnection {
+    /// What primary and standbys share, and nobody else.
+    package nonisolated func cluster() async throws(PostgresError) -> String {
+        try await result(of: CheckStatements.cluster).value()
+    }
+}
+
+/// Our tables, where the extension Citus is installed.
+package enum CitusTables {
+    /// Why it can't keep the guarantees; nil without it, and where it left our tables as they are.
+    package static func refusal(_ connection: PostgresConnection) async -> String? {
+        guard
+            let release = try? await connection.result(of: CheckStatements.citus).rows(as: String.self).first,
+            let tables = try? await connection.result(of: CheckStatements.spreadTables).rows(as: String.self)
+        else { return nil }
+        return refusal(release: release, tables: tables)
+    }
+
+    static func refusal(release: String, tables: [String]) -> String? {
+        guard let first = tables.first else { return nil }
+        return "Citus \(release) spreads \(Amount.counted(tables.count, "table")) of the schema upstream over servers, "
+            + "\(first) for one: there FOR UPDATE and unique keys do not hold as our statements need"
     }
 }
 

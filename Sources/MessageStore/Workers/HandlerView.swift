@@ -67,6 +67,15 @@ package struct HandlerBreaker: Sendable, Equatable {
     package var circuit: String
     /// The seconds, 0 or more, until the next probe may begin; nil while one is under way, or if the circuit is closed.
     package var nextProbe: Double?
+    /// The most failures since a success in one worker.
+    package var failures = 0
+    /// The latest failure of the handler itself; nil if unknown.
+    package var lastFailure: String?
+
+    /// Why nothing is delivered while it is open, in words.
+    package var why: String {
+        "the circuit is open: \(Amount.counted(failures, "failure"))" + (lastFailure.map { ", last: \($0)" } ?? "")
+    }
 
     /// Whether at least one circuit is not closed.
     package var isFailing: Bool { circuit != "closed" }
@@ -98,6 +107,8 @@ package struct HandlerBreaker: Sendable, Equatable {
             for handler in worker.handlers {
                 var breaker = found[handler.handler] ?? HandlerBreaker(circuit: "closed", nextProbe: nil)
                 if rank(handler.circuit) > rank(breaker.circuit) { breaker.circuit = handler.circuit }
+                breaker.failures = max(breaker.failures, handler.failedInRow ?? 0)
+                if handler.circuit != "closed" { breaker.lastFailure = handler.lastFailure ?? breaker.lastFailure }
                 if let probe = handler.nextProbe {
                     let left = max(0, probe - age)
                     breaker.nextProbe = min(breaker.nextProbe ?? left, left)
@@ -109,4 +120,15 @@ package struct HandlerBreaker: Sendable, Equatable {
     }
 
     private static func rank(_ circuit: String) -> Int { ["closed", "half_open", "open"].firstIndex(of: circuit) ?? 0 }
+}
+
+extension WaitingDelivery {
+    /// The delivery as held where it is due and its handler's circuit is open.
+    func held(by breaker: HandlerBreaker?, now: Timestamp) -> WaitingDelivery {
+        guard reason == .due, let breaker, breaker.isFailing else { return self }
+        var held = self
+        (held.reason, held.heldReason) = (.held, breaker.why)
+        held.heldUntil = breaker.nextProbe.flatMap { $0 < 1e9 ? now + .microseconds(Int64($0 * 1e6)) : nil }
+        return held
+    }
 }

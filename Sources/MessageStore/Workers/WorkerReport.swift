@@ -54,9 +54,11 @@ package struct WorkerReport: Sendable, Equatable {
         package var failed = 0.0
         /// Failures since the last success, or since the start; nil in rows of older versions.
         package var failedInRow: Int?
+        /// The latest failure of the handler itself, as logs name it.
+        package var lastFailure: String?
 
         private enum CodingKeys: String, CodingKey {
-            case handler, circuit, running, waiting, attempts, failed, nextProbe, failedInRow
+            case handler, circuit, running, waiting, attempts, failed, nextProbe, failedInRow, lastFailure
             case isPaused = "paused"
         }
     }

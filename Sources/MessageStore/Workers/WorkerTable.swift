@@ -18,7 +18,7 @@ package enum WorkerTable {
     /// How often a worker writes its row.
     package static let interval = Duration.seconds(5)
 
-    /// All known workers, by name: live ones, and those that died within the last ten minutes.
+    /// All known workers, by name: live ones, and those that fell silent within the last day, unless dismissed.
     package static func list(_ connection: isolated PostgresConnection) throws(PostgresError) -> [WorkerRow] {
         try connection.run(WorkerStatements.list).rows {
             var report = WorkerReport(instance: $0, worker: $1, version: $2, roles: $3)
@@ -29,6 +29,21 @@ package enum WorkerTable {
             report.certificates = ($12 as JSONColumn).decoded() ?? []
             return WorkerRow(report: report, startedAt: $4, heartbeatAt: $5, isAlive: $6)
         }
+    }
+}
+
+extension WorkerTable {
+    /// Deletes the row of a silent worker, which somebody knows of, inside a transaction with its entry in the audit trail.
+    ///
+    /// - Returns: Its name; nil if no worker has this instance, or if it is alive.
+    package static func dismiss(
+        _ connection: isolated PostgresConnection,
+        _ instance: Digest128,
+        by author: AuditAuthor
+    ) throws(PostgresError) -> String? {
+        let gone = try connection.run(WorkerStatements.dismiss(instance)).rows(as: String.self).first
+        if let gone { try AuditLog.record(connection, .dismissWorker, "worker \(gone)", count: 1, by: author) }
+        return gone
     }
 }
 
@@ -53,11 +68,11 @@ package enum WorkerStatements {
             certificates = excluded.certificates
         """
 
-    /// Deletes rows of dead processes: silent for ten minutes, or succeeded by this one.
+    /// Deletes rows of dead processes: silent for a day, or succeeded by this one.
     package static let purge: PreparedStatement<WorkerReport> = """
         \(quick)
         DELETE FROM upstream.workers USING quick
-        WHERE heartbeat_at < now() - interval '10 minutes'
+        WHERE heartbeat_at < now() - interval '1 day'
             OR worker = \(\.worker) AND instance <> \(\.instance) AND NOT \(raw: isAlive)
         """
 
@@ -66,6 +81,12 @@ package enum WorkerStatements {
         \(quick)
         DELETE FROM upstream.workers USING quick WHERE instance = \(\.instance)
         """
+
+    static func dismiss(_ instance: Digest128) -> SQL {
+        """
+        DELETE FROM upstream.workers WHERE instance = \(instance) AND NOT \(raw: isAlive) RETURNING worker
+        """
+    }
 
     static let list: SQL = """
         SELECT

@@ -99,12 +99,18 @@ enum MessageStatements {
         """
     }
 
-    /// The database's time, and the oldest open transaction: all before it are visible to the next statement.
-    static let moment: SQL = "SELECT clock_timestamp(), pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+    /// The time until which commits can be seen: the database's, on a standby that of what it has replayed.
+    ///
+    /// By its own clock a follower would leave behind what commits on the primary and is replayed later.
+    private static let present: SQL =
+        "CASE WHEN pg_is_in_recovery() THEN \(ReadLag.replayedUntil) ELSE clock_timestamp() END"
 
-    /// A time after every stored message, and not before the database's.
+    /// The present, and the oldest open transaction: all before it are visible to the next statement.
+    static let moment: SQL = "SELECT \(present), pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+
+    /// A time after every stored message, and not before the present.
     static let end: SQL = """
-        SELECT greatest(clock_timestamp(), max(received_at) + interval '1 microsecond') FROM upstream.messages
+        SELECT greatest(\(present), max(received_at) + interval '1 microsecond') FROM upstream.messages
         """
 
     /// The start of the oldest day that has a partition.

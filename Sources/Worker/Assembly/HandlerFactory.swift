@@ -69,6 +69,7 @@ package enum HandlerFactory {
         registration.retry = configuration.retry
         registration.timeout = configuration.timeout
         registration.rate = configuration.rate
+        registration.limit = configuration.limit
         return registration
     }
 }

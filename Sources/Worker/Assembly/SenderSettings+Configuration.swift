@@ -93,6 +93,7 @@ extension StreamSettings {
         resume = sender.resume
         redirectHosts = sender.redirectHosts
         window = sender.window
+        serverQueue = sender.serverQueue
         idScope = sender.idScope
         payload = sender.payload
         keepaliveInterval = sender.keepaliveInterval

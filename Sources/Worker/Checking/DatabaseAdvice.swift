@@ -12,6 +12,8 @@ package enum DatabaseAdvice {
         case .readOnly: "name the primary in database.url, or all hosts: a worker connects to the writable one"
         case .permission: rights(role: role ?? "upstream-worker", database: database)
         case .resources: shortage(error)
+        case .schema where error.message.contains("not PostgreSQL"):
+            "use PostgreSQL 14 or later, or a service that runs it: docs/databases.md lists them"
         case .schema where error.sqlState == nil: "create the database with ENCODING 'UTF8'"
         case .schema: "see upstream-worker migrate status"
         case .lock: "another session holds a lock: upstream-worker doctor names it while it does"

@@ -74,8 +74,12 @@ actor DatabaseSession: HandlerProbeSession {
         }
     }
 
-    func server() -> Probe.Result {
-        guard let facts else { return .skipped }
+    func server() async -> Probe.Result {
+        guard let facts, let connection else { return .skipped }
+        if let refusal = await CitusTables.refusal(connection) {
+            let fix = "keep the schema upstream on one server: SELECT undistribute_table(…) for each of them"
+            return .failed(cause: refusal, fix: fix, status: .configuration)
+        }
         let found = "PostgreSQL \(facts.version), encoding \(facts.encoding)"
         guard facts.versionNumber < DatabaseSession.oldestVersion * 10_000 else { return .passed(detail: found) }
         return .warned(
@@ -198,6 +202,33 @@ actor DatabaseSession: HandlerProbeSession {
         }
     }
 
+    /// Tries `database.read_url`: how far behind it is, and whether it is of the same cluster.
+    func reading(_ url: String) async -> Probe.Result {
+        do throws(PostgresError) {
+            var settings = try PostgresSettings(url: url, of: "database.read_url")
+            settings.isReader = true
+            let reader = try await PostgresConnection.open(settings)
+            let lag = try await reader.readLag()
+            _ = try await reader.result(of: "SELECT FROM upstream.messages LIMIT 0")
+            let place = "connected to \(settings.description)"
+            // Some providers hide the cluster's number.
+            let clusters = try? (await reader.cluster(), await connection?.cluster())
+            await reader.close()
+            if let (here, there) = clusters, let there, here != there {
+                return .warned(
+                    cause: "\(place), which has another database than database.url's server",
+                    fix: "name a standby of that server"
+                )
+            }
+            guard let note = lag.note else { return .passed(detail: "\(place), which is the primary: 0 s behind") }
+            guard let seconds = lag.seconds, seconds > 60 else { return .passed(detail: "\(place): \(note)") }
+            return .warned(cause: "\(place): \(note)", fix: "upstream-worker doctor says more once it stays so")
+        } catch {
+            let fix = DatabaseAdvice.fix(error).replacing("database.url", with: "database.read_url")
+            return .failed(cause: error.description, fix: fix, status: ExitStatus(error))
+        }
+    }
+
     func forHandler(
         _ body: @Sendable (PostgresConnection, _ role: String) async throws(PostgresError) -> Probe.Result
     ) async -> Probe.Result {
@@ -252,7 +283,10 @@ extension ProbeSequence {
             let fix = "renew console.tls.certificate_file, then restart the console"
             return ProbeSequence("console", [Probe("certificate") { CertificateProbe.check(file: file, fix: fix) }])
         }
-        return [.database(session)] + handlers
+        let reading = configuration.database.readURL.map { url in
+            ProbeSequence("database.read_url", [Probe("reads") { await session.reading(url) }])
+        }
+        return [.database(session)] + [reading].compactMap(\.self) + handlers
             + configuration.senders.indices.map { .sender(configuration, index: $0) } + [console].compactMap(\.self)
     }
 }

@@ -89,7 +89,7 @@ struct WorkerFigures {
             var row = WorkerReport.Handler(handler: handler.handler, circuit: handler.circuit.rawValue)
             row.nextProbe = handler.nextProbe?.inSeconds
             row.isPaused = handler.isPaused
-            (row.running, row.waiting) = (handler.running, handler.waiting)
+            (row.running, row.waiting, row.lastFailure) = (handler.running, handler.waiting, handler.lastFailure)
             (row.attempts, row.failed) = (rate(now?.done ?? 0, was?.done ?? 0) + failures, failures)
             row.failedInRow = index.map { Int(clamping: counts.handlers[$0].failed &- failuresBefore[$0]) }
             return row

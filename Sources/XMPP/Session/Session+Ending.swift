@@ -100,7 +100,7 @@ extension Session {
         switch state {
         case .open:
             settlement.bytes = management.progress() ?? []
-            guard resumes else { break }
+            guard resumes, !isBlocked else { break }
             let next = readingPaused(false, now: now)
             settlement.timer = next.timer
             settlement.bytes += next.bytes

@@ -29,25 +29,44 @@ extension Session {
 
     // MARK: Pauses
 
-    /// Notes that reading was paused or resumed, and tells a standard server when the pause becomes long.
+    /// Notes that reading was paused or resumed: a standard server is told when the pause becomes long.
     mutating func readingPaused(_ paused: Bool, now: UInt64) -> Settlement {
-        let isNew = paused != (keepalive.pause(now: now) != nil)
+        let pause = keepalive.pause(now: now)
         keepalive.paused(paused, now: now)
-        guard isNew, case .open = state, !management.isRequested else { return Settlement() }
+        guard paused != (pause != nil), case .open = state, !management.isRequested else { return Settlement() }
         guard paused else {
-            guard let bytes = presence.becomeAvailable() else { return timer(notAfter: keepalive.due, now: now) }
-            management.wrote()
-            return Settlement(bytes: bytes)
+            presence.readingResumed(after: pause ?? .zero, now: now)
+            return timer(notAfter: min(keepalive.due, presenceDue), now: now)
         }
         guard presence.isAvailable else { return Settlement() }
-        return timer(notAfter: now &+ Presence.longestPause.nanoseconds, now: now)
+        return timer(notAfter: now &+ Presence.shortestPause.nanoseconds, now: now)
+    }
+
+    /// When presence is to be given, again or anew, unless reading is paused.
+    private var presenceDue: UInt64 {
+        presence.needsRefresh ? boundAt &+ Presence.refreshDelay.nanoseconds : presence.returnDue ?? .max
     }
 
     /// Sets the timer if it would fire later than this: a stream that keeps pausing must not put it off forever.
     private mutating func timer(notAfter due: UInt64, now: UInt64) -> Settlement {
-        guard timerDue > due else { return Settlement() }
-        let delay = Duration.nanoseconds(Int64(clamping: due > now ? due - now : 0))
-        return Settlement(timer: timer(after: delay, from: now))
+        timerDue > due ? Settlement(timer: timer(at: due, now: now)) : Settlement()
+    }
+
+    private mutating func timer(at due: UInt64, now: UInt64) -> SessionTimer {
+        timer(after: .nanoseconds(Int64(clamping: due > now ? due - now : 0)), from: now)
+    }
+
+    /// Notes whether the peer accepts our writes: while it does not, reading pauses lest acks pile up.
+    package mutating func writable(_ isWritable: Bool, now: UInt64) -> Settlement {
+        isBlocked = !isWritable
+        return readingPaused(isBlocked || window.isPaused, now: now)
+    }
+
+    /// Notes a server's count of our stanzas that has grown: once it includes the ping, that has arrived.
+    mutating func confirmed(since before: UInt32, now: UInt64) {
+        guard management.confirmed != before else { return }
+        let hasPing = pings > 0 && Int32(bitPattern: management.confirmed &- pingNumber) >= 0
+        if hasPing { keepalive.answered(now: now) } else { keepalive.moved(now: now) }
     }
 
     // MARK: Firing
@@ -68,8 +87,8 @@ extension Session {
         case end([UInt8], SessionOutcome)
     }
 
-    /// Handles the timer of this id.
-    package mutating func timerFired(_ id: UInt64, now: UInt64) -> TimerAction {
+    /// Handles the timer of this id, with the transport's counters if it has any.
+    package mutating func timerFired(_ id: UInt64, now: UInt64, sent bytes: SentBytes? = nil) -> TimerAction {
         if id == Session.drainingTimerID {
             guard isDraining, case .open = state else { return .none }
             return .drainExpired(close())
@@ -80,7 +99,7 @@ extension Session {
             guard timerDue < managementDue else { return .end(farewell(.undefinedCondition), .unmanaged) }
             return .wait(timer(after: .nanoseconds(Int64(clamping: managementDue - timerDue)), from: timerDue))
         case .open:
-            return keepaliveFired(now: now)
+            return keepaliveFired(now: now, bytes)
         case .finishing(.peers):
             let bytes = goodbye()
             state = .ended
@@ -93,25 +112,16 @@ extension Session {
         }
     }
 
-    private mutating func keepaliveFired(now: UInt64) -> TimerAction {
-        if let pause = keepalive.pause(now: now), presence.isAvailable {
-            guard pause >= Presence.longestPause else {
-                return .wait(timer(after: Presence.longestPause - pause, from: now))
-            }
-            let bytes = presence.becomeUnavailable() ?? []
-            management.wrote()
-            return .withdraw(bytes, timer(after: keepaliveInterval, from: now))
+    private mutating func keepaliveFired(now: UInt64, _ bytes: SentBytes?) -> TimerAction {
+        if let pause = keepalive.pause(now: now) {
+            if presence.isAvailable { return pausedFired(pause, now: now) }
+        } else if now >= presenceDue {
+            management.wrote(presence.needsRefresh ? 2 : 1)
+            let bytes = presence.needsRefresh ? presence.refresh() : presence.becomeAvailable(now: now) ?? []
+            return .refresh(bytes, timer(at: keepalive.due, now: now))
         }
-        if presence.needsRefresh, boundTime(now: now) >= Presence.refreshDelay {
-            let due = keepalive.due
-            management.wrote(2)
-            return .refresh(
-                presence.refresh(),
-                timer(after: .nanoseconds(Int64(clamping: due > now ? due - now : 0)), from: now)
-            )
-        }
-        switch keepalive.timerFired(now: now) {
-        case .wait(let delay): return .wait(timer(after: delay, from: now))
+        switch keepalive.timerFired(now: now, sent: bytes) {
+        case .wait(let delay): return .wait(timer(at: min(now &+ delay.nanoseconds, presenceDue), now: now))
         case .ping where settings.dialect == .component:
             // The answer to a ping would be a stanza for our domain like any other: a server gives it to any connection
             // of the component. So a space is sent, and TCP finds out whether it arrives.
@@ -120,14 +130,22 @@ extension Session {
         case .ping(let delay):
             pings += 1
             management.wrote()
-            let refresh = presence.needsRefresh ? Presence.refreshDelay - boundTime(now: now) : delay
-            return .ping(ping, timer(after: max(min(delay, refresh), .zero), from: now))
+            pingNumber = management.sent
+            return .ping(ping, timer(at: min(now &+ delay.nanoseconds, presenceDue), now: now))
         case .dead:
             // Resumed again, it would be as deaf.
             if !isHeard { management.forgoResumption() }
             transportClosed()
             return .end([], .silent)
         }
+    }
+
+    /// Withdraws presence where the pause has become longer than the server's queue allows.
+    private mutating func pausedFired(_ pause: Duration, now: UInt64) -> TimerAction {
+        let patience = presence.patience(inFlight: window.messages, pausedAt: now &- pause.nanoseconds)
+        guard pause >= patience else { return .wait(timer(after: patience - pause, from: now)) }
+        management.wrote()
+        return .withdraw(presence.becomeUnavailable(now: now) ?? [], timer(after: keepaliveInterval, from: now))
     }
 
     // MARK: Pings

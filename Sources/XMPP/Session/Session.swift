@@ -44,6 +44,10 @@ package struct Session: ~Copyable {
     /// When the last timer fires, if known.
     var timerDue: UInt64 = .max
     var pings: UInt64 = 0
+    /// The number of the last ping among our stanzas, as stream management counts them.
+    var pingNumber: UInt32 = 0
+    /// Whether reading pauses because the peer does not accept our writes.
+    package internal(set) var isBlocked = false
     private var queries: QueryResponder
     let boundAt: UInt64
     /// Our own address, from which a server may answer a ping.
@@ -78,9 +82,9 @@ package struct Session: ~Copyable {
         boundAt = now
         address = stream.address
         domain = JID(settings.domain)
-        window = InFlightWindow(window: settings.window)
+        window = InFlightWindow(window: settings.usedWindow)
         management = stream.resumed ?? StreamManagement(stream.management)
-        presence = Presence(stream.management, priority: settings.priority)
+        presence = Presence(stream.management, priority: settings.priority, queue: settings.serverQueue)
         queries = QueryResponder(version: settings.version, as: settings.component, now: now)
         // The greeting's presence.
         if stream.resumed == nil, stream.management == .offered { management.wrote() }
@@ -109,7 +113,7 @@ package struct Session: ~Copyable {
     /// Whether to read from the peer: not while the window is full, nor while messages are settled before the end.
     package var wantsInput: Bool {
         switch state {
-        case .open: !window.isPaused
+        case .open: !window.isPaused && !isBlocked
         // The peer's closing tag is still to come.
         case .closing: true
         case .finishing, .ended: false
@@ -171,6 +175,7 @@ package struct Session: ~Copyable {
     private mutating func deliver(_ message: consuming IncomingMessage, now: UInt64) -> StanzaAction {
         hasTakenStanza = true
         guard takesMessages else { return .none }
+        presence.took(now: now)
         let timer = window.took(bytes: message.bytes.count) ? readingPaused(true, now: now).timer : nil
         if management.isActive { management.number(&message) }
         return .deliver(message, timer)
@@ -206,9 +211,12 @@ package struct Session: ~Copyable {
         }
         if StreamManagement.isAnswer(stanza) { isHeard = true }
         if stanza.equals(stanza.elements[0].namespace, XMLNamespace.client) { management.noted() }
+        let before = management.confirmed
         switch management.receive(stanza) {
         case .none: break
-        case .ignore: return .note(.other)
+        case .ignore:
+            confirmed(since: before, now: now)
+            return .note(.other)
         case .send(let bytes): return .answer(bytes)
         case .decided(let outcome): return .managed(outcome)
         case .refuse(let report): return miscounted(report)

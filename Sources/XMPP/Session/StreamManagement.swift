@@ -7,8 +7,9 @@ package import XMLWire
 /// The server keeps every stanza until `h` covers it, and stores the rest when the session ends. So `h` counts only the
 /// stanzas before the first uncommitted message: whatever kills this process, the server has what the database has not.
 ///
-/// Our own stanzas are counted from the request on, and the server is asked how many it has (`<r/>`) as soon as
-/// ``askAfter`` are unknown. An `h` that goes back, or beyond what was sent, ends the stream.
+/// Our own stanzas are counted from the request on, and the server is asked how many it has (`<r/>`) whenever
+/// ``askAfter`` more are unknown, also before it has answered: a slow server's answers show that it goes on. An `h` that
+/// goes back, or beyond what was sent, ends the stream.
 package struct StreamManagement: Sendable, Equatable {
     package enum Offer: Sendable, Equatable {
         /// None, and none expected: a CCS, or a component's connection.
@@ -81,8 +82,8 @@ package struct StreamManagement: Sendable, Equatable {
     package private(set) var sent: UInt32
     /// How many of them the server last said it has.
     package private(set) var confirmed: UInt32
-    /// Whether `<r/>` waits for its answer.
-    private var isAsked = false
+    /// How many we had sent when the server was asked last.
+    private var asked: UInt32
     /// The server's grant of resumption; nil without one.
     private(set) var grant: ResumptionGrant?
 
@@ -93,6 +94,7 @@ package struct StreamManagement: Sendable, Equatable {
         told = start
         sent = start
         confirmed = start
+        asked = start
     }
 
     var isActive: Bool { if case .active = state { true } else { false } }
@@ -134,8 +136,8 @@ package struct StreamManagement: Sendable, Equatable {
     mutating func progress() -> [UInt8]? {
         guard isActive else { return nil }
         var bytes = handled == told ? [] : answer()
-        if !isAsked, sent &- confirmed >= StreamManagement.askAfter {
-            isAsked = true
+        if min(sent &- asked, sent &- confirmed) >= StreamManagement.askAfter {
+            asked = sent
             bytes.append(xml: "<r xmlns=\"urn:xmpp:sm:3\"/>")
         }
         return bytes.isEmpty ? nil : bytes
@@ -172,7 +174,6 @@ package struct StreamManagement: Sendable, Equatable {
             return .refuse(StreamManagement.tooHigh(count, sent: sent))
         }
         confirmed = count
-        isAsked = false
         return .ignore
     }
 
@@ -254,7 +255,7 @@ package struct StreamManagement: Sendable, Equatable {
         else { return .invalid }
         confirmed = count
         sent = count
-        isAsked = false
+        asked = count
         return .resumed(confirmed: count)
     }
 }

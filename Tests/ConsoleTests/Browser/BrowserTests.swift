@@ -32,6 +32,7 @@ struct BrowserTests {
             "quarantine": "/quarantine", "stanza": "/quarantine/1", "stanza-hex": "/quarantine/1?view=hex",
             "conflicts": "/conflicts", "conflict": "/conflicts/\(order)/00000000-0000-4000-8000-000000000001",
             "replays": "/replays", "replay-new": "/replays/new", "retention": "/retention", "audit": "/audit",
+            "jobs": "/jobs",
         ]
         let (script, image) = (BrowserStage.script, BrowserStage.image)
         let hostile = [

@@ -158,7 +158,7 @@ struct MessageStreamTests {
         try await database.script("SELECT upstream.ensure_partitions(current_date - 2, current_date + 2)")
         let feed = MessageFeed(
             MessageFilter(),
-            reader: ReadPool(database.settings, size: 1),
+            reader: ConsoleReader(ReadPool(database.settings, size: 1)),
             showsPayloads: true
         )
         let place = feed.subscribe {}

@@ -30,6 +30,8 @@ extension JobStatements: StatementCatalog {
             StatementSample("start", start(job, "dead.retry", who: "x", reason: nil)),
             StatementSample("cancel", cancel(job)),
             StatementSample("find", find(job)),
+            StatementSample("list", list(isRunning: false, limit: 1)),
+            StatementSample("list, running", list(isRunning: true, limit: 1)),
             StatementSample("running", running),
             StatementSample("lock", lock(job)),
             StatementSample("gone", "WITH \(gone(job, 1)) SELECT FROM gone"),

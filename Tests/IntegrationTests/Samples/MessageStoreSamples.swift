@@ -94,6 +94,10 @@ extension DeliveryStatements: StatementCatalog {
             StatementSample("unclaimed", unclaimed),
             StatementSample("nextToken", nextToken),
             StatementSample("controls", controls),
+            StatementSample(
+                "share",
+                share(ShareRequest(handler: "orders", whole: 4, most: 4, busy: 0, lease: .seconds(60)), of: 1)
+            ),
             StatementSample("hold", hold("orders", HandlerHold(remaining: .seconds(1), reason: "a test"))),
             StatementSample("backlog", backlog),
             StatementSample("extend", extend),
@@ -253,6 +257,7 @@ extension WaitingStatements: StatementCatalog {
             StatementSample("page", page(WaitingFilter(), limit: 1)),
             StatementSample("page, after a cursor", page(.sample, after: cursor, limit: 1)),
             StatementSample("count", count(WaitingFilter())), StatementSample("count, narrowed", count(.sample)),
+            StatementSample("unmoved", unmoved(.sample)), StatementSample("unmoved, all", unmoved(WaitingFilter())),
             StatementSample("retryNow", retryNow(.sample, limit: 1)),
             StatementSample("retryNow, all", retryNow(WaitingFilter(), limit: 1)),
             StatementSample("endHolds", endHolds(.sample)),
@@ -267,7 +272,7 @@ extension WorkerStatements: StatementCatalog {
     static var samples: [StatementSample] {
         [
             StatementSample("write", write), StatementSample("purge", purge), StatementSample("remove", remove),
-            StatementSample("list", list),
+            StatementSample("list", list), StatementSample("dismiss", dismiss(Digest128(high: 1, low: 1))),
         ]
     }
 }

@@ -52,12 +52,14 @@ extension ActionRequest {
             let outcome = try await pool.run { connection throws(PostgresError) -> Outcome in
                 var refusal: Problem?
                 do throws(PostgresError) {
-                    return try connection.transaction { connection throws(PostgresError) in
+                    let outcome = try connection.transaction { connection throws(PostgresError) in
                         let outcome = try run(connection, action)
                         guard case .failure(let problem) = outcome else { return outcome }
                         refusal = problem
                         throw .cancelled("because the request is refused")
                     }
+                    services.reader.acted(connection)
+                    return outcome
                 } catch {
                     if let refusal { return .failure(refusal) }
                     throw error

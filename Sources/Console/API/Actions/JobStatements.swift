@@ -90,6 +90,15 @@ enum JobStatements {
         "SELECT \(columns) FROM upstream.jobs WHERE job = \(job)"
     }
 
+    /// The jobs that were started, the running ones first, then the latest; `isRunning` leaves out those that have ended.
+    static func list(isRunning: Bool, limit: Int) -> SQL {
+        """
+        SELECT \(columns) FROM upstream.jobs
+        WHERE \(isRunning ? "state = 'running'" as SQL : "started_at IS NOT NULL")
+        ORDER BY state = 'running' DESC, started_at DESC LIMIT \(limit)
+        """
+    }
+
     private static let columns: SQL = """
         job, action, subject, state, planned, done, skipped, created_by, created_at, expires_at,
         state = 'planned' AND expires_at <= now(), started_by, started_at, reason, finished_at, last_error,

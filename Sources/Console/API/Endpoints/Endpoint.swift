@@ -66,6 +66,7 @@ struct Endpoint: Sendable {
         _ handle: @escaping Handle
     ) -> Endpoint { Endpoint(operation: operation, path: path, right: right, handle: handle) }
 
+    /// What shows how things stand at the primary.
     static func get<Row: ShownResource>(
         _ operation: StaticString,
         _ path: String,
@@ -73,11 +74,12 @@ struct Endpoint: Sendable {
         one read: @escaping @Sendable (PostgresConnection) async throws -> Row
     ) -> Endpoint {
         get(operation, path) { request in
-            .json(try await request.services.reader.withConnection { try await read($0) }.json())
+            .json(try await request.services.primary.withConnection { try await read($0) }.json())
         }
         .about(summary, .one(Row.self))
     }
 
+    /// What shows how things stand at the primary, in rows.
     static func get<Row: ShownResource>(
         _ operation: StaticString,
         _ path: String,
@@ -85,7 +87,7 @@ struct Endpoint: Sendable {
         rows read: @escaping @Sendable (PostgresConnection) async throws -> [Row]
     ) -> Endpoint {
         get(operation, path) { request in
-            .page(try await request.services.reader.withConnection { try await read($0) })
+            .page(try await request.services.primary.withConnection { try await read($0) })
         }
         .about(summary, .page(of: Row.self))
     }

@@ -87,6 +87,7 @@ struct EndpointRequest: Sendable {
                     try AuditLog.record(connection, .revealTokens, text, count: number == 0 ? count : nil, by: author)
                 }
             }
+            services.reader.acted(connection)
         }
     }
 

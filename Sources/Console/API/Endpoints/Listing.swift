@@ -33,6 +33,8 @@ struct Listing<Filter: Filtered, Row: ShownResource, Cursor: LosslessStringConve
         var rows: [Row] = []
         /// Where the next page begins; nil behind the last.
         var next: String?
+        /// How far back a search came whose time was over before the page was full; nil for a page that was read to its end.
+        var searchedTo: Timestamp?
     }
 
     let address: PageAddress

@@ -18,8 +18,10 @@ struct FeedBatch: Sendable {
     /// Where another stream could continue after this batch; nil if unchanged.
     var position: TailPosition?
     var gap: MessageTail.Gap?
+    /// Whether the database could not be read: nothing newer is shown until it can.
+    var isStale = false
 
-    var isEmpty: Bool { events.isEmpty && position == nil && gap == nil }
+    var isEmpty: Bool { events.isEmpty && position == nil && gap == nil && !isStale }
 
     mutating func append(_ page: MessagePage, _ row: Int, _ lines: inout MessageLines) {
         guard let message = page[row] else { return }
@@ -64,6 +66,8 @@ struct FeedBatch: Sendable {
     }
 
     static func event(_ position: TailPosition) -> String { "event: position\nid: \(position)\ndata: {}\n\n" }
+
+    static let stale = "event: stale\ndata: {\"detail\":\"the database does not answer.\"}\n\n"
 
     static func event(_ gap: MessageTail.Gap) -> String {
         let (why, span) =

@@ -18,7 +18,7 @@ final class MessageFeed: Sendable {
 
     let filter: MessageFilter
 
-    private let reader: ReadPool
+    private let reader: ConsoleReader
     private let showsPayloads: Bool
     private let interval: Duration
     private let follower = Follower()
@@ -45,7 +45,7 @@ final class MessageFeed: Sendable {
         var position: TailPosition?
     }
 
-    init(_ filter: MessageFilter, reader: ReadPool, showsPayloads: Bool, interval: Duration = .seconds(1)) {
+    init(_ filter: MessageFilter, reader: ConsoleReader, showsPayloads: Bool, interval: Duration = .seconds(1)) {
         (self.filter, self.reader, self.showsPayloads, self.interval) = (filter, reader, showsPayloads, interval)
     }
 
@@ -183,7 +183,11 @@ final class MessageFeed: Sendable {
             try await ReadPool.$reader.withValue(reader) { try await read() }
         } catch let error as PostgresError {
             // A poll that is cancelled with its stream says nothing about the database.
-            if !Task.isCancelled { state.withLock { fail(&$0) } }
+            guard !Task.isCancelled else { throw error }
+            var batch = FeedBatch()
+            batch.isStale = true
+            publish(batch)
+            state.withLock { fail(&$0) }
             throw error
         }
         state.withLock { state in

@@ -9,13 +9,13 @@ final class MessageFeeds: Sendable {
     /// The most of these that one person may have begun.
     static let queryShare = 4
 
-    private let reader: ReadPool
+    private let reader: ConsoleReader
     private let showsPayloads: Bool
     /// Each with the name of who began it.
     private let feeds = Mutex<[(feed: MessageFeed, reader: String)]>([])
     private let places = StreamPlaces(100, "streams of messages", instead: "ask for 'messages' now and then")
 
-    init(_ reader: ReadPool, showsPayloads: Bool) { (self.reader, self.showsPayloads) = (reader, showsPayloads) }
+    init(_ reader: ConsoleReader, showsPayloads: Bool) { (self.reader, self.showsPayloads) = (reader, showsPayloads) }
 
     /// The feed of a filter, and a place in it that is given up with its last reference.
     func subscribe(_ filter: MessageFilter) throws(Problem) -> (feed: MessageFeed, place: MessageFeed.Subscription) {

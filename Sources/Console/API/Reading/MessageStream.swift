@@ -136,6 +136,7 @@ struct MessageStream: Sendable {
                 case .nothing: break batches
                 case .behind: return try await out.write(Self.behind)
                 }
+                if batch.isStale { try await out.write(FeedBatch.stale) }
                 if let gap = batch.gap { try await out.write(FeedBatch.event(gap)) }
                 try await out.write(batch.text(chosen) { sent.isEmpty || !sent.contains($0) })
                 guard let position = batch.position else { continue }

@@ -46,7 +46,8 @@ enum Act {
         <dialog id="\(id)" aria-labelledby="\(id)-title"><form data-action="\(address)" data-done="\(done)" data-steps="\(steps)">
         <h2 id="\(id)-title">\(label)</h2>\(hidden(fields))<div class="stack">\(body)</div>
         <div class="outcome" role="status" aria-live="polite"></div>
-        <div class="actions"><button type="button" data-close>Cancel</button>\
+        <div class="actions"><button type="button" data-close>Close</button>\
+        \(HTML.when(steps == "frozen", "<button type=\"button\" data-cancel hidden>Cancel</button>"))\
         <button class="\(kind == .plain ? "primary" : kind.style)">\(label)</button></div></form></dialog>
         """
     }

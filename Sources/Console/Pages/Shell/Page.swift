@@ -40,8 +40,14 @@ struct PageRequest: Sendable {
     /// What pages show: never a registration token.
     var sight: Sight { services.sight }
 
+    /// Reads what is stored, where `database.read_url` says.
     func read<T: Sendable>(_ body: @Sendable (PostgresConnection) async throws -> T) async throws -> T {
         try await services.reader.withConnection(.look, body)
+    }
+
+    /// Reads what runs now, and PostgreSQL's counters: at the primary.
+    func look<T: Sendable>(_ body: @Sendable (PostgresConnection) async throws -> T) async throws -> T {
+        try await services.primary.withConnection(.look, body)
     }
 
     /// A document with the frame of the console.

@@ -16,6 +16,10 @@ struct PageList<Filter: Filtered, Row: ShownResource, Cursor: LosslessStringConv
     let rows: [Row]
     /// Where the next page begins; nil if there is none.
     let next: String?
+    /// How far back an unfinished search came.
+    let searchedTo: Timestamp?
+    /// Whether a statement took longer than it may, so that no row is known.
+    let isTimedOut: Bool
     let now: Timestamp
 
     /// Reads the rows that a page's parameters ask for, and something else in the same session.
@@ -24,11 +28,12 @@ struct PageList<Filter: Filtered, Row: ShownResource, Cursor: LosslessStringConv
     static func read<More: Sendable>(
         _ request: PageRequest,
         _ listing: Listing<Filter, Row, Cursor>,
+        _ values: [String: [String]]? = nil,
         _ more: @Sendable (PostgresConnection, Filter) async throws -> More
     ) async throws -> (list: PageList, more: More) {
         let services = request.services
         let sight = Sight(tokens: request.principal.may(.reveal), payloads: request.sight.payloads)
-        let (asked, base) = (Asked<Filter>(lenient: request.query.values, sight: sight), listing.address)
+        let (asked, base) = (Asked<Filter>(lenient: values ?? request.query.values, sight: sight), listing.address)
         for mistake in asked.mistakes { if case .groupHidden = mistake { throw Problem(mistake) } }
         let after = request.query["after"]
         let cursor = after.flatMap { Cursor($0) }
@@ -38,15 +43,22 @@ struct PageList<Filter: Filtered, Row: ShownResource, Cursor: LosslessStringConv
         return try await services.reader.withConnection(listing.use) { connection in
             let now = try await connection.databaseTime()
             let found = try await more(connection, asked.filter)
-            let page =
-                asked.mistakes.isEmpty
-                ? try await listing.read(.init(services, connection, asked.judged(now: now), cursor, size)) : .init()
+            var (page, isTimedOut) = (Listing<Filter, Row, Cursor>.Page(), false)
+            do {
+                if asked.mistakes.isEmpty {
+                    page = try await listing.read(.init(services, connection, asked.judged(now: now), cursor, size))
+                }
+            } catch let error as PostgresError where error.failureClass == .timeout {
+                isTimedOut = true
+            }
             let list = PageList(
                 asked: asked,
                 base: base,
                 isFirstPage: cursor == nil,
                 rows: page.rows,
                 next: page.next,
+                searchedTo: page.searchedTo,
+                isTimedOut: isTimedOut,
                 now: now
             )
             return (list, found)
@@ -71,15 +83,33 @@ struct PageList<Filter: Filtered, Row: ShownResource, Cursor: LosslessStringConv
         guard asked.mistakes.isEmpty else {
             return Part.empty("The filter can't be read", "Correct the field that is marked.")
         }
+        guard !isTimedOut else {
+            let hint: HTML = "Narrow it: a category, a device, a shorter time. Nothing else is wrong."
+            return Part.empty("The search took too long", hint)
+        }
+        if let searchedTo {
+            let found = Part.table(caption, rows, now: now, columns, id: id)
+            return "\(HTML.when(!rows.isEmpty, found))\(unfinished(searchedTo))"
+        }
         guard rows.isEmpty else { return Part.table(caption, rows, now: now, columns, id: id) }
         return isEmpty && isFirstPage
             ? Part.empty(title, hint) : Part.empty("Nothing matches", "<a href=\"\(base)\">Show all</a>.")
     }
 
+    private func unfinished(_ place: Timestamp) -> HTML {
+        let further: HTML = next.map { "<a href=\"\(address(base).query("after", $0))\">Go on from here</a>" } ?? ""
+        return """
+            <div class="body">\(Part.notice(.warning, "Searched back to \(Part.time(place)) so far; older ones were not looked at. \(further)"))</div>
+            """
+    }
+
     /// The links to the first page, and to the next where there is one.
     var pager: HTML {
         let first = address(base)
-        return Part.pager(first: isFirstPage ? nil : first, next: next.map { first.query("after", $0) })
+        return Part.pager(
+            first: isFirstPage ? nil : first,
+            next: searchedTo == nil ? next.map { first.query("after", $0) } : nil
+        )
     }
 
     /// The form that narrows the list, as a card.
@@ -120,7 +150,13 @@ struct PageList<Filter: Filtered, Row: ShownResource, Cursor: LosslessStringConv
 
 extension PageList {
     /// Reads the rows that a page's parameters ask for.
-    init(_ request: PageRequest, _ listing: Listing<Filter, Row, Cursor>) async throws {
-        self = try await Self.read(request, listing) { _, _ in }.list
+    ///
+    /// `values` replace what the address holds of the filter.
+    init(
+        _ request: PageRequest,
+        _ listing: Listing<Filter, Row, Cursor>,
+        _ values: [String: [String]]? = nil
+    ) async throws {
+        self = try await Self.read(request, listing, values) { _, _ in }.list
     }
 }

@@ -1,5 +1,12 @@
+import Postgres
+import UpstreamConfiguration
+import Vocabulary
+
 /// A page's frame: head, navigation, the signed-in person and the footer.
 struct PageShell: Sendable {
+    /// The environment's name and colour, on every page of this task.
+    @TaskLocal static var environment: (name: String?, colour: ConsoleConfiguration.Colour?) = (nil, nil)
+
     /// The page's title in the window and the history.
     let title: String
     /// Its entry in the navigation.
@@ -16,13 +23,13 @@ struct PageShell: Sendable {
         let live: HTML = refresh.map { #" data-refresh="\#($0)""# } ?? ""
         return """
             \(head())
-            <body><a class="skip" href="#main">Skip to the content</a>
+            <body class="\(environmentColour)"><a class="skip" href="#main">Skip to the content</a>
             <div class="frame">
-            <header class="bar"><a class="brand" href="/">\(mark)<span>upstream</span></a>
+            <header class="bar"><a class="brand" href="/">\(mark)<span>upstream</span></a>\(environmentName)
             <button type="button" class="button ghost menu" aria-expanded="false" aria-controls="nav">Menu</button></header>
             <nav id="nav" class="nav" aria-label="Main"><ul>\(items)</ul>
             <div class="nav-end">\(who)<button type="button" class="button ghost theme" hidden>Theme</button></div></nav>
-            <main id="main" tabindex="-1"\(live)>\(body)</main>
+            <main id="main" tabindex="-1" data-at="\(Timestamp.now.rfc3339)"\(live)>\(body)\(lag)</main>
             </div>
             <div id="toasts" role="status" aria-live="polite"></div>
             </body></html>
@@ -34,7 +41,8 @@ struct PageShell: Sendable {
     func card(_ body: HTML, head extra: HTML = "") -> HTML {
         """
         \(head(extra))
-        <body class="alone"><main id="main" class="card"><div class="brand">\(mark)<span>upstream</span></div>
+        <body class="alone \(environmentColour)"><main id="main" class="card">\
+        <div class="brand">\(mark)<span>upstream</span>\(environmentName)</div>
         \(body)</main></body></html>
 
         """
@@ -43,18 +51,33 @@ struct PageShell: Sendable {
     private func head(_ extra: HTML = "") -> HTML {
         """
         <!DOCTYPE html>
-        <html lang="en"><head><meta charset="utf-8"><title>\(title) · upstream console</title>
+        <html lang="en"><head><meta charset="utf-8"><title>\(title) · \(Self.environment.name ?? "upstream console")</title>
         <meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" content="light dark">
         <meta name="referrer" content="same-origin"><meta name="robots" content="noindex">
-        <link rel="icon" href="\(PageAssets.address("icon.svg"))" type="image/svg+xml">
+        <link rel="icon" href="\(PageAssets.icon(Self.environment.colour))" type="image/svg+xml">
         <link rel="stylesheet" href="\(PageAssets.address("console.css"))">
         <script src="\(PageAssets.address("theme.js"))"></script>
         <script type="module" src="\(PageAssets.address("console.js"))"></script>\(extra)</head>
         """
     }
 
+    /// How old is what the page shows.
+    private var lag: HTML? {
+        LagNote.current?.lag?.note.map { note in
+            let sentence = note.prefix(1).uppercased() + String(note.dropFirst()) + "."
+            return #"<p id="read-lag" class="muted" data-live>\#(sentence)</p>"#
+        }
+    }
+
     private var items: HTML {
-        HTML(ConsolePart.all.compactMap(\.section)) { $0.item(isCurrent: $0.address == section?.address) }
+        let parts = ConsolePart.all.filter { part in part.pages.allSatisfy { principal?.may($0.right) != false } }
+        return HTML(parts.compactMap(\.section)) { $0.item(isCurrent: $0.address == section?.address) }
+    }
+
+    private var environmentColour: HTML { Self.environment.colour.map { "env-\($0.rawValue)" } ?? "" }
+
+    private var environmentName: HTML {
+        Self.environment.name.map { "<span class=\"env\">\($0)</span>" } ?? ""
     }
 
     private var mark: HTML {

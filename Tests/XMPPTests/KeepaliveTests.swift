@@ -1,0 +1,109 @@
+import Testing
+import Vocabulary
+
+@testable import XMPP
+
+@Suite("Pings that wait behind our own bytes")
+struct KeepaliveTests {
+    private static let second: UInt64 = 1_000_000_000
+
+    /// Asks at 30 s with so many bytes waiting, and looks at the counters whenever the timer wants; the seconds at which the
+    /// peer was found dead, or nil if that was not before `end`.
+    private static func death(
+        waiting: UInt64,
+        until end: UInt64 = 600,
+        acked: (_ second: Double) -> UInt64?
+    ) throws -> Double? {
+        var session = try makeSession()
+        var timer = session.start()
+        var now: UInt64 = 0
+        while now < end * second {
+            now += timer.delay.nanoseconds
+            let time = Double(now) / 1e9
+            let bytes = acked(time).map {
+                SentBytes(acked: $0, waiting: time <= 30 ? waiting : waiting - min($0, waiting))
+            }
+            switch session.timerFired(timer.id, now: now, sent: bytes) {
+            case .ping(_, let next), .wait(let next): timer = next
+            case .end(_, .silent): return time
+            case let action: throw Unexpected("\(action)")
+            }
+        }
+        return nil
+    }
+
+    @Test("while a slow peer takes what was written before the ping, the ping has time; after that as much as ever")
+    func slowPeer() throws {
+        // 8 kB a second: 160 kB are there after 20 s.
+        let death = try Self.death(waiting: 160_000) { UInt64(max($0 - 30, 0) * 8_000) }
+        #expect(try #require(death) >= 65 && death ?? 0 <= 68, "\(death ?? 0)")
+        // Faster than the ping's time allows: nothing is different.
+        let quick = try Self.death(waiting: 8_000) { UInt64(max($0 - 30, 0) * 8_000) }
+        #expect(try #require(quick) >= 45 && quick ?? 0 <= 48, "\(quick ?? 0)")
+        // Slower and slower: alive as long as it moves within the time.
+        #expect(try Self.death(waiting: 10_000_000) { UInt64(max($0 - 30, 0) * 100) } == nil)
+    }
+
+    @Test("nothing moves, nothing waits, or only what was written later moves: the ping has its time and no more")
+    func deadPeer() throws {
+        #expect(try Self.death(waiting: 160_000) { _ in 0 } == 45)
+        #expect(try Self.death(waiting: 0) { UInt64(max($0 - 30, 0) * 8_000) } == 45)
+        #expect(try Self.death(waiting: 160_000) { _ in nil } == 45)
+        // It dies with the peer after 10 s of moving.
+        let late = try Self.death(waiting: 160_000) { UInt64(min(max($0 - 30, 0), 10) * 8_000) }
+        #expect(try #require(late) >= 55 && late ?? 0 <= 57, "\(late ?? 0)")
+    }
+
+    @Test("a server that counts our stanzas further gives the ping time; one that counts the ping has it")
+    func counts() throws {
+        var session = try makeSession(.offered)
+        _ = try session.hear(Said.enabled)
+        let start = session.start()
+        guard case .refresh(_, let first) = session.timerFired(start.id, now: 5 * Self.second) else {
+            throw Unexpected("no second presence")
+        }
+        _ = session.wrote(300)
+        guard case .ping(_, let answer) = session.timerFired(first.id, now: 30 * Self.second) else {
+            throw Unexpected("no ping")
+        }
+        func count(_ h: Int, _ second: UInt64) throws {
+            _ = session.stanza(
+                try stanza("<a xmlns='urn:xmpp:sm:3' h='\(h)'/>"),
+                receivedAt: 0,
+                parsedAt: second * Self.second
+            )
+        }
+        try count(100, 40)
+        // The same again is nothing new.
+        try count(100, 44)
+        guard case .wait(let more) = session.timerFired(answer.id, now: 45 * Self.second) else {
+            throw Unexpected("dead")
+        }
+        #expect(more.delay == .seconds(10))
+        // Three presences, the acks, and the ping.
+        try count(304, 50)
+        guard case .wait(let next) = session.timerFired(more.id, now: 55 * Self.second) else {
+            throw Unexpected("dead")
+        }
+        #expect(next.delay == .seconds(25))
+        guard case .ping(_, let last) = session.timerFired(next.id, now: 80 * Self.second) else {
+            throw Unexpected("no")
+        }
+        #expect(session.timerFired(last.id, now: 95 * Self.second) == .end([], .silent))
+    }
+
+    @Test("while the peer accepts no writes reading pauses, and the clock stands still")
+    func blocked() throws {
+        var session = try makeSession(.missing)
+        _ = session.start()
+        guard let begun = session.writable(false, now: 10 * Self.second).timer else { throw Unexpected("no timer") }
+        #expect(session.wantsInput == false && begun.delay == .milliseconds(250))
+        // A full window beside it changes nothing, nor does room in it alone.
+        for _ in 0..<120 { _ = try session.hear(Said.good) }
+        #expect(session.committed(120, size: 0, now: 11 * Self.second) { [] }.timer == nil)
+        #expect(session.wantsInput == false)
+        guard case .withdraw = session.timerFired(begun.id, now: 13 * Self.second) else { throw Unexpected("not told") }
+        guard let back = session.writable(true, now: 70 * Self.second).timer else { throw Unexpected("no timer") }
+        #expect(session.wantsInput && back.delay == .seconds(1))
+    }
+}
