@@ -79,6 +79,16 @@ struct HandlerFilterTests {
         #expect(try await wants("[\(try form("data exists"))]", nil) == false)
     }
 
+    @Test(
+        "what looks ahead or behind is refused: at each place of a stranger's text it reads the rest",
+        arguments: ["(?=.*a)", "a(?!b)", "(?<=a)b", #"\\(?<!a)"#]
+    )
+    func lookaround(expression: String) throws {
+        let error = #expect(throws: FilterError.self) { try HandlerClause(parsing: "data.v~\(expression)") }
+        #expect(error.map { "data.v~\(expression)".dropFirst($0.position).hasPrefix("(?") } == true)
+        for fine in [#"\(?=a"#, "(?:a)", "a?=", "(?i)a"] { _ = try HandlerClause(parsing: "data.v~\(fine)") }
+    }
+
     @Test("back references are refused: with them a stranger's text could take any time", arguments: [1, 3])
     func backReferences(backslashes: Int) throws {
         let escape = String(repeating: "\\", count: backslashes)

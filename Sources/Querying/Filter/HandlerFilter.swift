@@ -25,12 +25,16 @@ package struct HandlerClause: Sendable, Equatable {
 
     /// Parses a clause.
     ///
-    /// Refuses back references, with which a regular expression can take any time: data is a stranger's, and acks wait.
+    /// Refuses regular expressions that can take seconds over large data: it is a stranger's, and acks wait.
     package init(parsing text: String) throws(FilterError) {
         let clause = try WhereClause(parsing: text)
-        if case .compares(.matches, let operand) = clause.test, Self.hasBackReference(operand.text) {
-            let place = text.firstIndex(of: "\\").map { text.distance(from: text.startIndex, to: $0) } ?? 0
-            throw FilterError("a handler's regular expression can't have back references", in: text, at: place)
+        if case .compares(.matches, let operand) = clause.test, let slow = Self.slowPart(operand.text) {
+            let place = text.firstRange(of: slow).map { text.distance(from: text.startIndex, to: $0.lowerBound) } ?? 0
+            throw FilterError(
+                "a handler's regular expression can't have back references or look ahead or behind",
+                in: text,
+                at: place
+            )
         }
         guard text.utf8.count <= FilterBounds.bytes else {
             throw FilterError("a clause has at most \(FilterBounds.bytes) bytes", in: text, at: 0)
@@ -83,12 +87,21 @@ package struct HandlerClause: Sendable, Equatable {
         return "{" + quoted.joined(separator: ",") + "}"
     }
 
-    private static func hasBackReference(_ expression: String) -> Bool {
-        var isEscaped = false
-        for byte in expression.utf8 {
-            if isEscaped, (UInt8(ascii: "1")...UInt8(ascii: "9")).contains(byte) { return true }
-            isEscaped = !isEscaped && byte == UInt8(ascii: "\\")
+    /// A back reference or the beginning of a lookaround: PostgreSQL tries the former anew for each division of the
+    /// text, the latter at each place to its end.
+    private static func slowPart(_ expression: String) -> String? {
+        var rest = expression[...]
+        while let first = rest.first {
+            let next = rest.dropFirst()
+            if first == "\\" {
+                if let digit = next.first, ("1"..."9").contains(digit) { return "\\\(digit)" }
+                rest = next.dropFirst()
+            } else if ["(?=", "(?!", "(?<"].contains(where: rest.hasPrefix) {
+                return String(rest.prefix(3))
+            } else {
+                rest = next
+            }
         }
-        return false
+        return nil
     }
 }

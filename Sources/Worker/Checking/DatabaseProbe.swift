@@ -237,7 +237,7 @@ actor DatabaseSession: HandlerProbeSession {
     }
 
     /// Whether these are regular expressions, which only the server can tell.
-    func `try`(_ expressions: [String]) async -> Probe.Result {
+    func judge(_ expressions: [String]) async -> Probe.Result {
         await forHandler { connection, _ throws(PostgresError) in
             do throws(PostgresError) {
                 _ = try await connection.result(of: "SELECT '' ~ one FROM unnest(\(expressions)) AS each (one)")
@@ -276,7 +276,7 @@ extension ProbeSequence {
         let session = DatabaseSession(configuration)
         let handlers = configuration.handlers.map { handler in
             let expressions = handler.filter.expressions
-            let filter = expressions.isEmpty ? [] : [Probe("where") { await session.try(expressions) }]
+            let filter = expressions.isEmpty ? [] : [Probe("where") { await session.judge(expressions) }]
             return ProbeSequence("handler \(handler.name)", filter + handler.kind.probes(session))
         }
         let console = configuration.consoleCertificateFile.map { file in
