@@ -56,7 +56,7 @@ enum UnreleasedSchema {
             FOR function IN
                 SELECT oid FROM pg_catalog.pg_proc
                 WHERE pronamespace = 'upstream'::regnamespace
-                    AND proname IN ('store_messages', 'id_scope', 'store_batch')
+                    AND proname IN ('store_messages', 'id_scope', 'store_batch', 'register_handlers', 'raise_deliveries_missing')
             LOOP
                 EXECUTE format('DROP FUNCTION %s', function);
             END LOOP;
@@ -65,6 +65,8 @@ enum UnreleasedSchema {
         ALTER TABLE upstream.handler_workers
             ADD COLUMN IF NOT EXISTS share double precision NOT NULL DEFAULT 0,
             ADD COLUMN IF NOT EXISTS share_most double precision NOT NULL DEFAULT 0,
-            ADD COLUMN IF NOT EXISTS share_until timestamptz
+            ADD COLUMN IF NOT EXISTS share_until timestamptz,
+            ADD COLUMN IF NOT EXISTS filter jsonb;
+        ALTER TABLE upstream.subscriptions ADD COLUMN IF NOT EXISTS filters jsonb
         """
 }

@@ -39,6 +39,7 @@ extension DocumentedBlock {
     ]
 
     static let handlers: [DocumentedBlock] = [
+        .init("Which messages", .configuration),
         .init("sql", 1, .test(onThePage, "sqlOnThePage")),
         .init("sql", 2, .test(onThePage, "sqlOnThePage")),
         .init("sql", 3, .test(onThePage, "sqlOnThePage")),
