@@ -107,7 +107,10 @@ package struct SenderConfiguration: Sendable, Equatable {
             .means("Whether the secret itself may be sent (SASL PLAIN, inside TLS).")
         allowPlain = plain ?? (dialect == .ccs)
         channelBinding = scope.value("channel_binding", .word(ChannelBindingRule.preferred), default: "preferred")
-            .means("`required`: sign in only by a proof that is valid for this TLS connection alone (SCRAM-…-PLUS).")
+            .means(
+                "`required`: sign in only by a proof that is valid for this TLS connection alone (SCRAM-…-PLUS); `preferred`: only once "
+                    + "that has succeeded."
+            )
         if dialect == .ccs, channelBinding == .required {
             scope.problem("channel_binding", "must not be 'required' with 'dialect: ccs', which signs in by PLAIN")
         }
@@ -134,9 +137,20 @@ package struct SenderConfiguration: Sendable, Equatable {
         readKeepalive(scope.section("keepalive"))
         readStream(scope)
         catchUp = scope.section("archive").value("catch_up", .word(CatchUp.off), default: "off")
-            .means("`on`: fetch what did not come from a standard server's archive (XEP-0313), after a bind and hourly.")
+            .means(
+                "`on`: fetch what did not come from a standard server's archive (XEP-0313), after a bind and hourly."
+            )
         if dialect != .xmpp, catchUp == .on {
-            scope.problem("archive.catch_up", "must not be 'on' with 'dialect: \(dialect.rawValue)', which has no archive")
+            scope.problem(
+                "archive.catch_up",
+                "must not be 'on' with 'dialect: \(dialect.rawValue)', which has no archive"
+            )
+        }
+        if catchUp == .on, case .plain(let plain) = payload, plain.messageID == .serverID {
+            scope.problem(
+                "archive.catch_up",
+                "must not be 'on' with 'fallback.message_id: server_id': Prosody's archive has messages without it"
+            )
         }
         checkComponent(scope)
     }

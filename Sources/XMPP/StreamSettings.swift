@@ -36,6 +36,8 @@ package struct StreamSettings: Sendable {
     package var allowsPlain: Bool
     /// Whether the proof of the secret must be valid for this TLS connection alone.
     package var channelBinding = ChannelBindingRule.preferred
+    /// Whether this sender has signed in with channel binding before, which it then must.
+    package var isBindingPinned = false
     /// The seconds from the worker's start until our client certificate (SASL EXTERNAL) expires; nil if there is none.
     package var certificateEnd: Int?
     /// The resource to bind; nil leaves the choice to the server.

@@ -39,6 +39,8 @@ package enum XMLNamespace {
     package static var json: StaticString { "urn:xmpp:json:0" }
     /// Delivery receipts (XEP-0184).
     package static var receipts: StaticString { "urn:xmpp:receipts" }
+    /// Events of PubSub nodes (XEP-0060).
+    package static var events: StaticString { "http://jabber.org/protocol/pubsub#event" }
     /// The ids that devices and servers assign to stanzas (XEP-0359).
     package static var stanzaIDs: StaticString { "urn:xmpp:sid:0" }
     /// Message archives (XEP-0313).

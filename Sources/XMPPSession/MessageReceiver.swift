@@ -24,6 +24,8 @@ final class MessageReceiver: StreamDelegate {
     /// The place among the opening connections; nil once it is given back.
     private var place: OpeningGate.Place?
     private var host: String
+    /// Its place among the configured senders.
+    private let sender: Int
     /// Called once, when nothing is in flight any more.
     var allSettled: (@Sendable () -> Void)?
     /// When the connection ended, in nanoseconds of the monotonic clock.
@@ -49,6 +51,7 @@ final class MessageReceiver: StreamDelegate {
         sharedSettings = shared
         let settings = shared.value
         host = settings.host
+        sender = Int(settings.stream.index)
         self.logger = logger
         self.sink = sink
         self.turn = turn
@@ -105,6 +108,7 @@ final class MessageReceiver: StreamDelegate {
         }
         if archived > 0 { metrics.stanzas[.archive].increment(by: archived) }
         metrics.messages.received(upstream: kinds.upstream, receipt: kinds.receipt, malformed: kinds.malformed)
+        metrics.received(sender: sender).increment(by: messages.count)
     }
 
     func noted(_ kind: DecodedStanza, in stanza: Stanza) -> String? {
@@ -113,7 +117,7 @@ final class MessageReceiver: StreamDelegate {
             logger.event(.debug, .stanzaIgnored, words, reason.map { [.reason: .string($0)] as LogFields } ?? [:])
         }
         switch kind {
-        case .message: break
+        case .message, .messages: break
         case .ack: metrics.stanzas[.ack].increment()
         case .nack(let code): ignored(.nack, "the peer sent a nack", code.rawValue)
         case .control(let type): ignored(.control, "the peer sent a control message", type.rawValue)
@@ -139,6 +143,8 @@ final class MessageReceiver: StreamDelegate {
                 .binding: .string(signIn.choice.binding?.rawValue ?? "none"),
             ]
             logger.event(.info, .streamAuthenticated, "signed in", fields)
+        case .pinned:
+            logger.event(.notice, .streamPinned, "signed in with channel binding: nothing less is accepted from now on")
         case .skipped(let reason):
             metrics.stanzas[.other].increment()
             let words: StaticString = "skipped a stanza that is too deep, too wide, or has bad namespaces"
@@ -216,7 +222,6 @@ final class MessageReceiver: StreamDelegate {
     private func count(as state: ConnectionState?) {
         // No messages come over it: it must not count as one that receives.
         guard settings.stream.isPresent else { return }
-        let sender = Int(settings.stream.index)
         if let gauge { metrics.connections(sender: sender, state: gauge).add(-1) }
         if let state { metrics.connections(sender: sender, state: state).add(1) }
         gauge = state

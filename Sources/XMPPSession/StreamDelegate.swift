@@ -51,6 +51,8 @@ package enum StreamNotice: Sendable {
     /// TLS is established; the server's certificate expires in that many seconds.
     case encrypted(version: String, cipher: String, certificateEnd: Int?)
     case signedIn(SignIn)
+    /// It was the first with channel binding: nothing less is accepted from now on.
+    case pinned
     case skipped(SkippedStanza.Reason)
     /// A query was answered, or an unreadable stanza, which ends the stream, counted as handled.
     case counted

@@ -164,6 +164,7 @@ extension IncomingMessage {
 func word(_ kind: DecodedStanza) -> String {
     switch kind {
     case .message(let message): "\(message.kind)" + (message.quarantine.map { " \($0.rawValue)" } ?? "")
+    case .messages(let messages): messages.map { word(.message($0)) }.joined(separator: ", ")
     case .ack: "ack"
     case .nack(let code): "nack \(code.rawValue)"
     case .control(let type): "control \(type.rawValue)"

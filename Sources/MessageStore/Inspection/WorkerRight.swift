@@ -29,13 +29,14 @@ package struct WorkerRight: Sendable, Hashable {
             ("subscriptions", "SELECT INSERT UPDATE DELETE"), ("deliveries", "SELECT INSERT UPDATE DELETE"),
             ("delivery_blocks", "SELECT INSERT UPDATE DELETE"), ("dead_letters", "SELECT INSERT UPDATE DELETE"),
             ("workers", "SELECT INSERT UPDATE DELETE"), ("attempt_batches", "SELECT INSERT"), ("attempts", "SELECT"),
+            ("samples", "SELECT INSERT"),
             ("replays", "SELECT INSERT UPDATE"), ("replay_messages", "SELECT INSERT DELETE"),
-            ("replay_events", "SELECT INSERT"),
+            ("replay_events", "SELECT INSERT"), ("channel_bindings", "SELECT INSERT DELETE"),
         ]
         let functions = [
             "ensure_partitions", "ensure_attempts", "raise_retention", "keep_dead_messages", "drop_partition",
             "purge_message_ids", "purge_conflicts", "purge_quarantine", "purge_dead_letters", "purge_dead_messages",
-            "purge_attempts", "purge_audit", "purge_erasures", "record_audit",
+            "purge_attempts", "purge_audit", "purge_erasures", "ensure_samples", "purge_samples", "record_audit",
         ]
         let first = [
             WorkerRight(object: "upstream", privilege: "USAGE"),

@@ -113,7 +113,9 @@ struct WorkerParts: Sendable {
         let (limits, servers) = (StreamLimits(configuration), configuration.nameServers)
         for (index, sender) in configuration.senders.enumerated() {
             do throws(TLSError) {
-                settings.append(try SenderSettings(sender, index: index, limits: limits, nameServers: servers))
+                var made = try SenderSettings(sender, index: index, limits: limits, nameServers: servers)
+                if sender.dialect == .xmpp, sender.channelBinding == .preferred { made.pin = BindingPin() }
+                settings.append(made)
             } catch {
                 problems.append("senders.\(index).tls: \(error.message)")
             }
@@ -215,7 +217,9 @@ extension WorkerParts {
                 await dispatch?.service.waitUntilSubscribed()
                 guard !Task.isCancelled else { return }
                 supervisor.started()
-                if roles.contains(.receive) { await receive() }
+                guard roles.contains(.receive) else { return }
+                await PinKeeper(self).load()
+                await receive()
             }
         )
         return (list, supervisor)

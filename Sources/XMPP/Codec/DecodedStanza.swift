@@ -1,10 +1,13 @@
 package import Vocabulary
 
 /// A decoded top-level stanza: one case for each value of `upstream_stanzas_received_total{kind}`, except that
-/// ``message(_:)`` covers `upstream`, `receipt` and `malformed`, and counts as `archive` too if it is from there.
+/// ``message(_:)`` and ``messages(_:)`` cover `upstream`, `receipt` and `malformed`, and count as `archive` too if they are
+/// from there.
 package enum DecodedStanza: Sendable {
     /// Something to store: a message, a receipt, or a copy for `quarantine`.
     case message(IncomingMessage)
+    /// The messages of one stanza, in their order: an event's items.
+    case messages([IncomingMessage])
     /// An ack for something we sent. Never acked.
     case ack
     /// A nack for something we sent, or an announcement of draining. Never acked.

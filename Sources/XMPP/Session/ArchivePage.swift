@@ -147,9 +147,15 @@ extension Session {
                 following: following,
                 storedAt: time
             )
-            guard case .message(var message) = kind else { return note(.archived) }
-            message.isArchived = true
-            return deliver(message, now: parsedAt)
+            switch kind {
+            case .message(var message):
+                message.isArchived = true
+                return deliver(message, now: parsedAt)
+            case .messages(var messages):
+                for index in messages.indices { messages[index].isArchived = true }
+                return deliver(messages, now: parsedAt)
+            default: return note(.archived)
+            }
         case .result: return note(.archived)
         }
     }

@@ -136,6 +136,8 @@ package struct Session: ~Copyable {
     package enum StanzaAction: Sendable {
         /// Hand it to the pipeline, count its kind, and set the timer, if any.
         case deliver(IncomingMessage, SessionTimer?)
+        /// The same for the messages of one stanza, in their order.
+        case deliverAll([IncomingMessage], SessionTimer?)
         /// Count its kind; nothing else.
         case note(DecodedStanza)
         /// Count its kind. With a timer it is the first announcement: open a replacement connection at once, and set
@@ -168,11 +170,16 @@ package struct Session: ~Copyable {
         case .finishing, .closing: return late(stanza)
         case .ended: return .none
         }
+        // First: a result is itself a stanza of our account, which some payloads take for a message.
+        if page != nil,
+            let action = paged(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following)
+        {
+            return action
+        }
         switch codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following) {
         case .message(let message): return deliver(message, now: parsedAt)
-        case .other:
-            let action = page == nil ? nil : paged(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following)
-            return action ?? other(stanza, now: parsedAt)
+        case .messages(let messages): return deliver(messages, now: parsedAt)
+        case .other: return other(stanza, now: parsedAt)
         case let kind: return note(kind)
         }
     }
@@ -184,6 +191,19 @@ package struct Session: ~Copyable {
         let timer = window.took(bytes: message.bytes.count) ? readingPaused(true, now: now).timer : nil
         if management.isActive { management.number(&message) }
         return .deliver(message, timer)
+    }
+
+    mutating func deliver(_ delivered: [IncomingMessage], now: UInt64) -> StanzaAction {
+        hasTakenStanza = true
+        guard takesMessages else { return .none }
+        presence.took(now: now)
+        var messages = delivered
+        var timer: SessionTimer?
+        for message in messages where window.took(bytes: message.bytes.count) {
+            timer = readingPaused(true, now: now).timer
+        }
+        if management.isActive { management.number(&messages) }
+        return .deliverAll(messages, timer)
     }
 
     mutating func note(_ kind: DecodedStanza) -> StanzaAction {
