@@ -170,6 +170,7 @@ func word(_ kind: DecodedStanza) -> String {
     case .control(let type): "control \(type.rawValue)"
     case .error: "error"
     case .untrusted: "untrusted"
+    case .archived: "archived"
     case .other: "other"
     }
 }

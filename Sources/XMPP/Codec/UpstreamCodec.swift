@@ -1,5 +1,5 @@
 import Digests
-import Vocabulary
+package import Vocabulary
 package import XMLWire
 
 /// Reads the stanzas of one connection as CCS traffic; its scratch storage is reused from stanza to stanza.
@@ -60,12 +60,14 @@ package struct UpstreamCodec: Sendable {
     }
 
     /// Reads one stanza, lent for the call, received at this Unix time in microseconds and at this time of a monotonic
-    /// clock in nanoseconds; the bytes that follow it in the same read share memory with its message.
+    /// clock in nanoseconds; the bytes that follow it in the same read share memory with its message. An archive says
+    /// when it stored it.
     package mutating func decode(
         _ stanza: Stanza,
         receivedAt: Int64,
         parsedAt: UInt64,
-        following: Int = 0
+        following: Int = 0,
+        storedAt: Timestamp? = nil
     ) -> DecodedStanza {
         guard stanza.elementCount > 0, stanza.element(0, is: "message", in: XMLNamespace.client) else { return .other }
         if let type = stanza.attribute("type", of: 0), stanza.equals(type, "error") {
@@ -77,8 +79,8 @@ package struct UpstreamCodec: Sendable {
             case .json: stanza.child("json", in: XMLNamespace.json)
             case .body, .stanza, .event: nil
             }
-        guard let payload = child else { return other(stanza, receivedAt, parsedAt, following) }
-        guard let arrival = arrival(of: stanza, receivedAt, parsedAt, following) else { return .untrusted }
+        guard let payload = child else { return other(stanza, receivedAt, parsedAt, following, storedAt) }
+        guard let arrival = arrival(of: stanza, receivedAt, parsedAt, following, storedAt) else { return .untrusted }
         return read(payload, as: first, of: stanza, arrival)
     }
 
@@ -87,12 +89,13 @@ package struct UpstreamCodec: Sendable {
         _ stanza: Stanza,
         _ receivedAt: Int64,
         _ parsedAt: UInt64,
-        _ following: Int
+        _ following: Int,
+        _ storedAt: Timestamp?
     ) -> DecodedStanza {
         guard let plain else { return .other }
         for form in plain.forms {
             guard let element = form.element(in: stanza) else { continue }
-            guard let arrival = arrival(of: stanza, receivedAt, parsedAt, following) else { return .untrusted }
+            guard let arrival = arrival(of: stanza, receivedAt, parsedAt, following, storedAt) else { return .untrusted }
             return switch form {
             case .gcm, .json: read(element, as: form, of: stanza, arrival)
             case .body: .message(message(body(of: stanza, plain), plain, as: form, of: stanza, arrival))
@@ -109,18 +112,20 @@ package struct UpstreamCodec: Sendable {
         of stanza: Stanza,
         _ receivedAt: Int64,
         _ parsedAt: UInt64,
-        _ following: Int
+        _ following: Int,
+        _ storedAt: Timestamp?
     ) -> Arrival? {
         var arrival = Arrival(
             from: stanza.attribute("from", of: 0),
             receivedAt: receivedAt,
             parsedAt: parsedAt,
-            following: following
+            following: following,
+            delay: storedAt
         )
         if let from = arrival.from, !isTrusted(from, in: stanza) { return nil }
         if component != nil, !isForComponent(stanza, &arrival) { return nil }
         // A message and its payload are two elements: only a third one can be the server's delay.
-        if stanza.elementCount > 2 { arrival.delay = delay(in: stanza) }
+        if storedAt == nil, stanza.elementCount > 2 { arrival.delay = delay(in: stanza) }
         return arrival
     }
 
