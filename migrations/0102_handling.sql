@@ -991,7 +991,7 @@ DROP FUNCTION
     upstream.attempt_partitions, upstream.attempts_of(uuid, timestamptz), upstream.attempts_of(uuid), upstream.store_one,
     upstream.store_batch, upstream.raise_deliveries_missing, upstream.wants, upstream.asks, upstream.unpack_expired,
     upstream.unpack_deliveries(bigint, text, bigint[], uuid[], text, real[], real[]),
-    upstream.unpack_deliveries(bigint, text, bigint[], uuid[]), upstream.message_of, upstream.withdraw_handlers,
+    upstream.unpack_deliveries(bigint, text, bigint[], uuid[]), upstream.message_of, upstream.withdraw_handlers, upstream.take_share,
     upstream.keep_handlers, upstream.register_handlers, upstream.derive_subscriptions;
 DROP VIEW upstream.attempts;
 DROP TABLE upstream.attempt_batches, upstream.dead_messages, upstream.dead_letters, upstream.delivery_blocks, upstream.deliveries;
