@@ -135,6 +135,13 @@ extension AttemptRow: ShownResource {
     ]
 }
 
+extension FailedAttempt: ShownResource {
+    package static let resource = "FailedAttempt"
+    package static let leavesOut = true
+    package static let fields: [Field<FailedAttempt>] =
+        [Field("message_key", label: "Message") { $0.messageKey }] + AttemptRow.fields.map { $0.lifted(\.attempt) }
+}
+
 extension MessageDetail.LedgerRow: ShownResource {
     package static let resource = "Ledger"
     package static let leavesOut = true

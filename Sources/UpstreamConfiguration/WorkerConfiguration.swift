@@ -28,6 +28,8 @@ package struct WorkerConfiguration: Sendable, Equatable {
     package var handlers: [HandlerConfiguration]
     package var lease: Duration
     package var retention: RetentionPolicy
+    /// How long samples are kept; zero for none.
+    package var samples: Duration
     package var stanzaLimit: Int
     package var depthLimit: Int
     package var shutdownGrace: Duration
@@ -60,7 +62,10 @@ package struct WorkerConfiguration: Sendable, Equatable {
         lease = scope.section("dispatch")
             .value("lease", .duration("1s", "1h"), default: "60s")
             .means("How long a worker that stops answering keeps its deliveries; renewed while it lives.")
-        retention = Self.retention(scope.section("retention"))
+        let retention = scope.section("retention")
+        self.retention = Self.retention(retention)
+        samples = retention.value("samples", .duration("0s", "3650d"), default: "14d")
+            .means("How long the history for the console's charts is kept; with `0` none is written.")
         let limits = scope.section("limits")
         stanzaLimit = limits.value("stanza", .size(10_000...(8 << 20)), default: "256KiB").means("Largest stanza.")
         depthLimit = limits.value("depth", .number(4...250), default: "64").means("Deepest nesting of elements.")

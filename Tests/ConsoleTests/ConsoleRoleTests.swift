@@ -89,6 +89,7 @@ struct ConsoleRoleTests {
                 "messages", "messages/\(key ?? "")", "messages/export", "overview", "workers", "senders", "handlers",
                 "dead",
                 "dead/groups", "deliveries", "quarantine", "conflicts", "replays", "jobs", "partitions", "audit",
+                "history",
             ] {
                 let reply = try await console.get("/api/v1/" + path, as: .operator_)
                 #expect(reply.status == 200, "\(path): \(reply.text)")

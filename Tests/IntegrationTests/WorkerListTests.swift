@@ -42,6 +42,40 @@ extension Integration {
             }
         }
 
+        @Test("what a worker has counted is in its samples once it has stopped, each copy once, over a restart as well")
+        func samples() async throws {
+            let count = 400
+            try await Stage.run {
+                $0.load = LoadProfile(count: count)
+                $0.load.connections = 2
+            } _: { stage in
+                let yaml = try stage.yaml(WorkerOptions(handlers: Self.handlers))
+                for _ in 0..<2 {
+                    let worker = try ChildWorker(yaml: yaml, in: stage.folder)
+                    try await stage.waitUntilComplete()
+                    try await stage.database.waitUntilHandled(count)
+                    try await waitUntil("it is listed") { try await stage.database.count("workers") == 1 }
+                    worker.send(SIGTERM)
+                    #expect(try await worker.exitCode() == 0)
+                }
+                func sum(_ column: String, _ kind: String, _ subject: String) async throws -> Int? {
+                    try await stage.database.integer(
+                        "SELECT sum(\(column))::bigint FROM upstream.samples WHERE kind = '\(kind)' AND subject = '\(subject)'"
+                    )
+                }
+                #expect(try await sum("stored", "store", "") == count)
+                #expect(try await sum("acked", "store", "") == sum("received", "store", ""))
+                #expect(try await sum("received", "sender", Stage.sender) == sum("received", "store", ""))
+                #expect(try await sum("handled", "handler", "noted") == count)
+                let times = "(SELECT sum(n) FROM unnest(times) AS n)"
+                #expect(try await sum(times, "handler", "noted") == count)
+                #expect(try await sum("(started IS NOT NULL)::int", "store", "") == 2)
+                #expect(try await stage.database.integer("SELECT count(DISTINCT instance) FROM upstream.samples") == 2)
+                let aligned = "SELECT count(*) FROM upstream.samples WHERE at <> date_trunc('minute', at) OR at > now()"
+                #expect(try await stage.database.integer(aligned) == 0)
+            }
+        }
+
         @Test("without the table, or with a locked one, everything else goes on (G5)", arguments: [true, false])
         func missing(isLocked: Bool) async throws {
             let count = 500

@@ -67,6 +67,7 @@ struct RoleTests {
             try await fixture.text(grants("upstream_worker")) == """
                 attempt_batches: insert select
                 attempts: select
+                channel_bindings: delete insert select
                 conflicts: insert select update
                 dead_letters: delete insert select update
                 dead_messages: select
@@ -75,6 +76,7 @@ struct RoleTests {
                 drop_partition: execute
                 ensure_attempts: execute
                 ensure_partitions: execute
+                ensure_samples: execute
                 handler_workers: delete insert select update
                 handlers: delete insert select update
                 keep_dead_messages: execute
@@ -89,6 +91,7 @@ struct RoleTests {
                 purge_erasures: execute
                 purge_message_ids: execute
                 purge_quarantine: execute
+                purge_samples: execute
                 quarantine: insert select update
                 raise_retention: execute
                 record_audit: execute
@@ -97,6 +100,7 @@ struct RoleTests {
                 replays: insert select update
                 retention_policy: select
                 retention_runs: insert select
+                samples: insert select
                 schema: usage
                 schema_migrations: select
                 senders: insert select

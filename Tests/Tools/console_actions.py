@@ -81,7 +81,7 @@ class Actions:
         page.set_viewport_size({"width": 1200, "height": 750})
         page.goto(self.url + "/")
         page.get_by_role("link", name="Messages").first.focus()
-        page.locator("#trends .spark .line").first.wait_for()
+        page.locator("#trends .chart .line").first.wait_for()
         assert page.evaluate("document.activeElement.textContent.trim()") == "Messages", "the focus was lost"
         page.screenshot(path=f"{self.folder}/overview-live.png")
 
@@ -100,16 +100,17 @@ class Actions:
 
     def pause(self, page):
         page.goto(self.url + "/handlers")
-        card = page.locator("section.card", has=page.get_by_role("heading", name="orders"))
-        card.get_by_role("button", name="Pause").click()
+        page.get_by_role("link", name="orders", exact=True).click()
+        page.wait_for_url("**/handlers/orders")
+        page.get_by_role("button", name="Pause").click()
         self.confirm(page, "Pause", "maintenance <script>window.__ran=1</script>")
         self.toast(page, "Paused orders")
-        card.get_by_text("maintenance <script>window.__ran=1</script>").wait_for()
-        card.get_by_role("button", name="Resume").click()
+        page.get_by_text("maintenance <script>window.__ran=1</script>").wait_for()
+        page.get_by_role("button", name="Resume").click()
         self.toast(page, "Resumed orders")
 
     def refusal(self, page):
-        page.goto(self.url + "/handlers")
+        page.goto(self.url + "/handlers/orders")
         page.get_by_role("button", name="Pause").first.click()
         page.evaluate("document.querySelector('dialog[open] form').dataset.action = '/api/v1/handlers/none/pause'")
         dialog = self.confirm(page, "Pause", "a handler that is not there")
@@ -155,8 +156,12 @@ class Actions:
         page.wait_for_url("**/replays/*-*-*-*-*")
         page.get_by_role("button", name="Start").click()
         self.toast(page, "Started")
-        # It was planned, and looked at every 15 s; now it is looked at every 2 s.
-        page.locator(".badge", has_text="finished").wait_for(timeout=12_000)
+        # It was planned, and looked at every 15 s.
+        page.wait_for_function(
+            "document.getElementById('main').dataset.refresh === '2' || document.querySelector('.badge.good')",
+            timeout=12_000,
+        )
+        page.locator(".badge", has_text="finished").wait_for()
 
     def reveal(self, page):
         page.goto(self.url + "/messages?category=com.example.live")

@@ -205,7 +205,7 @@ class Run(Actions, Truths):
                     self.problem(path, "focus is not seen: " + page.evaluate("document.activeElement.outerHTML.slice(0, 100)"))
             if seen < 3:
                 self.problem(path, "the keyboard reaches nothing")
-        page.goto(self.url + "/handlers")
+        page.goto(self.url + "/handlers/orders")
         page.get_by_role("button", name="Pause").first.focus()
         page.keyboard.press("Enter")
         page.locator("dialog[open]").wait_for()

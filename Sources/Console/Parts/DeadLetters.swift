@@ -1,3 +1,4 @@
+import Digests
 import Hummingbird
 import MessageStore
 import Postgres
@@ -133,7 +134,7 @@ enum DeadPart {
         )
     }
 
-    private static func table(_ groups: [DeadLetterGroup], _ now: Timestamp, _ mayAct: Bool) -> HTML {
+    static func table(_ groups: [DeadLetterGroup], _ now: Timestamp, _ mayAct: Bool) -> HTML {
         let hint: HTML = """
             A delivery comes here after its last attempt (<code>retry.max_attempts</code>), or when its handler rejects it.
             """
@@ -150,8 +151,9 @@ enum DeadPart {
                 "last_died_at",
                 .actions { group in
                     guard mayAct, let name = group.nameInFilters else { return "" }
-                    let number = groups.firstIndex { $0.handler == group.handler && $0.group == name } ?? 0
-                    return actions("group-\(number)", [("filter.handler", group.handler), ("filter.group", name)])
+                    // The same when the groups change places.
+                    let id = Digest128(hashing: "\(group.handler) \(name)").description.prefix(13)
+                    return actions("group-\(id)", [("filter.handler", group.handler), ("filter.group", name)])
                 },
             ]
         )

@@ -1,10 +1,11 @@
 import Hummingbird
 import MessageStore
 import Postgres
+import Querying
 import Resources
 import Vocabulary
 
-/// `GET handlers`, `POST handlers/{name}/pause` and `resume`, and their page.
+/// `GET handlers`, `POST handlers/{name}/pause` and `resume`, and their pages.
 enum HandlerPart {
     static let part = ConsolePart(
         section: Section("Handlers", "/handlers", "M4 7h10M18 7h2M4 17h2M10 17h10M16 4v6M8 14v6"),
@@ -14,7 +15,7 @@ enum HandlerPart {
                 .about("Pauses a handler in every worker.").takes([name], body: [length]),
             .action("resumeHandler", "handlers/{name}/resume", resume).about("Resumes a handler.").takes([name]),
         ],
-        pages: [Page(path: "handlers", make: page)]
+        pages: [Page(path: "handlers", make: page), Page(path: "handlers/{name}", make: HandlerPage.make)]
     )
 
     private static let name = Parameter.path("name", "The handler's name.") { $0 }
@@ -51,29 +52,119 @@ enum HandlerPart {
         return length
     }
 
-    private static func unknown(_ name: String) -> Problem {
+    static func unknown(_ name: String) -> Problem {
         .notFound("no handler '\(name.prefix(100))' is registered: GET handlers lists them")
     }
 
-    // MARK: The page
+    // MARK: The list's page
+
+    /// The order of the list; the worst comes first without one.
+    private enum Order: String, CaseIterable {
+        case state, rate, failures, p95, waiting, oldest, dead, error
+    }
+
+    private struct Row {
+        let view: HandlerView
+        /// The figures of the last hour.
+        let hour: HistoryPoint?
+        let failure: FailedAttempt?
+
+        /// By how much it comes first in an order.
+        func weight(_ order: Order) -> Double {
+            let state = view.state
+            switch order {
+            case .state where state.isPaused || state.heldUntil != nil: return 2
+            case .state where view.failing > 0: return 4
+            case .state where !state.isClaimed: return state.depth > 0 ? 3 : 1
+            case .state: return hour?.failedShare ?? 0
+            case .rate: return view.attempts
+            case .failures: return hour?.failedShare ?? -1
+            case .p95: return hour?.time(below: 0.95) ?? -1
+            case .waiting: return Double(state.depth)
+            case .oldest: return state.oldestAge?.inSeconds ?? -1
+            case .dead: return Double(state.deadLetters)
+            case .error: return failure.map { Double($0.attempt.startedAt.microseconds) } ?? -1
+            }
+        }
+    }
 
     private static func page(_ request: PageRequest) async throws -> HTML {
-        let handlers = try await request.look { try await HandlerView.list($0) }
-        let hint: HTML = """
-            Add one under <code>handlers:</code> in the configuration and start a worker; messages are kept either way.
-            """
-        let cards: HTML =
-            handlers.isEmpty
-            ? Part.card("Handlers", Part.empty("No handler is registered", hint))
-            : "<div class=\"stack\">\(HTML(handlers) { card($0, request.mayAct) })</div>"
+        let order = request.query["sort"].flatMap(Order.init) ?? .state
+        let (views, hours, failures) = try await request.look { connection in
+            let views = try await handlers(connection)
+            let names = views.map(\.state.name)
+            return (
+                views, try await History.lastHour(connection, handlers: names),
+                try await FailedAttempt.latest(connection, of: names, limit: 1).map { $0.shown(to: request.sight) }
+            )
+        }
+        let failed = Dictionary(failures.map { ($0.attempt.handler, $0) }) { first, _ in first }
+        let rows = views.map { Row(view: $0, hour: hours[$0.state.name], failure: failed[$0.state.name]) }
+            .sorted { ($1.weight(order), $0.view.state.name) < ($0.weight(order), $1.view.state.name) }
         return request.document(
             "Handlers",
             refresh: 5,
             """
-            \(Part.head("Handlers", "Who takes the messages, how fast, and what waits for them."))
-            <div id="handlers" data-live>\(cards)</div>
+            \(Part.head("Handlers", "Who takes the messages, how fast, and what waits for them; failures and p95 of the last hour."))
+            <div id="handlers" class="dense" data-live>\(list(rows, order))</div>
             """
         )
+    }
+
+    private static func list(_ rows: [Row], _ order: Order) -> HTML {
+        let found = Dictionary(rows.map { ($0.view.state.name, $0) }) { first, _ in first }
+        func column(
+            _ title: String,
+            _ sorted: Order?,
+            isNumber: Bool = true,
+            _ cell: @escaping (Row) -> HTML?
+        ) -> PageColumn<HandlerView> {
+            var column = PageColumn<HandlerView>(title: title) { view in
+                found[view.state.name].flatMap(cell) ?? "<span class=\"muted\">–</span>"
+            }
+            (column.isNumber, column.isSorted) = (isNumber, sorted == order)
+            column.link = sorted.map { PageAddress("/handlers").query("sort", $0.rawValue) }
+            return column
+        }
+        let hint: HTML = """
+            Add one under <code>handlers:</code> in the configuration and start a worker; messages are kept either way.
+            """
+        return Part.rows(
+            "Handlers",
+            rows.map(\.view),
+            now: rows.first?.view.at ?? .now,
+            empty: ("No handler is registered", hint),
+            [
+                column("Handler", nil, isNumber: false) {
+                    "<a href=\"\(address($0.view.state.name))\">\($0.view.state.name)</a>"
+                },
+                column("State", .state, isNumber: false) { badge($0.view) },
+                column("Attempts/s", .rate) { "\(Figures.decimal($0.view.attempts))" },
+                column("Failed", .failures) { $0.hour?.failedShare.map { "\(Chart.Unit.percent.text($0))" } },
+                column("p95", .p95) { $0.hour?.time(below: 0.95).map { "≤ \(Amount.time($0))" } },
+                column("Waiting", .waiting) { linked($0.view, $0.view.state.depth, "/deliveries") },
+                column("Oldest", .oldest) { $0.view.state.oldestAge.map { "\(Figures.length($0))" } },
+                column("Dead", .dead) { linked($0.view, $0.view.state.deadLetters, "/dead") },
+                column("Last error", .error, isNumber: false) { row in
+                    row.failure.map {
+                        """
+                        \(Part.age($0.attempt.startedAt, now: row.view.at)) \
+                        <span class="mono">\(stranger: ($0.attempt.errorGroup ?? "unknown").shortened(60))</span>
+                        """
+                    }
+                },
+            ]
+        )
+    }
+
+    /// The address of a handler's page.
+    static func address(_ name: String) -> PageAddress { PageAddress("/handlers").adding(name) }
+
+    /// A count that leads to what it counts.
+    static func linked(_ view: HandlerView, _ count: Int, _ address: PageAddress) -> HTML {
+        guard count > 0 else { return "0" }
+        let address = address.query("handler", view.state.name)
+        return "<a href=\"\(address)\">\(Figures.count(count, limit: view.countedTo))</a>"
     }
 
     static func badge(_ view: HandlerView) -> HTML {
@@ -84,89 +175,5 @@ enum HandlerPart {
         if !handler.isClaimed { return Part.badge(.idle, "no worker") }
         return view.attempts > 0 || view.running > 0
             ? Part.badge(.active, "working") : Part.badge(.good, "idle")
-    }
-
-    private static func card(_ view: HandlerView, _ mayAct: Bool) -> HTML {
-        let handler = view.state
-        func linked(_ count: Int, _ address: PageAddress) -> HTML {
-            guard count > 0 else { return "0" }
-            return
-                "<a href=\"\(address.query("handler", handler.name))\">\(Figures.count(count, limit: view.countedTo))</a>"
-        }
-        let live = handler.workers.filter(\.isLive)
-        let workers = HTML(live) { worker in
-            """
-            <span class="mono">\(worker.worker)</span>\(HTML.when(worker.isByDevice, " <span class=\"tag\">ordered</span>"))<br>
-            """
-        }
-        let failed: HTML = HTML.when(view.failed > 0, ", \(Figures.decimal(view.failed)) failed")
-        let facts: [(String, HTML)] = [
-            ("Waiting", linked(handler.depth, "/deliveries")),
-            ("Oldest", handler.oldestAge.map { "\(Figures.length($0))" } ?? "–"),
-            ("Attempts", "\(Figures.decimal(view.attempts)) per second\(failed)"),
-            ("Running now", "\(Figures.count(view.running))"),
-            ("Dead letters", linked(handler.deadLetters, "/dead")),
-            ("Seen", Part.age(handler.seenAt, now: view.at)),
-            ("Categories", Part.tags(handler.categories)),
-            ("Workers", live.isEmpty ? "<span class=\"muted\">none</span>" : workers),
-        ]
-        return """
-            <section class="card"><div class="card-head"><h2>\(handler.name) \(badge(view))</h2>
-            <div class="actions">\(mayAct ? button(handler) : "")</div></div>
-            \(notes(view))\(Part.facts(facts))</section>
-            """
-    }
-
-    private static func notes(_ view: HandlerView) -> HTML {
-        let (handler, now) = (view.state, view.at)
-        func reason(_ text: String?) -> HTML { text.map { "<q>\(stranger: $0)</q> " } ?? "" }
-        var notes = HTML()
-        if handler.isPaused {
-            let end: HTML = handler.pausedUntil.map { "Ends \(Part.age($0, now: now))." } ?? "Until it is resumed."
-            notes += Part.notice(.warning, "<strong>Paused.</strong> \(reason(handler.pausedReason))\(end)")
-        }
-        if let end = handler.heldUntil {
-            notes += Part.notice(
-                .warning,
-                """
-                <strong>Held.</strong> The handler asked for a pause (Retry-After). \(reason(handler.heldReason))\
-                Ends \(Part.age(end, now: now)).
-                """
-            )
-        } else if view.failing > 0 {
-            let probe: HTML =
-                view.breaker?.nextProbe.map { "Next probe in \(Amount.time($0))." }
-                ?? "A probe is under way."
-            notes += Part.notice(
-                .bad,
-                """
-                <strong>The circuit is open</strong> in \(Amount.counted(view.failing, "worker")): attempts failed one after the other, \
-                so none is made for a while. \(probe)
-                """
-            )
-        }
-        return notes.isEmpty ? "" : "<div class=\"body\">\(notes)</div>"
-    }
-
-    private static func button(_ handler: HandlerState) -> HTML {
-        let address = PageAddress("/api/v1/handlers").adding(handler.name)
-        guard !handler.isPaused, handler.heldUntil == nil else {
-            return Act.button("Resume", address.adding("resume"), done: "Resumed \(handler.name)", kind: .primary)
-        }
-        let id = "pause-\(handler.name)"
-        return Act.dialog(
-            id,
-            "Pause",
-            address.adding("pause"),
-            done: "Paused \(handler.name)",
-            """
-            <p>No worker starts another attempt of <strong>\(handler.name)</strong>. Messages are received, stored and acked as before, \
-            and wait.</p>
-            <div><label for="\(id)-for">For how long</label><select id="\(id)-for" name="for">
-            <option value="">until it is resumed</option><option value="15m">15 minutes</option><option value="1h">1 hour</option>
-            <option value="8h">8 hours</option><option value="1d">1 day</option></select></div>
-            \(Act.reason(id))
-            """
-        )
     }
 }

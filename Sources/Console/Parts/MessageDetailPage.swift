@@ -191,7 +191,7 @@ enum MessageDetailPage {
             )
         }
 
-        private static func outcome(_ outcome: String) -> HTML {
+        static func outcome(_ outcome: String) -> HTML {
             switch outcome {
             case "done": Part.badge(.good, "done")
             case "retry": Part.badge(.warning, "will be retried")
@@ -212,7 +212,7 @@ enum MessageDetailPage {
                 count: "\(detail.deliveries.count)",
                 empty: ("Nothing waits", hint),
                 [
-                    PageColumn("handler") { "<a href=\"/handlers\">\($0.handler)</a>" }, "attempts",
+                    PageColumn("handler") { "<a href=\"\(HandlerPart.address($0.handler))\">\($0.handler)</a>" }, "attempts",
                     "next_attempt_at", "worker", "error",
                 ]
             )

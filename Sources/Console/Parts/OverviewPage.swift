@@ -18,28 +18,31 @@ enum OverviewPart {
     )
 
     private static func page(_ request: PageRequest) async throws -> HTML {
-        let (overview, groups) = try await request.look { connection in
+        let range = HistoryRange(request)
+        let (overview, groups, history) = try await request.look { connection in
             (
                 try await Overview.take(connection),
-                try await DeadLetters(connection).summary(groups: 5, counted: Overview.countLimit)
+                try await DeadLetters(connection).summary(groups: 5, counted: 2_000),
+                try await History.read(connection, .store, range)
             )
         }
         let view = View(
             overview: overview,
             groups: groups.map { $0.shown(to: request.sight) },
             mayAct: request.mayAct,
-            history: request.services.history.add(overview.workers)
+            charts: HistoryCharts(history, held: "commits waited for a standby")
         )
         return request.document(
             "Overview",
-            refresh: 5,
+            refresh: range.refresh,
             """
-            \(Part.head("Overview"))
+            \(Part.head("Overview", actions: range.links("/")))
             <div id="attention" class="stack" data-live>\(view.attention)</div>
             <div id="figures" class="figures" data-live>\(view.figures)</div>
-            <div id="trends" class="trends" data-live>\(view.trends)</div>
+            <div id="trends" class="charts" data-live>\(view.trends)</div>
             <div class="columns"><div id="over-handlers" data-live>\(view.handlers)</div>
             <div class="stack"><div id="streams" data-live>\(view.streams)</div><div id="workers" data-live>\(view.workers)</div></div></div>
+            \(view.table)
             """
         )
     }
@@ -48,7 +51,7 @@ enum OverviewPart {
         let overview: Overview
         let groups: [DeadLetterGroup]
         let mayAct: Bool
-        let history: [RateHistory.Sample]
+        let charts: HistoryCharts
 
         private var store: StoreStatistics { overview.store }
         private var now: Timestamp { store.takenAt }
@@ -104,7 +107,7 @@ enum OverviewPart {
             }
             for group in groups {
                 let what: HTML = """
-                    \(count(group.count)) of <strong>\(group.handler)</strong> failed with \
+                    \(Figures.count(group.count, limit: group.countedTo ?? .max)) of <strong>\(group.handler)</strong> failed with \
                     <span class="mono">\(stranger: group.group.shortened(100))</span>, the last \(Part.age(group.last, now: now)).
                     """
                 item(.warning, "dead letters", what, group.address, "Look")
@@ -152,21 +155,25 @@ enum OverviewPart {
         }
 
         var trends: HTML {
-            func trend(_ name: String, _ value: String, _ note: HTML, _ values: [Double]) -> HTML {
-                Part.figure(name, value, note, chart: Sparkline.html("\(name): \(value)", values))
-            }
-            func rate(_ value: KeyPath<RateHistory.Sample, Double>) -> String {
-                Figures.decimal(history.last?[keyPath: value] ?? 0) + " /s"
-            }
-            let latency = history.last.flatMap { $0.latency > 0 ? "≤ " + Amount.time($0.latency) : nil }
-            let half: HTML =
-                overview.ackLatency.half.map { "p50 ≤ \(Amount.time($0))" } ?? "no ack lately"
-            return [
-                trend("Received", rate(\.received), "copies read from streams", history.map(\.received)),
-                trend("Stored", rate(\.stored), "new messages", history.map(\.stored)),
-                trend("Handled", rate(\.handled), "deliveries done", history.map(\.handled)),
-                trend("Ack latency, p99", latency ?? "–", half, history.map(\.latency)),
+            [
+                charts.chart(
+                    "Messages",
+                    .perSecond,
+                    ("received", { $0.rate($0.received) }),
+                    ("stored", { $0.rate($0.stored) }),
+                    ("handled", { $0.rate($0.handled) })
+                ),
+                charts.times("Ack latency, at most", 0.5, 0.99),
+                charts.chart("Waiting deliveries", .count, ("waiting", { $0.waiting.map(Double.init) })),
+                charts.chart("Oldest delivery", .seconds, ("oldest", \.oldest)),
             ].reduce(HTML(), +)
+        }
+
+        var table: HTML {
+            charts.table(
+                ["received", "stored", "handled", "failed", "p50", "p99", "waiting", "oldest_seconds"],
+                now: now
+            )
         }
 
         // MARK: Tables
@@ -178,7 +185,7 @@ enum OverviewPart {
                 now: now,
                 empty: ("No handler is registered", "Add one under <code>handlers:</code> in the configuration."),
                 [
-                    PageColumn("handler") { "<a href=\"/handlers\">\($0.state.name)</a>" },
+                    PageColumn("handler") { "<a href=\"\(HandlerPart.address($0.state.name))\">\($0.state.name)</a>" },
                     PageColumn("state", cell: HandlerPart.badge),
                     PageColumn("attempts_per_second", title: "Attempts/s"),
                     PageColumn("waiting") { "\(count($0.state.depth))" },

@@ -25,7 +25,6 @@ package struct ConsoleServices: Sendable {
     /// Wakes the ``JobRunner``; one element stands for any number of wishes.
     let bell = AsyncStream<Void>.makeStream(bufferingPolicy: .bufferingNewest(1))
     let feeds: MessageFeeds
-    let history = RateHistory()
     let exports = StreamPlaces(32, "exports", instead: "wait until one has ended")
     /// Limited, since each stream queries the database twice a second.
     let jobStreams = StreamPlaces(50, "streams of jobs", instead: "ask for jobs/{id} now and then")

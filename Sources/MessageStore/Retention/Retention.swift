@@ -110,10 +110,12 @@ package struct Retention: Sendable {
 
     /// Creates partitions ahead, drops expired ones, and deletes what else is too old.
     ///
-    /// `force` also drops days that deliveries still need, with these. Nothing was deleted if the report has a
-    /// ``RetentionReport/refusal``; after an error, what was done before stays done.
+    /// `force` also drops days that deliveries still need, with these; `samples` is how long samples are kept, nil for as
+    /// they are. Nothing was deleted if the report has a ``RetentionReport/refusal``; after an error, what was done before
+    /// stays done.
     package func run(
         force: Bool = false,
+        samples: Duration? = nil,
         report: @Sendable (RetentionProgress) -> Void = { _ in }
     ) async throws(PostgresError) -> RetentionReport {
         var done = RetentionReport()
@@ -121,7 +123,10 @@ package struct Retention: Sendable {
             let today = UTCDay(try connection.run(RetentionStatements.now).value())
             let created = try Partitions.ensure(connection, around: today)
             // A failure of the history must not keep messages from being deleted; rows without a day wait for one.
-            do throws(PostgresError) { _ = try AttemptDays.ensure(connection, around: today) } catch {
+            do throws(PostgresError) {
+                _ = try AttemptDays.ensure(connection, around: today)
+                if samples != .zero { try Samples.ensure(connection, around: today) }
+            } catch {
                 guard connection.isOpen else { throw error }
             }
             return created
@@ -152,7 +157,7 @@ package struct Retention: Sendable {
         }
         try await purge(.conflicts, \.conflicts, &done, report)
         try await purge(.quarantine, \.quarantine, &done, report)
-        let fault = await purgeHistory(&done)
+        let fault = await purgeHistory(&done, samples)
         if done.isComplete { _ = try await connection.result(of: RetentionStatements.record(done, plan.now)) }
         if let fault { throw fault }
         return done
@@ -265,15 +270,20 @@ package struct Retention: Sendable {
 
     // MARK: History
 
-    /// Deletes what is too old in the history of attempts, the audit trail, and the keys of erased messages.
+    /// Deletes what is too old in the history of attempts, the audit trail, the keys of erased messages, and samples.
     ///
     /// - Returns: The failure, if any; it does not make the rest of the run incomplete.
-    private func purgeHistory(_ done: inout RetentionReport) async -> PostgresError? {
+    private func purgeHistory(_ done: inout RetentionReport, _ samples: Duration?) async -> PostgresError? {
         var fault: PostgresError?
         do throws(PostgresError) { try await purgeAttempts(&done) } catch { fault = error }
         do throws(PostgresError) { try await purge(.audit, \.audit, &done) { _ in } } catch { fault = fault ?? error }
         do throws(PostgresError) { try await purge(.erasures, \.erasures, &done) { _ in } } catch {
             fault = fault ?? error
+        }
+        if let samples, !done.isBusy {
+            do throws(PostgresError) { _ = try await integer(SampleStatements.purge(keeping: samples)) } catch {
+                fault = fault ?? error
+            }
         }
         return fault
     }

@@ -148,7 +148,7 @@ extension KeyedDecodingContainer {
 
 extension JSONColumn {
     /// A worker's value, with names in snake case; null if JSON can't represent it.
-    fileprivate init(encoding value: some Encodable) {
+    init(encoding value: some Encodable) {
         let encoder = JSONEncoder()
         encoder.keyEncodingStrategy = .convertToSnakeCase
         self.init(utf8: (try? encoder.encode(value)).map { [UInt8]($0) } ?? [UInt8]("null".utf8))

@@ -8,6 +8,8 @@ package final class Histogram: Sendable {
         package var counts: [UInt64]
         package var sum: Double
 
+        package init(counts: [UInt64], sum: Double) { (self.counts, self.sum) = (counts, sum) }
+
         package var count: UInt64 { counts.reduce(0, +) }
 
         /// The lowest bucket bound not exceeded by at least `share` (0...1) of the observations.

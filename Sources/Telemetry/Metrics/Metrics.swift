@@ -9,6 +9,7 @@ package final class Metrics: Sendable {
 
     /// By sender, then by state.
     private let connectionGauges: [[Gauge]]
+    private let receivedCounters: [Counter]
     package let messages: MessageAccounts
     /// Stanzas that ``messages`` doesn't count.
     package let stanzas = CounterFamily<StanzaLabel>()
@@ -39,6 +40,7 @@ package final class Metrics: Sendable {
         self.handlers = handlers
         self.version = version
         connectionGauges = senders.map { _ in ConnectionState.allCases.map { _ in Gauge() } }
+        receivedCounters = senders.map { _ in Counter() }
         messages = MessageAccounts(categories: CategoryLabels(categories))
         handlerMetrics = handlers.map { _ in HandlerMetrics() }
     }
@@ -47,6 +49,9 @@ package final class Metrics: Sendable {
     package func connections(sender: Int, state: ConnectionState) -> Gauge {
         connectionGauges[sender][state.index]
     }
+
+    /// The copies received from the sender at this index of ``senders``, for the samples.
+    package func received(sender: Int) -> Counter { receivedCounters[sender] }
 
     package func handler(_ index: Int) -> HandlerMetrics {
         handlerMetrics[index]

@@ -101,7 +101,7 @@ struct RetentionService {
                 guard try await retention.isDue() else { return .done(nil) }
                 if let age = try await retention.policy()?.age, age < Self.settling { return .waits }
                 return .done(
-                    try await retention.run { progress in
+                    try await retention.run(samples: parts.configuration.samples) { progress in
                         guard case .partition(let partition, let outcome) = progress else { return }
                         log(partition, outcome)
                     }

@@ -5,7 +5,7 @@ import Telemetry
 import Vocabulary
 
 /// A worker's counts at a moment.
-private struct WorkerCounts: Sendable {
+struct WorkerCounts: Sendable {
     let at: ContinuousClock.Instant
     let messages: MessageAccounts.Snapshot
     let acked: UInt64

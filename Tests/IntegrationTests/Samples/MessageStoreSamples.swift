@@ -1,9 +1,19 @@
 import Dispatcher
+import Ingest
 import Postgres
 import UpstreamKit
 import Vocabulary
 
 @testable import MessageStore
+
+extension ArchiveStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("claim", claim("1", "1@example.com", "host-1")),
+            StatementSample("save", save(ArchivePoint(id: "1", time: .now), "1", "1@example.com", "host-1", .complete)),
+        ]
+    }
+}
 
 extension AttemptStatements: StatementCatalog {
     static var samples: [StatementSample] {
@@ -154,6 +164,13 @@ extension HealthStatements: StatementCatalog {
     }
 }
 
+extension HistoryStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        let span = Span(since: Timestamp(microseconds: 0), until: Timestamp(microseconds: 1), step: 60)
+        return [StatementSample("read", read(.handler, ["orders"], span))]
+    }
+}
+
 extension MigrationStatements: StatementCatalog {
     static var samples: [StatementSample] {
         let some = Migration.embedded.first.map {
@@ -195,6 +212,17 @@ extension RetentionStatements: StatementCatalog {
             + Purge.Table.allCases.map { StatementSample("blocks, \($0)", blocks(of: $0)) }
             + Purge.Table.allCases.map { StatementSample("purge, \($0)", purge($0, from: 0, blocks: 1)) }
             + Purge.Rows.allCases.map { StatementSample("purge, \($0)", purge($0, rows: 1)) }
+    }
+}
+
+extension SampleStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        let (day, instance) = (UTCDay(number: 20_000), Digest128(high: 1, low: 1))
+        return [
+            StatementSample("write", write([Sample(minute: 1, kind: .store)], of: instance)),
+            StatementSample("ensure", ensure(from: day, to: day)),
+            StatementSample("purge", purge(keeping: .seconds(1))),
+        ]
     }
 }
 
@@ -268,6 +296,15 @@ extension WaitingStatements: StatementCatalog {
     }
 }
 
+extension BindingStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("list", list), StatementSample("add", add("1234567890", "example.com", "tls-exporter")),
+            StatementSample("forget", forget("1234567890")),
+        ]
+    }
+}
+
 extension WorkerStatements: StatementCatalog {
     static var samples: [StatementSample] {
         [
@@ -300,8 +337,10 @@ extension DeadLetterCursor {
 
 /// The module's catalogs.
 let messageStoreCatalogs: [any StatementCatalog.Type] = [
+    ArchiveStatements.self,
     AttemptStatements.self,
     AuditStatements.self,
+    BindingStatements.self,
     CheckStatements.self,
     ClaimStatements.self,
     ConflictReleaseStatements.self,
@@ -310,9 +349,11 @@ let messageStoreCatalogs: [any StatementCatalog.Type] = [
     ErasureStatements.self,
     HandlerStatements.self,
     HealthStatements.self,
+    HistoryStatements.self,
     MigrationStatements.self,
     PartitionStatements.self,
     RetentionStatements.self,
+    SampleStatements.self,
     SenderStatements.self,
     SettleStatements.self,
     StatisticsStatements.self,

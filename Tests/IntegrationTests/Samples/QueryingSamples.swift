@@ -56,6 +56,7 @@ extension RecordStatements: StatementCatalog {
             StatementSample("quarantine", quarantine(query)),
             StatementSample("quarantine, with stanzas", quarantine(stanzas)),
             StatementSample("attempts", attempts(of: digest)),
+            StatementSample("failures", failures(of: ["orders"], limit: 1)),
             StatementSample("tokens", tokens([(key, Timestamp(microseconds: 0))])),
         ]
     }

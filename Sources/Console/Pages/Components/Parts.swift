@@ -80,10 +80,10 @@ enum Part {
         #"<dl class="facts">\#(HTML(facts) { "<div><dt>\($0.0)</dt><dd>\($0.1)</dd></div>" })</dl>"#
     }
 
-    static func figure(_ name: String, _ value: String, _ note: HTML, tone: Tone? = nil, chart: HTML = "") -> HTML {
+    static func figure(_ name: String, _ value: String, _ note: HTML, tone: Tone? = nil) -> HTML {
         """
         <div class="figure \(tone?.name)"><span class="figure-name">\(name)</span><span class="figure-value">\(value)</span>
-        <span class="figure-note">\(note)</span>\(chart)</div>
+        <span class="figure-note">\(note)</span></div>
         """
     }
 

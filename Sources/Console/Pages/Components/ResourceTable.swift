@@ -11,12 +11,16 @@ struct PageColumn<Row: ShownResource>: ExpressibleByStringLiteral {
     var isNumber = false
     /// Whether only screen readers get its heading, as for buttons.
     var isHidden = false
+    /// The list's address in the order of this column; nil where it can't be sorted by it.
+    var link: PageAddress?
+    /// Whether the list is in this order.
+    var isSorted = false
     let cell: (Row, Timestamp) -> HTML
 
     init(stringLiteral name: String) { self.init(name) }
 
     /// A field; a title and a cell replace its label and its value, and `absent` stands for null.
-    init(_ name: String, title: String? = nil, absent: String = "–", cell: ((Row) -> HTML)? = nil) {
+    init(_ name: String, title: String? = nil, absent: String = "–", cell: ((Row) -> HTML?)? = nil) {
         guard let field = Row.fields.first(where: { $0.name.description == name }) else {
             preconditionFailure("\(Row.schema) has no field '\(name)'")
         }
@@ -43,7 +47,9 @@ struct PageColumn<Row: ShownResource>: ExpressibleByStringLiteral {
     /// Its heading; with its name where scripts make rows.
     fileprivate func head(isNamed: Bool) -> HTML {
         let text: HTML = isHidden ? "<span class=\"unseen\">\(title)</span>" : "\(title)"
-        return "<th scope=\"col\"\(style)\(HTML.when(isNamed, " data-field=\"\(name)\""))>\(text)</th>"
+        let linked: HTML = link.map { "<a href=\"\($0)\">\(text)</a>" } ?? text
+        let order: HTML = isSorted ? " aria-sort=\"descending\"" : ""
+        return "<th scope=\"col\"\(style)\(order)\(HTML.when(isNamed, " data-field=\"\(name)\""))>\(linked)</th>"
     }
 
     /// A row's cell; on a narrow screen it shows its heading.

@@ -1,0 +1,102 @@
+import MessageStore
+import Resources
+import Vocabulary
+
+/// `GET history`: what the charts show.
+enum HistoryPart {
+    static let part = ConsolePart(
+        endpoints: [
+            .get("getHistory", "history") { request in
+                let (subject, range) = (try request[subject], try request[range] ?? .hour)
+                let history = try await request.services.reader.withConnection { connection in
+                    try await History.read(connection, subject, range)
+                }
+                return .json(history.json())
+            }
+            .about("A handler, a sender or the store over time.", .one(History.self)).takes([subject, range])
+        ]
+    )
+
+    private static let subject = Parameter("subject", "`store`, `sender:ID` or `handler:NAME`; the store without it.") {
+        text throws(Problem) in
+        guard let text else { return HistorySubject.store }
+        guard let subject = HistorySubject(text) else {
+            throw .badRequest("'subject' is store, sender:ID or handler:NAME")
+        }
+        return subject
+    }
+    private static let range = Parameter<HistoryRange?>.word("range", "How far back, up to the last complete minute.")
+}
+
+extension HistoryRange {
+    /// The range that a page is asked for; an hour without one.
+    init(_ request: PageRequest) { self = request.query["range"].flatMap(HistoryRange.init) ?? .hour }
+
+    private var words: String {
+        switch self {
+        case .hour: "1 hour"
+        case .day: "24 hours"
+        case .week: "7 days"
+        }
+    }
+
+    /// The seconds after which a page with charts of it is fetched anew.
+    var refresh: Int { self == .hour ? 5 : 60 }
+
+    /// Links to the same page with each range.
+    func links(_ base: PageAddress) -> HTML {
+        let links = HTML(HistoryRange.allCases) { range in
+            """
+            <a href="\(base.query("range", range.rawValue))"\(HTML.when(range == self, " aria-current=\"page\""))>\(range.words)</a>
+            """
+        }
+        return "<nav class=\"tabs\" aria-label=\"Range\">\(links)</nav>"
+    }
+}
+
+/// The charts of a history, and the same as a table.
+struct HistoryCharts {
+    /// Joined so that a chart has some 60.
+    private let points: [HistoryPoint]
+    private let held: String
+
+    /// `held` says what ``HistoryPoint/isHeld`` means.
+    init(_ history: History, held: String) {
+        (points, self.held) = (history.joined(by: history.range == .hour ? 1 : 3), held)
+    }
+
+    func chart(_ title: String, _ unit: Chart.Unit, _ series: Chart.Series...) -> HTML {
+        Chart(title: title, unit: unit, series: series, points: points, held: held).html
+    }
+
+    /// How long shares of the attempts or acks took, 0 to 1 each.
+    func times(_ title: String, _ shares: Double...) -> HTML {
+        let series = shares.map { share -> Chart.Series in
+            ("p\(Int((share * 100).rounded()))", { $0.time(below: share) })
+        }
+        return Chart(title: title, unit: .seconds, series: series, points: points, held: held).html
+    }
+
+    /// The spans that were measured, the latest first, with some of their figures.
+    func table(_ names: [String], now: Timestamp) -> HTML {
+        let columns = ["at"] + names
+        let rows = points.reversed().filter { $0.minutes > 0 }
+        let cells = columns.map { name in
+            PageColumn<HistoryPoint>(name) { point in
+                switch name {
+                case "at": Part.time(point.at)
+                case "p50": Self.time(point.time(below: 0.5))
+                case "p95": Self.time(point.time(below: 0.95))
+                case "p99": Self.time(point.time(below: 0.99))
+                case "oldest_seconds": Self.time(point.oldest)
+                default: nil
+                }
+            }
+        }
+        return """
+            <details class="card"><summary>The same as a table</summary>\(Part.table("History", rows, now: now, cells))</details>
+            """
+    }
+
+    private static func time(_ seconds: Double?) -> HTML { seconds.map { "\(Amount.time($0))" } ?? "–" }
+}
