@@ -134,9 +134,10 @@ struct Chart {
 
     /// The spans' figures, for whoever points at them.
     private func hits(_ values: [[Double?]], _ x: (Int) -> Double, _ step: Double) -> HTML {
-        HTML(points.enumerated()) { place, point in
-            let at = point.at.rfc3339.dropFirst(5).prefix(11).replacing("T", with: " ")
-            var parts = ["\(at) UTC"]
+        let isLong = points.count > 1 && points[1].at - points[0].at > .seconds(60)
+        return HTML(points.enumerated()) { place, point in
+            let at = point.at.rfc3339.dropFirst(isLong ? 5 : 11).prefix(isLong ? 11 : 5)
+            var parts = [at.replacing("T", with: " ")]
             if point.minutes == 0 { parts.append("not measured") }
             for (series, values) in zip(series, values) {
                 if let value = values[place] { parts.append("\(series.name) \(unit.text(value))") }
@@ -146,7 +147,7 @@ struct Chart {
                 parts.append("worker started: " + Set(point.started).sorted().joined(separator: ", "))
             }
             return """
-                <rect x="\(Self.short(x(place)))" width="\(Self.short(step))" height="128"><title>\(parts.joined(separator: ", "))</title></rect>
+                <rect x="\(Self.short(x(place)))" width="\(Self.short(step))"><title>\(parts.joined(separator: ", "))</title></rect>
                 """
         }
     }
