@@ -58,17 +58,17 @@ extension Integration {
                     worker.send(SIGTERM)
                     #expect(try await worker.exitCode() == 0)
                 }
-                func sum(_ column: String, _ kind: String, _ subject: String) async throws -> Int64? {
+                func sum(_ column: String, _ kind: String, _ subject: String) async throws -> Int? {
                     try await stage.database.integer(
                         "SELECT sum(\(column))::bigint FROM upstream.samples WHERE kind = '\(kind)' AND subject = '\(subject)'"
                     )
                 }
-                #expect(try await sum("stored", "store", "") == Int64(count))
+                #expect(try await sum("stored", "store", "") == count)
                 #expect(try await sum("acked", "store", "") == sum("received", "store", ""))
                 #expect(try await sum("received", "sender", Stage.sender) == sum("received", "store", ""))
-                #expect(try await sum("handled", "handler", "noted") == Int64(count))
+                #expect(try await sum("handled", "handler", "noted") == count)
                 let times = "(SELECT sum(n) FROM unnest(times) AS n)"
-                #expect(try await sum(times, "handler", "noted") == Int64(count))
+                #expect(try await sum(times, "handler", "noted") == count)
                 #expect(try await sum("(started IS NOT NULL)::int", "store", "") == 2)
                 #expect(try await stage.database.integer("SELECT count(DISTINCT instance) FROM upstream.samples") == 2)
                 let aligned = "SELECT count(*) FROM upstream.samples WHERE at <> date_trunc('minute', at) OR at > now()"
