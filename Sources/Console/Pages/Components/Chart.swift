@@ -137,7 +137,7 @@ struct Chart {
         let isLong = points.count > 1 && points[1].at - points[0].at > .seconds(60)
         return HTML(points.enumerated()) { place, point in
             let at = point.at.rfc3339.dropFirst(isLong ? 5 : 11).prefix(isLong ? 11 : 5)
-            var parts = [at.replacing("T", with: " ")]
+            var parts = [String(at).replacing("T", with: " ")]
             if point.minutes == 0 { parts.append("not measured") }
             for (series, values) in zip(series, values) {
                 if let value = values[place] { parts.append("\(series.name) \(unit.text(value))") }
