@@ -200,7 +200,7 @@ let package = Package(
             "UpstreamConfiguration",
             [
                 "Vocabulary", "ConfigurationKeys", "UpstreamKit", "Telemetry", "DNS", "XMPP", "MessageStore",
-                "Handlers",
+                "Handlers", "Querying",
                 logging,
             ]
         ),
@@ -215,7 +215,7 @@ let package = Package(
                 "XMPPEndpoint",
                 "Ingest",
                 "Dispatcher",
-                "Handlers",
+                "Handlers", "Querying",
                 "TraceExport", nio, nioPosix, logging, lifecycle, tracing,
                 .product(name: "Hummingbird", package: "hummingbird"),
                 .product(name: "HummingbirdCore", package: "hummingbird"),
@@ -367,7 +367,7 @@ let package = Package(
             "MessageStoreTests",
             [
                 "Vocabulary", "DatabaseSupport", "IntegrationSupport", "MessageStore", "Postgres", "LocalDatabase",
-                "Handlers",
+                "Handlers", "Querying",
                 "Ingest", "Dispatcher", "UpstreamKit",
                 "Digests", "Telemetry", logging,
             ]
@@ -440,7 +440,7 @@ let package = Package(
         suite(
             "WorkerTests",
             [
-                "ConfigurationKeys", "Handlers", "Probing", "UpstreamConfiguration",
+                "ConfigurationKeys", "Handlers", "Probing", "Querying", "UpstreamConfiguration",
                 "UpstreamKit", "Ingest", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore",
                 "Telemetry",
                 "DNS",

@@ -17,13 +17,24 @@ nonisolated(unsafe) private var codec: UpstreamCodec = {
 }()
 
 /// The same sender with JSON containers and every fall-back.
-nonisolated(unsafe) private var containerCodecs: [UpstreamCodec] = [JSONPayload.Ack.json, .receipt].map { ack in
+nonisolated(unsafe) private var containerCodecs: [UpstreamCodec] = [PlainPayload.Ack.json, .receipt].map { ack in
     var settings = StreamSettings(senderID: "1", domain: "example.com", dialect: .xmpp)
-    settings.payload = .json(
-        JSONPayload(ack: ack, messageID: .stanzaID, from: .sender, categoryFrom: .localpart, category: "c")
+    settings.payload = .plain(
+        PlainPayload(ack: ack, messageID: .stanzaID, from: .sender, categoryFrom: .localpart, category: "c")
     )
     return UpstreamCodec(settings)
 }
+
+/// The same sender with each form that no JSON envelope carries, and every fall-back.
+nonisolated(unsafe) private var formCodecs: [(form: PayloadForm, codec: UpstreamCodec)] =
+    [PayloadForm.body, .stanza, .event].map { form in
+        var settings = StreamSettings(senderID: "1", domain: "example.com", dialect: .xmpp)
+        var plain = PlainPayload(readsJSON: true, ack: .receipt, messageID: .senderStanzaID, categoryFrom: .subject)
+        plain.forms = [form]
+        plain.category = "c"
+        settings.payload = .plain(plain)
+        return (form, UpstreamCodec(settings))
+    }
 
 private func scan(_ text: UnsafeBufferPointer<UInt8>, with scanner: inout JSONScanner) -> JSONKind? {
     do throws(JSONSyntaxError) {
@@ -138,7 +149,91 @@ private func checkContainer(_ text: UnsafeBufferPointer<UInt8>) {
     }
 }
 
+/// Checks that a text is whole wherever XML can hold it, and no part of a message that it does not name.
+private func checkForms(_ text: UnsafeBufferPointer<UInt8>) {
+    // A framer lets nothing else through.
+    guard String(validating: text, as: UTF8.self) != nil else { return }
+    let given = Array(text)
+    var scanner = JSONScanner()
+    let isJSON = scan(text, with: &scanner) != nil
+    let from = Array("example.com".utf8)
+    for index in formCodecs.indices {
+        let form = formCodecs[index].form
+        let stanza = Stanza.fuzzed(text, in: form, from: from)
+        let messages: [IncomingMessage]
+        switch formCodecs[index].codec.decode(stanza, receivedAt: 1, parsedAt: 1) {
+        case .message(let message): messages = [message]
+        case .messages(let several): messages = several
+        default: fatalError("a form is no message")
+        }
+        require(messages.count == (form == .event ? 2 : 1), "messages were lost or made up")
+        for message in messages {
+            let id = form == .event ? given : from + [0x20] + given
+            require((message.kind == .malformed) == given.isEmpty, "another kind")
+            if let found = message.messageID { require(message.bytes[found.range].elementsEqual(id), "another id") }
+            require(message.bytes.count <= 32 * stanza.bytes.count + 100_000, "many times longer")
+            guard let data = message.data else {
+                require(message.quarantine != nil || form == .event, "nothing of a message")
+                continue
+            }
+            let kind = message.bytes[data.range].withContiguousStorageIfAvailable { scan($0, with: &scanner) }
+            require(kind.flatMap { $0 } != nil, "data is no JSON")
+            guard form == .body, !isJSON else { continue }
+            let literal = Array(message.bytes[data.range].dropFirst().dropLast())
+            let read = literal.withUnsafeBufferPointer { JSONLiteral.text(of: $0) }
+            require(read == given, "another text")
+        }
+    }
+}
+
 extension Stanza {
+    /// A message with this text in every place of a form: the id, the subject, an attribute, and the content.
+    fileprivate static func fuzzed(_ text: UnsafeBufferPointer<UInt8>, in form: PayloadForm, from: [UInt8]) -> Stanza {
+        let stanza = Stanza()
+        func store(_ text: some Sequence<UInt8>) -> Range<Int> {
+            let start = stanza.bytes.count
+            stanza.bytes.append(contentsOf: text)
+            return start..<stanza.bytes.count
+        }
+        func add(_ depth: Int, _ name: String, _ namespace: String, id: Bool = false, from: [UInt8]? = nil) {
+            let first = stanza.attributes.count
+            func attribute(_ name: String, _ value: some Sequence<UInt8>) {
+                stanza.attributes.append(Attribute(name: store(name.utf8), namespace: 0..<0, value: store(value)))
+            }
+            if id { attribute("id", text) }
+            if let from { attribute("from", from) }
+            stanza.elements.append(
+                Element(
+                    depth: depth,
+                    name: store(name.utf8),
+                    namespace: store(namespace.utf8),
+                    attributes: first..<stanza.attributes.count,
+                    text: store(text),
+                    end: stanza.elements.count + 1
+                )
+            )
+            for index in stanza.elements.indices.dropLast()
+            where stanza.elements[index].end == stanza.elements.count - 1 {
+                if stanza.elements[index].depth < depth { stanza.elements[index].end = stanza.elements.count }
+            }
+        }
+        stanza.raw = Array("<message/>".utf8)
+        add(0, "message", "jabber:client", id: true, from: from)
+        add(1, "subject", "jabber:client")
+        switch form {
+        case .body: add(1, "body", "jabber:client")
+        case .event:
+            let events = "http://jabber.org/protocol/pubsub#event"
+            add(1, "event", events)
+            add(2, "items", events)
+            add(3, "item", events, id: true)
+            add(4, "json", "urn:xmpp:json:0")
+            add(3, "item", events, id: true)
+        case .gcm, .json, .stanza: add(1, "x", String(decoding: text, as: UTF8.self), id: true)
+        }
+        return stanza
+    }
+
     /// A trusted message with this payload.
     fileprivate static func fuzzed(
         payload: UnsafeBufferPointer<UInt8>,
@@ -159,7 +254,6 @@ extension Stanza {
         stanza.elements = [
             Element(
                 depth: 0,
-                parent: -1,
                 name: name,
                 namespace: namespace,
                 attributes: 0..<0,
@@ -168,7 +262,6 @@ extension Stanza {
             ),
             Element(
                 depth: 1,
-                parent: 0,
                 name: inner,
                 namespace: innerNamespace,
                 attributes: 0..<0,
@@ -194,5 +287,6 @@ public func fuzzJSON(_ data: UnsafePointer<UInt8>, _ count: Int) -> CInt {
     }
     checkEnvelope(text)
     checkContainer(text)
+    checkForms(text)
     return 0
 }

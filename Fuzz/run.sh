@@ -1,6 +1,6 @@
 #!/bin/bash
 # Fuzz/run.sh TARGET [SECONDS] [libFuzzer option...]: builds a fuzz target and runs it.
-#   TARGET  xml (XMLFramer) or json (the JSON scanner)
+#   TARGET  xml (XMLFramer) or json (the JSON scanner and the codec)
 #   SECONDS how long to run; 600 by default. 0 only builds.
 # The corpus grows in .build-fuzz/corpus-TARGET; a finding is written to .build-fuzz/ and ends the run with an error.
 set -euo pipefail

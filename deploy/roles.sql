@@ -74,7 +74,7 @@ BEGIN
     GRANT SELECT, INSERT ON upstream.message_ids, upstream.messages, upstream.senders, upstream.retention_runs TO upstream_worker;
     -- It may raise the retention policy, by a function, and never lower it.
     GRANT SELECT ON upstream.retention_policy, upstream.dead_messages TO upstream_worker;
-    GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine TO upstream_worker;
+    GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine, upstream.archive_points TO upstream_worker;
     GRANT SELECT, INSERT, UPDATE, DELETE
         ON upstream.handlers, upstream.handler_workers, upstream.subscriptions, upstream.deliveries,
             upstream.delivery_blocks, upstream.dead_letters, upstream.workers
@@ -86,6 +86,8 @@ BEGIN
     GRANT SELECT, INSERT, UPDATE ON upstream.replays TO upstream_worker;
     GRANT SELECT, INSERT, DELETE ON upstream.replay_messages TO upstream_worker;
     GRANT SELECT, INSERT ON upstream.replay_events TO upstream_worker;
+    -- Pins of channel binding; a command forgets one.
+    GRANT SELECT, INSERT, DELETE ON upstream.channel_bindings TO upstream_worker;
     GRANT USAGE ON SEQUENCE upstream.lease_tokens TO upstream_worker;
     GRANT EXECUTE ON FUNCTION
         upstream.ensure_partitions(date, date),

@@ -43,6 +43,7 @@ CREATE TABLE upstream.handler_workers (
     share double precision NOT NULL DEFAULT 0,
     share_most double precision NOT NULL DEFAULT 0,
     share_until timestamptz,
+    filter jsonb,
     CONSTRAINT handler_workers_pkey PRIMARY KEY (token, handler),
     CONSTRAINT handler_workers_handler_fkey FOREIGN KEY (handler) REFERENCES upstream.handlers ON DELETE CASCADE
 );
@@ -51,8 +52,9 @@ COMMENT ON TABLE upstream.handler_workers IS 'What each worker asks for, by hand
 COMMENT ON COLUMN upstream.handler_workers.token IS 'Names the process: the fencing token of the rows that it inserts under its own lease.';
 COMMENT ON COLUMN upstream.handler_workers.handler IS 'The handler.';
 COMMENT ON COLUMN upstream.handler_workers.worker IS 'The process for people: host and process id.';
-COMMENT ON COLUMN upstream.handler_workers.categories IS 'The categories it asks for, or * for all.';
+COMMENT ON COLUMN upstream.handler_workers.categories IS 'The categories it asks for: names, prefixes that end with .*, or * for all.';
 COMMENT ON COLUMN upstream.handler_workers.by_device IS 'Whether it takes each device''s messages one at a time, in arrival order.';
+COMMENT ON COLUMN upstream.handler_workers.filter IS 'The clauses of where, which all must hold (upstream.wants); null where it wants every message of its categories.';
 COMMENT ON COLUMN upstream.handler_workers.started_at IS 'When it registered.';
 COMMENT ON COLUMN upstream.handler_workers.alive_since IS 'Since when its heartbeats have come without a gap: after an outage nobody is in a position to judge others.';
 COMMENT ON COLUMN upstream.handler_workers.heartbeat_at IS 'When it was last heard of, to half a minute.';
@@ -64,14 +66,16 @@ CREATE TABLE upstream.subscriptions (
     handler text NOT NULL,
     category text NOT NULL,
     by_device boolean NOT NULL DEFAULT false,
+    filters jsonb,
     CONSTRAINT subscriptions_pkey PRIMARY KEY (handler, category),
     CONSTRAINT subscriptions_handler_fkey FOREIGN KEY (handler) REFERENCES upstream.handlers ON DELETE CASCADE
 );
 CREATE INDEX subscriptions_category_idx ON upstream.subscriptions (category);
 COMMENT ON TABLE upstream.subscriptions IS 'Which handler gets which category; read by every worker as it stores messages.';
 COMMENT ON COLUMN upstream.subscriptions.handler IS 'The handler.';
-COMMENT ON COLUMN upstream.subscriptions.category IS 'An exact category, or * for all.';
+COMMENT ON COLUMN upstream.subscriptions.category IS 'A category, a prefix of categories that ends with .*, or * for all.';
 COMMENT ON COLUMN upstream.subscriptions.by_device IS 'Whether the handler takes each device''s messages one at a time, in arrival order.';
+COMMENT ON COLUMN upstream.subscriptions.filters IS 'The filters of its workers, of which one must hold (upstream.wants); null where a worker wants every message.';
 
 -- Fencing tokens: whoever claims later holds the greater one.
 CREATE SEQUENCE upstream.lease_tokens;
@@ -320,35 +324,44 @@ BEGIN
         AND NOT EXISTS (
             SELECT FROM upstream.handler_workers AS w WHERE w.handler = s.handler AND s.category = ANY (w.categories)
         );
-    INSERT INTO upstream.subscriptions AS known (handler, category, by_device)
-    SELECT DISTINCT w.handler, asked.category, (
-        SELECT bool_or(by_device) FROM upstream.handler_workers WHERE handler = w.handler
-    )
-    FROM upstream.handler_workers AS w, unnest(w.categories) AS asked (category)
-    WHERE w.handler = ANY (names) ORDER BY 1, 2
-    ON CONFLICT (handler, category) DO UPDATE SET by_device = excluded.by_device
-        WHERE known.by_device <> excluded.by_device;
+    -- A filter ends what another worker still wants, too: what any of them wants is delivered.
+    INSERT INTO upstream.subscriptions AS known (handler, category, by_device, filters)
+    SELECT DISTINCT w.handler, asked.category, a.by_device, a.filters
+    FROM upstream.handler_workers AS w
+    JOIN (
+        SELECT handler, bool_or(by_device) AS by_device,
+            CASE WHEN bool_and(filter IS NOT NULL) THEN jsonb_agg(DISTINCT filter) END AS filters
+        FROM upstream.handler_workers WHERE handler = ANY (names) GROUP BY handler
+    ) AS a ON a.handler = w.handler
+    CROSS JOIN LATERAL unnest(w.categories) AS asked (category)
+    ORDER BY 1, 2
+    ON CONFLICT (handler, category) DO UPDATE SET by_device = excluded.by_device, filters = excluded.filters
+        WHERE known.by_device <> excluded.by_device OR known.filters IS DISTINCT FROM excluded.filters;
 END
 $$;
 COMMENT ON FUNCTION upstream.derive_subscriptions(text[]) IS 'Makes the subscriptions of these handlers what their workers ask for; those of a handler that no worker runs stay.';
 
 CREATE FUNCTION upstream.register_handlers(
-    previous bigint, process bigint, who text, names text[], devices boolean[], askers text[], asked text[]
+    previous bigint, process bigint, who text, names text[], devices boolean[], filters text[], askers text[], asked text[]
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    -- Only here can a regular expression be judged; one that is none matches no message.
+    PERFORM '' ~ (clause->>'is')
+    FROM unnest(filters) AS own (filter), jsonb_array_elements(nullif(own.filter, '')::jsonb) AS clause
+    WHERE clause->>'test' = '~';
     INSERT INTO upstream.handlers (name) SELECT * FROM unnest(names) ORDER BY 1
     ON CONFLICT ON CONSTRAINT handlers_pkey DO UPDATE SET seen_at = now();
     DELETE FROM upstream.handler_workers WHERE token IN (previous, process) AND token <> 0;
-    INSERT INTO upstream.handler_workers (token, handler, worker, categories, by_device)
+    INSERT INTO upstream.handler_workers (token, handler, worker, categories, by_device, filter)
     SELECT process, own.handler, who, ARRAY(
         SELECT category FROM unnest(askers, asked) AS pair (handler, category) WHERE pair.handler = own.handler
-    ), own.device
-    FROM unnest(names, devices) AS own (handler, device);
+    ), own.device, nullif(own.filter, '')::jsonb
+    FROM unnest(names, devices, filters) AS own (handler, device, filter);
     PERFORM upstream.derive_subscriptions(names);
 END
 $$;
-COMMENT ON FUNCTION upstream.register_handlers(bigint, bigint, text, text[], boolean[], text[], text[]) IS 'Notes what a worker asks for, in the place of what the same process asked for before, and subscribes its handlers.';
+COMMENT ON FUNCTION upstream.register_handlers(bigint, bigint, text, text[], boolean[], text[], text[], text[]) IS 'Notes what a worker asks for, in the place of what the same process asked for before, and subscribes its handlers.';
 
 -- No handler's heartbeat waits for a lock that somebody holds on another's row: what is locked is left to the next one. And every worker
 -- takes over what is left of those that died.
@@ -559,8 +572,59 @@ COMMENT ON FUNCTION upstream.unpack_expired() IS 'Turns the blocks whose lease h
 
 -- Storing messages with their deliveries.
 
+-- The functions here cost next to nothing to the planner: else it would plan the statement that calls them anew for each batch.
+CREATE FUNCTION upstream.asks(entries text[], category text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE COST 1 AS $$
+BEGIN
+    RETURN category = ANY (entries) OR EXISTS (
+        SELECT FROM unnest(entries) AS each (entry)
+        WHERE right(entry, 1) = '*' AND starts_with(category, left(entry, -1))
+    );
+END
+$$;
+COMMENT ON FUNCTION upstream.asks(text[], text) IS 'Whether a category is one of these, or has a prefix that is one of them.';
+
+-- Clauses hold here as for `messages list --where`, where they are written as SQL: a test compares both. What can't be judged is no match.
+-- Without SET, which would cost half as much as the rest: upstream.store_batch sets it.
+CREATE FUNCTION upstream.wants(filters jsonb, data text) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE COST 1 AS $$
+DECLARE
+    body jsonb;
+    clause jsonb;
+    value jsonb;
+    holds boolean;
+BEGIN
+    body := data;
+    FOR f IN 0 .. jsonb_array_length(filters) - 1 LOOP
+        holds := true;
+        FOR c IN 0 .. jsonb_array_length(filters->f) - 1 LOOP
+            clause := filters->f->c;
+            value := body #> (clause->>'path')::text[];
+            holds := CASE clause->>'test'
+                WHEN 'exists' THEN value IS NOT NULL
+                WHEN '=' THEN value = clause->'is' OR value = clause->'or'
+                WHEN '!=' THEN (value = clause->'is' OR value = clause->'or') IS NOT TRUE
+                WHEN '~' THEN (value #>> '{}') ~ (clause->>'is')
+                WHEN '<' THEN jsonb_path_exists(value, 'strict $ ? (@ < $is)', clause)
+                WHEN '<=' THEN jsonb_path_exists(value, 'strict $ ? (@ <= $is)', clause)
+                WHEN '>' THEN jsonb_path_exists(value, 'strict $ ? (@ > $is)', clause)
+                WHEN '>=' THEN jsonb_path_exists(value, 'strict $ ? (@ >= $is)', clause)
+            END;
+            EXIT WHEN holds IS NOT TRUE;
+        END LOOP;
+        IF holds THEN RETURN true; END IF;
+    END LOOP;
+    RETURN false;
+EXCEPTION
+    -- The data is a stranger's, and an ack may wait for this.
+    WHEN data_exception OR program_limit_exceeded THEN
+        RETURN false;
+END
+$$;
+COMMENT ON FUNCTION upstream.wants(jsonb, text) IS 'Whether a message with this data passes one of the filters of upstream.subscriptions, each an array of clauses that all must hold; false, and never an error, where that can''t be judged.';
+
 CREATE FUNCTION upstream.raise_deliveries_missing(
-    fresh uuid[], keys uuid[], categories text[], whole text[], fence bigint, block bigint
+    fresh uuid[], keys uuid[], categories text[], datas text[], whole text[], fence bigint, block bigint
 ) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -570,8 +634,10 @@ BEGIN
     WITH asked AS MATERIALIZED (
         SELECT DISTINCT s.handler, input.key
         FROM upstream.subscriptions AS s
-        JOIN unnest(keys, categories) AS input (key, category) ON s.category = input.category OR s.category = '*'
+        JOIN unnest(keys, categories, datas) AS input (key, category, data)
+            ON s.category = input.category OR right(s.category, 1) = '*' AND starts_with(input.category, left(s.category, -1))
         WHERE s.handler <> ALL (whole) AND input.key = ANY (fresh)
+            AND (s.filters IS NULL OR upstream.wants(s.filters, input.data))
     )
     SELECT
         count(*),
@@ -589,7 +655,7 @@ BEGIN
     END IF;
 END
 $$;
-COMMENT ON FUNCTION upstream.raise_deliveries_missing(uuid[], uuid[], text[], text[], bigint, bigint) IS 'Fails where a subscribed handler has neither a delivery nor a block of the messages just stored.';
+COMMENT ON FUNCTION upstream.raise_deliveries_missing(uuid[], uuid[], text[], text[], text[], bigint, bigint) IS 'Fails where a subscribed handler has neither a delivery nor a block of the messages just stored.';
 
 -- One batch of the receive path: new ledger rows, their bodies and their deliveries (Benchmarks/Store measures the variants).
 -- Nearly every batch holds new messages alone, so that is tried first, as plainly as PostgreSQL can do it:
@@ -739,28 +805,34 @@ BEGIN
                 store_batch.keys, store_batch.times
             FROM upstream.subscriptions AS s
             JOIN upstream.handler_workers AS w ON w.token = fence AND w.handler = s.handler AND '*' = ANY (w.categories)
-            WHERE s.handler = ANY (packed) AND s.category = '*' AND NOT s.by_device
+            WHERE s.handler = ANY (packed) AND s.category = '*' AND NOT s.by_device AND s.filters IS NULL
             RETURNING handler
         )
         SELECT coalesce(array_agg(handler), '{}') FROM block INTO whole;
     END IF;
     IF EXISTS (SELECT FROM upstream.subscriptions WHERE handler <> ALL (whole)) THEN
         -- With what the holder asks for, if it has said so: a row is leased to it only where it asks for the category, else it
-        -- would lie with a worker that knows nothing of it.
+        -- would lie with a worker that knows nothing of it. What a filter lets pass the holder does not know: it learns
+        -- that there is some as others do.
         WITH known AS MATERIALIZED (
-            SELECT s.*, handler = ANY (offered) AS is_offered, handler = ANY (locals) AS is_local,
-                handler = ANY (packed) AND NOT by_device AS is_packed, (
+            SELECT s.*, handler = ANY (offered) AND filters IS NULL AS is_offered, handler = ANY (locals) AND filters IS NULL AS is_local,
+                handler = ANY (packed) AND NOT by_device AND filters IS NULL AS is_packed, (
                 SELECT w.categories FROM upstream.handler_workers AS w WHERE w.token = fence AND w.handler = s.handler
-            ) AS asked
+            ) AS asked, CASE WHEN right(category, 1) = '*' THEN left(category, -1) END AS prefix
             FROM upstream.subscriptions AS s
             WHERE handler <> ALL (whole)
         ), wanted AS MATERIALIZED (
             SELECT
-                s.handler, s.by_device, s.is_offered, s.is_local, s.is_packed AND s.asked IS NOT NULL AS is_packed, input.*,
-                s.asked IS NULL OR input.category = ANY (s.asked) OR '*' = ANY (s.asked) AS is_asked
+                s.handler, s.by_device, s.is_offered, s.is_local, s.is_packed AND s.asked IS NOT NULL AS is_packed,
+                input.key, input.received_at, input.device,
+                s.asked IS NULL OR s.category = ANY (s.asked) OR upstream.asks(s.asked, input.category) AS is_asked
             FROM known AS s
-            JOIN unnest(keys, times, devices, categories) AS input (key, received_at, device, category)
-                ON s.category = input.category OR s.category = '*'
+            -- Where nobody looks at data it costs nothing.
+            JOIN unnest(
+                keys, times, devices, categories, CASE WHEN EXISTS (SELECT FROM known WHERE filters IS NOT NULL) THEN datas END
+            ) AS input (key, received_at, device, category, data)
+                ON CASE WHEN s.category = input.category OR starts_with(input.category, s.prefix)
+                    THEN s.filters IS NULL OR upstream.wants(s.filters, input.data) END
             WHERE fresh IS NULL OR (input.key IN (SELECT unnest(fresh))) IS TRUE
         ), queue AS (
             INSERT INTO upstream.deliveries (
@@ -790,7 +862,8 @@ BEGIN
         INTO is_elsewhere, is_short;
         -- Or several subscriptions of a handler match, or a message is one that the ledger has forgotten.
         IF is_short THEN
-            PERFORM upstream.raise_deliveries_missing(coalesce(fresh, store_batch.keys), keys, categories, whole, fence, block);
+            PERFORM upstream.raise_deliveries_missing(
+                coalesce(fresh, store_batch.keys), keys, categories, datas, whole, fence, block);
         END IF;
     END IF;
 EXCEPTION
@@ -916,9 +989,9 @@ COMMENT ON FUNCTION upstream.attempt_partitions() IS 'The partitions of attempt_
 -- migrate:down
 DROP FUNCTION
     upstream.attempt_partitions, upstream.attempts_of(uuid, timestamptz), upstream.attempts_of(uuid), upstream.store_one,
-    upstream.store_batch, upstream.raise_deliveries_missing, upstream.unpack_expired,
+    upstream.store_batch, upstream.raise_deliveries_missing, upstream.wants, upstream.asks, upstream.unpack_expired,
     upstream.unpack_deliveries(bigint, text, bigint[], uuid[], text, real[], real[]),
-    upstream.unpack_deliveries(bigint, text, bigint[], uuid[]), upstream.message_of, upstream.withdraw_handlers,
+    upstream.unpack_deliveries(bigint, text, bigint[], uuid[]), upstream.message_of, upstream.withdraw_handlers, upstream.take_share,
     upstream.keep_handlers, upstream.register_handlers, upstream.derive_subscriptions;
 DROP VIEW upstream.attempts;
 DROP TABLE upstream.attempt_batches, upstream.dead_messages, upstream.dead_letters, upstream.delivery_blocks, upstream.deliveries;

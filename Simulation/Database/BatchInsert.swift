@@ -71,10 +71,11 @@ struct BatchInsert: Sendable {
         let handlers = Dictionary(grouping: state.tables.subscriptions) { $0.key.handler }.sorted { $0.key < $1.key }
         for (handler, subscriptions) in handlers {
             let asked = state.tables.registrations[RegistrationKey(token: offer.token, handler: handler)]
-            let isPacked = offer.packed.contains(handler) && asked != nil
-            let isOffered = offer.handlers.contains(handler)
-            let isLocal = offer.local.contains(handler)
-            let isForAll = subscriptions.contains { $0.key.category == "*" && !$0.value }
+            let isFiltered = subscriptions.contains { $0.value.filters != nil }
+            let isPacked = offer.packed.contains(handler) && asked != nil && !isFiltered
+            let isOffered = offer.handlers.contains(handler) && !isFiltered
+            let isLocal = offer.local.contains(handler) && !isFiltered
+            let isForAll = subscriptions.contains { $0.key.category == "*" && !$0.value.isByDevice }
             if isWhole, isPacked, isForAll, asked?.categories.contains("*") == true {
                 let block = BlockRow(owner: offer.owner, leaseUntil: leaseEnd, bodies: bodies)
                 state.change(.block(BlockKey(token: offer.token, number: offer.block, handler: handler), block))
@@ -83,8 +84,10 @@ struct BatchInsert: Sendable {
             var packed: [StoredBody] = []
             for body in bodies {
                 let category = body.category
-                let subscription = subscriptions.first { $0.key.category == category || $0.key.category == "*" }
-                guard let isByDevice = subscription?.value else { continue }
+                let subscription = subscriptions.first { SubscriptionKey.isMatch($0.key.category, category) }
+                guard let isByDevice = subscription?.value.isByDevice, subscription?.value.wants(body) == true else {
+                    continue
+                }
                 let isAsked = asked?.asks(for: category) ?? true
                 if !(isLocal && isAsked) { isElsewhere = true }
                 if isPacked, !isByDevice, isAsked {

@@ -66,6 +66,7 @@ package struct RegistrationRow: Sendable {
     package var worker: String
     package var categories: [String]
     package var isByDevice: Bool
+    package var filter: String?
     package var aliveSince: Int64
     package var heartbeatAt: Int64
     /// Its share of the handler's limit over all workers, the greatest it could use, and until when it has it.
@@ -74,12 +75,27 @@ package struct RegistrationRow: Sendable {
     package var shareUntil: Int64?
 
     /// Whether it asks for a category.
-    func asks(for category: String) -> Bool { categories.contains(category) || categories.contains("*") }
+    func asks(for category: String) -> Bool { categories.contains { SubscriptionKey.isMatch($0, category) } }
 }
 
 package struct SubscriptionKey: Hashable, Sendable {
     package var handler: String
     package var category: String
+
+    /// Whether a category belongs to a subscription's name, prefix or star.
+    static func isMatch(_ entry: String, _ category: String) -> Bool {
+        entry.hasSuffix("*") ? category.hasPrefix(entry.dropLast()) : entry == category
+    }
+}
+
+/// A row of `subscriptions` without its key.
+package struct SubscriptionRow: Equatable, Sendable {
+    package var isByDevice: Bool
+    /// The filters, of which one must hold; nil for every message.
+    package var filters: Set<String>?
+
+    /// Whether a message passes.
+    func wants(_ body: StoredBody) -> Bool { filters?.contains { ModelFilter.passes($0, body) } ?? true }
 }
 
 package struct DeliveryKey: Hashable, Sendable {

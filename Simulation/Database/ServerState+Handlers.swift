@@ -25,6 +25,7 @@ extension ServerState {
                 worker: worker,
                 categories: handler.categories.names,
                 isByDevice: handler.ordering == .device,
+                filter: handler.filter,
                 aliveSince: now,
                 heartbeatAt: now
             )
@@ -108,10 +109,11 @@ extension ServerState {
                     change(.subscription(key, nil))
                 }
             }
-            let isByDevice = rows.contains(where: \.isByDevice)
+            let filters = rows.contains { $0.filter == nil } ? nil : Set(rows.compactMap(\.filter))
+            let row = SubscriptionRow(isByDevice: rows.contains(where: \.isByDevice), filters: filters)
             for category in Set(rows.flatMap(\.categories)).sorted() {
                 let key = SubscriptionKey(handler: name, category: category)
-                if tables.subscriptions[key] != isByDevice { change(.subscription(key, isByDevice)) }
+                if tables.subscriptions[key] != row { change(.subscription(key, row)) }
             }
         }
     }

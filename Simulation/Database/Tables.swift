@@ -8,7 +8,7 @@ enum Change: Sendable {
     case handler(String, HandlerRow?)
     case registration(RegistrationKey, RegistrationRow?)
     /// Whether the handler is ordered.
-    case subscription(SubscriptionKey, Bool?)
+    case subscription(SubscriptionKey, SubscriptionRow?)
     case delivery(DeliveryKey, DeliveryRow?)
     case block(BlockKey, BlockRow?)
     case deadLetter(DeliveryKey, DeadLetterRow?)
@@ -66,7 +66,7 @@ package struct Tables: Sendable {
     package internal(set) var quarantine: [QuarantineKey: OddRow] = [:]
     package internal(set) var handlers: [String: HandlerRow] = [:]
     package internal(set) var registrations: [RegistrationKey: RegistrationRow] = [:]
-    package internal(set) var subscriptions: [SubscriptionKey: Bool] = [:]
+    package internal(set) var subscriptions: [SubscriptionKey: SubscriptionRow] = [:]
     package internal(set) var queues: [String: DeliveryQueue] = [:]
     package internal(set) var blocks: [BlockKey: BlockRow] = [:]
     package internal(set) var deadLetters: [DeliveryKey: DeadLetterRow] = [:]

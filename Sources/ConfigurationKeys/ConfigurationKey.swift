@@ -7,6 +7,8 @@ package struct ConfigurationKey: Sendable, Equatable {
     package var meaning: String
     package var shape: ValueShape = .text
     package var isList = false
+    /// Whether it takes one value, or a list.
+    package var takesList = false
     /// The default as a value; nil if it can't be written as one.
     package var defaultText: String?
 

@@ -123,11 +123,28 @@ package struct ConfigurationScope {
         list(name, of: type, note).map { $0 ?? [] }
     }
 
+    /// One value, or a list of values in an order; the default if absent.
+    package func oneOrMore<Value>(
+        _ name: String,
+        _ type: ConfigurationType<Value>,
+        default text: String
+    ) -> ConfigurationEntry<[Value]> {
+        entry(name, type, "`\(text)`", takesList: true, default: text) {
+            let key = join(path, name)
+            if !reading.describes, case .list(let count)? = reading.take(key)?.content {
+                if count == 0 { problem(name, "must not be an empty list") }
+                return (0..<count).compactMap { parsed("\(key).\($0)", type) }
+            }
+            return [parsed(key, type) ?? (try? type.parse(text)) ?? type.placeholder]
+        }
+    }
+
     private func entry<Element, Value>(
         _ name: String,
         _ type: ConfigurationType<Element>,
         _ standard: String,
         isList: Bool = false,
+        takesList: Bool = false,
         default text: String? = nil,
         _ read: @escaping () -> Value
     ) -> ConfigurationEntry<Value> {
@@ -138,11 +155,12 @@ package struct ConfigurationScope {
             }
             let key = ConfigurationKey(
                 path: join(pattern, name),
-                type: isList ? "list of \(type.name)" : type.name,
+                type: isList ? "list of \(type.name)" : type.name + (takesList ? ", or a list" : ""),
                 defaultValue: standard,
                 meaning: meaning,
                 shape: type.shape,
                 isList: isList,
+                takesList: takesList,
                 defaultText: text
             )
             reading.declarations.append(.key(key))

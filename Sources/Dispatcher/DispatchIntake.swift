@@ -135,7 +135,8 @@ final class DispatchIntake: DeliveryIntake {
                 guard lane.takes(batch[index].category, of: batch[index].bytes.unsafeBytes) else { continue }
                 guard isOffered else {
                     if lane.settings.rate == nil {
-                        lane.claims.set()
+                        // Where a filter let something pass, the database's notification says so.
+                        if lane.settings.registration.filter == nil { lane.claims.set() }
                     } else {
                         // Claimed once its rate allows; all of its messages come from the table.
                         lane.withMachine(wake: 0) { $0.hasArrived = true }
@@ -144,7 +145,7 @@ final class DispatchIntake: DeliveryIntake {
                 }
                 let key = batch[index].messageKey
                 // A few waiting messages must not keep the memory shared with those that don't wait.
-                let copy = lane.categories == nil ? batch[index] : batch[index].detached()
+                let copy = lane.takesAll ? batch[index] : batch[index].detached()
                 deliveries.append(Delivery(content: .received(ReceivedMessage(copy)), messageKey: key, lease: lease))
             }
             guard isOffered else { continue }

@@ -37,8 +37,10 @@ final class DispatchLane: Sendable {
 
     let index: Int
     let settings: LaneSettings
-    /// The categories as bytes; nil for all.
-    let categories: [[UInt8]]?
+    /// Whether it is for every category, and otherwise the names and prefixes of its own.
+    let takesAll: Bool
+    private let names: [[UInt8]]
+    private let prefixes: [[UInt8]]
     let shared: DispatchShared
     let report: HandlerReport
     let settler: DispatchSettler
@@ -54,7 +56,7 @@ final class DispatchLane: Sendable {
         immediate = shared.tracing == nil ? registration.immediate : nil
         settings = LaneSettings(registration, shared.settings, isImmediate: immediate != nil)
         let set = registration.categories
-        categories = set.isAll ? nil : set.names.map { Array($0.utf8) }
+        (takesAll, names, prefixes) = (set.isAll, set.exact, set.prefixes)
         report = HandlerReport(registration.name, shared.report)
         // The next message of a device can be claimed once the previous one is settled.
         let claims = settings.isOrdered ? claims : nil
@@ -64,9 +66,10 @@ final class DispatchLane: Sendable {
 
     /// Whether a message of this category is the handler's.
     func takes(_ category: ByteSpan?, of bytes: UnsafeBufferPointer<UInt8>) -> Bool {
-        guard let categories else { return true }
+        guard !takesAll else { return true }
         guard let category else { return false }
-        return categories.contains { $0.elementsEqual(UnsafeBufferPointer(rebasing: bytes[category.range])) }
+        let name = UnsafeBufferPointer(rebasing: bytes[category.range])
+        return names.contains { $0.elementsEqual(name) } || prefixes.contains { name.starts(with: $0) }
     }
 
     var activity: HandlerActivity {

@@ -93,7 +93,9 @@ package struct DispatchStateMachine: Sendable {
     ///
     /// - Returns: False if the handler has no room, or must take its messages from the table.
     package mutating func reserve(_ count: Int, bytes: Int = 0) -> Bool {
+        // Which messages a filter lets pass, only the database knows.
         guard mode == .active, !settings.isOrdered, !settings.isLimited, breaker.isClosed,
+            settings.registration.filter == nil,
             waiting.fresh + reserved.count + count <= limit,
             waiting.freshBytes + reserved.bytes + bytes <= settings.dispatch.waitingBytes
         else { return false }

@@ -101,7 +101,8 @@ package struct IngestBatch: Sendable {
     }
 
     /// Tells each connection, in one call, which of its copies are settled, with the spans of the batch, if it has any.
-    func settle(_ range: Range<Int>, _ trace: BatchTrace.Part? = nil) {
+    func settle(_ range: Range<Int>, _ outcomes: [StoreOutcome] = [], _ trace: BatchTrace.Part? = nil) {
+        let messages = acking(range, outcomes)
         // The common case on a quiet worker, and the only one with a single connection.
         if runs.count == 1 {
             return runs[0].sink.settled(SettledCopies(range.isEmpty ? [] : [range], of: messages, trace))
@@ -119,6 +120,20 @@ package struct IngestBatch: Sendable {
             }
         }
         for share in shares { share.sink.settled(SettledCopies(share.ranges, of: messages, trace)) }
+    }
+
+    /// The copies without the answers of archived ones whose message was known: that was acked, or is with its own copy.
+    private func acking(_ range: Range<Int>, _ outcomes: [StoreOutcome]) -> [IncomingMessage] {
+        // Read in place: a copy of a message would retain its bytes.
+        let span = messages.span
+        var known: [Int] = []
+        for (index, outcome) in zip(range, outcomes) where outcome != .stored && span[index].isArchived {
+            known.append(index)
+        }
+        guard !known.isEmpty else { return messages }
+        var messages = messages
+        for index in known { messages[index].answer = .none }
+        return messages
     }
 
     /// Restamps copies by the database's clock, as of when they were parsed, in that order.

@@ -190,7 +190,7 @@ package struct IngestService: Sendable {
         if size.ceiling != nil { size.committed(bytes: messages.reduce(0) { $0 + $1.bytes.count }, after: duration) }
         count(messages, outcomes)
         // Acks first: a server may be waiting for them.
-        batch.settle(range, trace?.part(range, outcomes))
+        batch.settle(range, outcomes, trace?.part(range, outcomes))
         intake?.committed(offer, messages: messages, outcomes: outcomes)
     }
 

@@ -38,6 +38,41 @@ package protocol MessageWriter: Sendable {
     ) async throws(StoreError) -> [StoreOutcome]
 }
 
+/// How far each archive was read, in the database; one reader at a time has an archive's lease.
+package protocol ArchivePoints: Sendable {
+    /// Leases a sender's archive to `reader`, unless another has it.
+    ///
+    /// - Throws: ``StoreError``
+    func claim(sender: String, archive: String, reader: String) async throws(StoreError) -> ArchiveClaim
+
+    /// Saves the point after a page was committed, and renews the lease, or gives it back with `end`.
+    ///
+    /// - Returns: Whether `reader` still has the lease; if not, nothing is saved.
+    /// - Throws: ``StoreError``
+    func save(
+        _ point: ArchivePoint,
+        sender: String,
+        archive: String,
+        reader: String,
+        end: ArchiveEnd?
+    ) async throws(StoreError) -> Bool
+}
+
+package enum ArchiveClaim: Sendable, Equatable {
+    /// Another reader has the lease.
+    case taken
+    /// The archive was never read: only what it gets from now on is wanted.
+    case first
+    case from(ArchivePoint)
+}
+
+package enum ArchiveEnd: Sendable, Equatable {
+    /// All that the archive holds is read.
+    case complete
+    /// The rest waits for the next run.
+    case interrupted
+}
+
 extension MessageWriter {
     package var executor: (any TaskExecutor)? { nil }
 

@@ -1,4 +1,5 @@
 package import MessageStore
+import Querying
 import Vocabulary
 
 // What is shown of handlers, and of the workers that ask for them.
@@ -29,7 +30,8 @@ extension HandlerView: ShownResource {
         } cell: {
             $0.state.categories.cell + (($0.state.pausedReason ?? $0.state.heldReason).map { "  (\($0))" } ?? "")
         },
-        Field("workers") { $0.state.workers },
+        .clauses(\.state.clauses),
+        .rows("workers", \.state.workers),
     ]
 
     private enum Word: String, ShownWord {
@@ -63,6 +65,7 @@ extension HandlerWorker: ShownResource {
         } cell: {
             $0.categories.cell + ($0.isByDevice ? "  (by device)" : "")
         },
+        .clauses(\.clauses),
         Field("ordered") { $0.isByDevice },
         Field("seen_at", TableColumn("LAST SEEN", dropOrder: 2)) {
             $0.seenAt
@@ -71,6 +74,13 @@ extension HandlerWorker: ShownResource {
         },
         Field("alive") { $0.isLive },
     ]
+}
+
+extension Field {
+    /// The conditions of a handler on `data`.
+    fileprivate static func clauses(_ path: any WritableKeyPath<Row, [String]> & Sendable) -> Field {
+        changed("where", path) { texts, sight, _ in texts.map { HandlerClause.shown($0, to: sight) } }
+    }
 }
 
 extension WorkerRow: ShownResource {

@@ -66,15 +66,31 @@ package enum ConfigurationSchema {
         let isPlain = key.defaultText != nil || key.isRequired || key.defaultValue.isEmpty
         json.member("description", key.meaning + (isPlain ? "" : " " + key.standard))
         if key.isList {
-            type(["array"], to: &json)
-            json.name("items")
-            json.beginObject()
-            shape(key.shape, isElement: true, to: &json)
-            json.endObject()
+            list(key.shape, to: &json)
         } else {
-            shape(key.shape, isElement: false, to: &json)
+            if key.takesList {
+                json.name("anyOf")
+                json.beginArray()
+                json.beginObject()
+                shape(key.shape, isElement: false, to: &json)
+                json.endObject()
+                json.beginObject()
+                list(key.shape, to: &json)
+                json.endObject()
+                json.endArray()
+            } else {
+                shape(key.shape, isElement: false, to: &json)
+            }
             if let text = key.defaultText { standard(text, key.shape, to: &json) }
         }
+    }
+
+    private static func list(_ elements: ValueShape, to json: inout JSONWriter) {
+        type(["array"], to: &json)
+        json.name("items")
+        json.beginObject()
+        shape(elements, isElement: true, to: &json)
+        json.endObject()
     }
 
     private static func standard(_ text: String, _ shape: ValueShape, to json: inout JSONWriter) {

@@ -1,5 +1,6 @@
 import ConfigurationKeys
 package import Handlers
+package import Querying
 package import UpstreamKit
 
 /// A handler: its categories, how it runs, and how often it is tried.
@@ -7,6 +8,8 @@ package struct HandlerConfiguration: Sendable, Equatable {
     /// The handler's name, also the metrics' label `handler`.
     package var name: String
     package var categories: [String]
+    /// Conditions on `data`, which must all hold.
+    package var filter: HandlerFilter
     package var concurrency: Int
     package var ordering: HandlerOrdering
     package var retry = RetryPolicy()
@@ -17,16 +20,19 @@ package struct HandlerConfiguration: Sendable, Equatable {
 
     init(_ scope: ConfigurationScope) {
         let name = ConfigurationType.text("name", HandlerRegistration.nameRule, HandlerRegistration.isValid(name:))
-        let category = ConfigurationType.text(
-            "category",
-            "an exact name of at most 255 bytes, or \"*\" alone for all; a part of a name (\"com.example.*\") matches nothing"
-        ) { $0.utf8.count <= 255 && ($0 == "*" || !$0.hasSuffix("*")) }
+        let category = ConfigurationType.text("category", CategorySet.entryRule, CategorySet.isValid(entry:))
         self.name = scope.required("name", name).means("The handler's name: in the database, in metrics and in logs.")
-        let list = scope.list("categories", of: category, "required").means("Exact category names, or `\"*\"` for all.")
+        let list = scope.list("categories", of: category, "required")
+            .means("Category names, prefixes such as `\"com.example.*\"`, or `\"*\"` for all.")
         categories = list ?? []
         if list?.isEmpty ?? scope.isMissing("categories") {
             scope.problem("categories", "must name at least one category, or \"*\"")
         }
+        filter = HandlerFilter(
+            scope.values("where", of: .clause, "none").means(
+                "Conditions on `data`, which must all hold: `data.total>=100`."
+            )
+        )
         concurrency = scope.value("concurrency", .number(1...1000), default: "4").means("Messages at the same time.")
         ordering = scope.value("ordering", .word(HandlerOrdering.none), default: "none")
             .means("`device`: one at a time per device, in the order of arrival.")
@@ -46,6 +52,18 @@ package struct HandlerConfiguration: Sendable, Equatable {
         var kind = HandlerKinds.read(scope)
         kind.adapt(timeout: &timeout)
         self.kind = kind
+    }
+}
+
+extension ConfigurationType where Value == HandlerClause {
+    /// A condition on `data`, as `messages list --where` takes it.
+    static var clause: Self {
+        .init(name: "clause", placeholder: .placeholder) { text throws(ConfigurationTypeError) in
+            do throws(FilterError) { return try HandlerClause(parsing: text) } catch {
+                let text = ConfigurationType<String>.shown(text)
+                throw .init(message: "\(error.message) (character \(error.position + 1) of '\(text)')")
+            }
+        }
     }
 }
 

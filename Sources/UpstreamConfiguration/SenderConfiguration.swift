@@ -54,6 +54,12 @@ package struct SenderConfiguration: Sendable, Equatable {
     package var priority = 127
     /// How long the server is asked to hold the session of a lost connection (XEP-0198 section 5); zero for not at all.
     package var resume = Duration.zero
+    package enum CatchUp: String, CaseIterable, Sendable {
+        case on, off
+    }
+
+    /// Whether the server's archive is read for what has not come (XEP-0313).
+    package var catchUp = CatchUp.off
     /// The hosts that `see-other-host` may name (RFC 6120 section 4.9.3.19), with or without a port.
     package var redirectHosts: [String] = []
 
@@ -101,7 +107,10 @@ package struct SenderConfiguration: Sendable, Equatable {
             .means("Whether the secret itself may be sent (SASL PLAIN, inside TLS).")
         allowPlain = plain ?? (dialect == .ccs)
         channelBinding = scope.value("channel_binding", .word(ChannelBindingRule.preferred), default: "preferred")
-            .means("`required`: sign in only by a proof that is valid for this TLS connection alone (SCRAM-…-PLUS).")
+            .means(
+                "`required`: sign in only by a proof that is valid for this TLS connection alone (SCRAM-…-PLUS); `preferred`: only once "
+                    + "that has succeeded."
+            )
         if dialect == .ccs, channelBinding == .required {
             scope.problem("channel_binding", "must not be 'required' with 'dialect: ccs', which signs in by PLAIN")
         }
@@ -127,6 +136,11 @@ package struct SenderConfiguration: Sendable, Equatable {
         trustedFrom = trusted ?? Self.trusted(by: dialect, domain)
         readKeepalive(scope.section("keepalive"))
         readStream(scope)
+        catchUp = scope.section("archive").value("catch_up", .word(CatchUp.off), default: "off")
+            .means("`on`: fetch what did not come from a standard server's archive (XEP-0313), after a bind and hourly.")
+        if dialect != .xmpp, catchUp == .on {
+            scope.problem("archive.catch_up", "must not be 'on' with 'dialect: \(dialect.rawValue)', which has no archive")
+        }
         checkComponent(scope)
     }
 

@@ -26,6 +26,9 @@ public struct HandlerRegistration: Sendable {
     /// The time limit of a call; then its task is cancelled and the message is retried.
     public var timeout: Duration = HandlerRegistration.defaultTimeout
 
+    /// The clauses of `where` in the form of `upstream.handler_workers.filter`; nil for every message of the categories.
+    package var filter: String?
+
     package var body: Body
 
     /// Whether no message can crash the worker, since it is processed elsewhere.
@@ -63,19 +66,19 @@ public struct HandlerRegistration: Sendable {
 
 /// The categories that a handler subscribes to.
 public struct CategorySet: Sendable, Hashable, ExpressibleByArrayLiteral {
-    /// The exact names, or nil for every category; bytes, since `String ==` takes different spellings for equal.
+    /// Names and prefixes, or nil for every category; bytes, since `String ==` takes different spellings for equal.
     private let members: Set<[UInt8]>?
 
     /// Every category, including future ones.
     public static let all = CategorySet(members: nil)
 
-    /// The categories with these names; `*` among them means all.
+    /// The categories with these names, or prefixes that end with `.*`; `*` among them means all.
     public init(_ names: some Sequence<String>) {
         let members = Set(names.map { Array($0.utf8) })
         self.init(members: members.contains([UInt8(ascii: "*")]) ? nil : members)
     }
 
-    /// The categories with these names.
+    /// The categories with these names or prefixes.
     public init(arrayLiteral names: String...) {
         self.init(names)
     }
@@ -87,7 +90,7 @@ public struct CategorySet: Sendable, Hashable, ExpressibleByArrayLiteral {
     /// Whether this is every category.
     public var isAll: Bool { members == nil }
 
-    /// The exact names in byte order, or `["*"]`: the form of configuration and tables.
+    /// The names and prefixes in byte order, or `["*"]`: the form of configuration and tables.
     public var names: [String] {
         guard let members else { return ["*"] }
         return members.sorted { $0.lexicographicallyPrecedes($1) }.map { String(decoding: $0, as: UTF8.self) }
@@ -96,7 +99,26 @@ public struct CategorySet: Sendable, Hashable, ExpressibleByArrayLiteral {
     /// Whether it includes a category; names compare as UTF-8 bytes.
     public func contains(_ category: String) -> Bool {
         guard let members else { return true }
-        return members.contains(Array(category.utf8))
+        let bytes = Array(category.utf8)
+        return members.contains(bytes) || prefixes.contains { bytes.starts(with: $0) }
+    }
+
+    /// The names.
+    package var exact: [[UInt8]] { members?.filter { $0.last != Self.star } ?? [] }
+
+    /// The prefixes without their star.
+    package var prefixes: [[UInt8]] { members?.filter { $0.last == Self.star }.map { $0.dropLast() } ?? [] }
+
+    private static let star = UInt8(ascii: "*")
+
+    /// The rule of ``isValid(entry:)``, as the rest of a sentence.
+    package static let entryRule =
+        "an exact name of at most 255 bytes, a prefix that ends with \".*\" (\"com.example.*\"), or \"*\" alone for all"
+
+    /// Whether a text can be a member: devices choose categories, so a prefix ends where a word does.
+    package static func isValid(entry: String) -> Bool {
+        let name = entry.hasSuffix(".*") ? entry.dropLast(2) : entry[...]
+        return entry == "*" || (1...255).contains(entry.utf8.count) && !name.isEmpty && !name.utf8.contains(star)
     }
 }
 

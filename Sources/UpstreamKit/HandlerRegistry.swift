@@ -45,7 +45,7 @@ public struct RegistrationError: Error, Sendable, CustomStringConvertible {
         case name
         /// Another handler has the name.
         case duplicateName
-        /// There is no category, or one that no message can have (empty, or over 255 bytes).
+        /// There is no category, or one that no message can have (empty, over 255 bytes, or with a star inside).
         case categories
         /// Not 1 to 10,000.
         case concurrency
@@ -87,8 +87,8 @@ extension HandlerRegistration {
             throw RegistrationError(.name, self, "the name must be \(Self.nameRule)")
         }
         let names = categories.names
-        guard !names.isEmpty, names.allSatisfy({ (1...255).contains($0.utf8.count) }) else {
-            throw RegistrationError(.categories, self, "name at least one category (1 to 255 bytes), or \"*\" for all")
+        guard !names.isEmpty, names.allSatisfy(CategorySet.isValid(entry:)) else {
+            throw RegistrationError(.categories, self, "name at least one category: \(CategorySet.entryRule)")
         }
         guard (1...10_000).contains(concurrency) else {
             throw RegistrationError(.concurrency, self, "concurrency must be 1 to 10000")

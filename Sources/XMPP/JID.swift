@@ -26,12 +26,15 @@ package struct JID: Sendable, Equatable, CustomStringConvertible {
         return bare
     }
 
-    package var description: String {
+    package var description: String { String(decoding: bytes, as: UTF8.self) }
+
+    /// The text in UTF-8.
+    var bytes: [UInt8] {
         var text: [UInt8] = []
         if let local { text += local + [UInt8(ascii: "@")] }
         text += domain
         if let resource { text += [UInt8(ascii: "/")] + resource }
-        return String(decoding: text, as: UTF8.self)
+        return text
     }
 
     /// Whether a UTF-8 text is this address, optionally with any resource or none.

@@ -36,12 +36,16 @@ package struct StreamSettings: Sendable {
     package var allowsPlain: Bool
     /// Whether the proof of the secret must be valid for this TLS connection alone.
     package var channelBinding = ChannelBindingRule.preferred
+    /// Whether this sender has signed in with channel binding before, which it then must.
+    package var isBindingPinned = false
     /// The seconds from the worker's start until our client certificate (SASL EXTERNAL) expires; nil if there is none.
     package var certificateEnd: Int?
     /// The resource to bind; nil leaves the choice to the server.
     package var resource: String?
     /// The priority of our presence (RFC 6121 section 4.7.2.3).
     package var priority: Int8 = 0
+    /// Whether messages come over its streams; one without presence, at a standard server, gets none.
+    package var isPresent = true
     /// How long the server is asked to hold the session of a lost connection (XEP-0198 section 5); zero for not at all.
     package var resume = Duration.zero
     /// The hosts that `see-other-host` may name, each with or without its port.

@@ -39,8 +39,16 @@ package enum XMLNamespace {
     package static var json: StaticString { "urn:xmpp:json:0" }
     /// Delivery receipts (XEP-0184).
     package static var receipts: StaticString { "urn:xmpp:receipts" }
+    /// Events of PubSub nodes (XEP-0060).
+    package static var events: StaticString { "http://jabber.org/protocol/pubsub#event" }
     /// The ids that devices and servers assign to stanzas (XEP-0359).
     package static var stanzaIDs: StaticString { "urn:xmpp:sid:0" }
+    /// Message archives (XEP-0313).
+    package static var archive: StaticString { "urn:xmpp:mam:2" }
+    /// Pages of results (XEP-0059).
+    package static var resultSet: StaticString { "http://jabber.org/protocol/rsm" }
+    /// Forwarded stanzas (XEP-0297).
+    package static var forward: StaticString { "urn:xmpp:forward:0" }
     /// The CCS payload (`gcm`).
     package static var payload: StaticString { "google:mobile:data" }
 }

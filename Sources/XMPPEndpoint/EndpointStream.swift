@@ -49,7 +49,7 @@ final class EndpointStream: StreamDelegate {
             return nil
         case .error(let error):
             return "the server sent a message back (\(error.condition.rawValue)): no worker is there to take it"
-        case .message, .nack, .control, .untrusted, .other:
+        case .message, .messages, .nack, .control, .untrusted, .archived, .other:
             return nil
         }
     }

@@ -15,6 +15,10 @@ package final class Connection: AckSink {
         package var metrics: Metrics
         package var open = OpenConnections()
         package var random = RandomSource.system
+        /// How far archives were read; nil if none is.
+        package var archives: (any ArchivePoints)?
+        /// The worker's name as a reader of archives.
+        package var reader = ""
 
         package init(ingest: IngestQueue, clock: ArrivalClock, metrics: Metrics) {
             self.ingest = ingest
@@ -104,6 +108,23 @@ package final class Connection: AckSink {
     /// once, after the end and when all has settled.
     func takeSuspended(_ body: @escaping @Sendable (SuspendedStream?) -> Void) {
         eventLoop.execute { [handler] in body(handler.value?.takeSuspended()) }
+    }
+
+    /// How long the answer to the request for a page may take, with all commits.
+    private static let pageTimeout = TimeAmount.minutes(2)
+
+    /// Asks our account's archive for a page, once the stream is bound, which must be without presence; one at a time.
+    ///
+    /// Its answer comes once all of it is committed; nil if the connection ends before.
+    func page(_ request: ArchiveRequest) -> EventLoopFuture<ArchiveAnswer?> {
+        let promise = eventLoop.makePromise(of: ArchiveAnswer?.self)
+        eventLoop.execute { [handler] in
+            guard let stream = handler.value else { return promise.succeed(nil) }
+            stream.ask(for: AwaitedPage(request: request, promise: promise))
+        }
+        let timer = eventLoop.scheduleTask(in: Self.pageTimeout) { [self] in shutDown() }
+        promise.futureResult.whenComplete { _ in timer.cancel() }
+        return promise.futureResult
     }
 
     /// Closes the connection properly: no more reading, acks for committed copies, `</stream:stream>`, close_notify.

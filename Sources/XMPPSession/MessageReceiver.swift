@@ -32,6 +32,9 @@ final class MessageReceiver: StreamDelegate {
     private(set) var lostAt: UInt64 = 0
     /// The acks that the server may lack, if the stream can be resumed.
     var unconfirmed = UnconfirmedAcks()
+    /// The page of the archive that is waited for, and the stream that it comes over.
+    var page: AwaitedPage?
+    private weak var archiveStream: StreamHandler<MessageReceiver>?
     /// The stream to resume over this connection, until it is resumed or given up.
     var suspendedStream: SuspendedStream?
 
@@ -70,8 +73,17 @@ final class MessageReceiver: StreamDelegate {
         // The server has given the session up: its messages are redelivered.
         if !isResumed { suspendedStream.take()?.abandon(metrics) }
         if stream.management == .missing { warnUnmanaged("not offered") }
+        if settings.stream.isPresent { settings.archiveTicks?.tick(in: ArchiveService.settling) }
         return true
     }
+
+    func greeted(by handler: StreamHandler<MessageReceiver>) {
+        guard !settings.stream.isPresent else { return }
+        archiveStream = handler
+        handler.askForPage()
+    }
+
+    func readEnded() { archiveStream?.finishPage() }
 
     func received(_ messages: inout [IncomingMessage]) {
         guard let sink else { return messages.removeAll() }
@@ -83,6 +95,7 @@ final class MessageReceiver: StreamDelegate {
 
     private func count(_ messages: [IncomingMessage]) {
         var kinds = (upstream: 0, receipt: 0, malformed: 0)
+        var archived = 0
         // In place: a copy of a message would retain its bytes.
         let messages = messages.span
         for index in messages.indices {
@@ -91,7 +104,9 @@ final class MessageReceiver: StreamDelegate {
             case .receipt: kinds.receipt += 1
             case .malformed: kinds.malformed += 1
             }
+            if messages[index].isArchived { archived += 1 }
         }
+        if archived > 0 { metrics.stanzas[.archive].increment(by: archived) }
         metrics.messages.received(upstream: kinds.upstream, receipt: kinds.receipt, malformed: kinds.malformed)
         metrics.received(sender: sender).increment(by: messages.count)
     }
@@ -102,12 +117,13 @@ final class MessageReceiver: StreamDelegate {
             logger.event(.debug, .stanzaIgnored, words, reason.map { [.reason: .string($0)] as LogFields } ?? [:])
         }
         switch kind {
-        case .message: break
+        case .message, .messages: break
         case .ack: metrics.stanzas[.ack].increment()
         case .nack(let code): ignored(.nack, "the peer sent a nack", code.rawValue)
         case .control(let type): ignored(.control, "the peer sent a control message", type.rawValue)
         case .error(let error): ignored(.error, "the peer answered with a stanza error", error.condition.rawValue)
         case .untrusted: ignored(.untrusted, "ignored a payload whose sender is not in trusted_from", nil)
+        case .archived: metrics.stanzas[.archive].increment()
         case .other: metrics.stanzas[.other].increment()
         }
         return nil
@@ -127,6 +143,8 @@ final class MessageReceiver: StreamDelegate {
                 .binding: .string(signIn.choice.binding?.rawValue ?? "none"),
             ]
             logger.event(.info, .streamAuthenticated, "signed in", fields)
+        case .pinned:
+            logger.event(.notice, .streamPinned, "signed in with channel binding: nothing less is accepted from now on")
         case .skipped(let reason):
             metrics.stanzas[.other].increment()
             let words: StaticString = "skipped a stanza that is too deep, too wide, or has bad namespaces"
@@ -169,6 +187,7 @@ final class MessageReceiver: StreamDelegate {
         // An answer that can't be right: the next connection binds a new session.
         if end.negotiation?.code == .badStream { suspendedStream.take()?.abandon(metrics) }
         log(end)
+        page.take()?.promise.succeed(nil)
         turn.succeed(.ended(end))
         self.end.succeed(end)
     }
@@ -201,6 +220,8 @@ final class MessageReceiver: StreamDelegate {
     }
 
     private func count(as state: ConnectionState?) {
+        // No messages come over it: it must not count as one that receives.
+        guard settings.stream.isPresent else { return }
         if let gauge { metrics.connections(sender: sender, state: gauge).add(-1) }
         if let state { metrics.connections(sender: sender, state: state).add(1) }
         gauge = state

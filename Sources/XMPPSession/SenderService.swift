@@ -6,6 +6,8 @@ import XMPP
 /// Keeps one sender's connections open while it runs; cancelling `run()` is the orderly shutdown (G7).
 package struct SenderService: Sendable {
     private let slots: [ConnectionSlot]
+    /// Reads the account's archive; nil if that is off.
+    private let archive: ArchiveService?
 
     /// A service to run once; its connections share their settings unless these differ.
     package init(
@@ -16,6 +18,20 @@ package struct SenderService: Sendable {
     ) {
         var settings = settings
         settings.stream.version = environment.metrics.version
+        if settings.catchesUp, let points = environment.archives {
+            let ticks = ArchiveTicks(on: group.next())
+            settings.archiveTicks = ticks
+            archive = ArchiveService(
+                settings,
+                points,
+                ticks: ticks,
+                on: group.next(),
+                environment: environment,
+                logger: logger
+            )
+        } else {
+            archive = nil
+        }
         let shared = SharedSettings(settings)
         let gate = OpeningGate()
         slots = (0..<settings.connections).map { [settings] slot in
@@ -34,6 +50,8 @@ package struct SenderService: Sendable {
     package func run() async {
         await withTaskCancellationHandler {
             for slot in slots { slot.start() }
+            // Ends when cancelled, and so do the slots.
+            await archive?.run()
             for slot in slots { await slot.ended }
         } onCancel: {
             for slot in slots { slot.shutDown() }

@@ -57,6 +57,12 @@ package struct SenderSettings: Sendable {
     /// Resolves the host; nil for the system's resolver, another one for tests.
     package var resolver: (any Resolver & Sendable)?
     package var keys = KeyDeriver()
+    /// Remembers channel binding; nil where nothing is to be remembered.
+    package var pin: BindingPin?
+    /// Whether what is missing is fetched from the server's archive.
+    package var catchesUp = false
+    /// Has the archive read after a bind.
+    var archiveTicks: ArchiveTicks?
     /// Opens the transport; nil for TCP, and TLS as ``security`` says.
     package var transport: Transport?
     /// Whether the operator has been warned that the server has no stream management.

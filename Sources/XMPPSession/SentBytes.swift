@@ -3,7 +3,7 @@ import NIOCore
 import XMPP
 
 extension Channel {
-    /// The bytes written to this TCP connection; nil for another transport. Call it on the event loop.
+    /// The bytes written to this TCP connection, to be asked for on its event loop; nil for another transport.
     var sentBytes: SentBytes? {
         guard let socket = self as? any SocketOptionProvider else { return nil }
         var info: SIMD64<UInt32>?

@@ -69,18 +69,11 @@ struct StreamConnector: Sendable {
 
     private func connect(_ target: ServerTarget) -> EventLoopFuture<any Channel> {
         if let transport = settings.transport { return transport(target.host, target.port, eventLoop) }
-        // Ends a connection whose peer has acknowledged nothing, or had no room, for this long: TCP itself would try
-        // for a quarter of an hour.
-        let limit = settings.stream.keepaliveTimeout.nanoseconds / 1_000_000
         var bootstrap = ClientBootstrap(group: eventLoop)
             .connectTimeout(settings.connectTimeout)
             .channelOption(.socketOption(.so_keepalive), value: 1)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
             .channelOption(.recvAllocator, value: ReadSizes())
-            .channelOption(
-                .tcpOption(NIOBSDSocket.Option(rawValue: CInt(TCP_USER_TIMEOUT))),
-                value: Int(min(max(limit, 1), 600_000))
-            )
         if let resolver = settings.resolver { bootstrap = bootstrap.resolver(resolver) }
         return bootstrap.connect(host: target.host, port: target.port)
     }

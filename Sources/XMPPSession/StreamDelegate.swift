@@ -17,6 +17,9 @@ package protocol StreamDelegate: AnyObject, SendableMetatype {
     /// Handles the resumption of ``suspended``: sends again what the server lacks.
     func resumed(by handler: StreamHandler<Self>)
 
+    /// Handles the stream's beginning: it is bound, and the greeting is written.
+    func greeted(by handler: StreamHandler<Self>)
+
     /// Takes messages and empties the array, whose storage may serve the next read.
     func received(_ messages: inout [IncomingMessage])
 
@@ -34,6 +37,7 @@ package protocol StreamDelegate: AnyObject, SendableMetatype {
 extension StreamDelegate {
     package var suspended: SuspendedSession? { nil }
     package func resumed(by handler: StreamHandler<Self>) {}
+    package func greeted(by handler: StreamHandler<Self>) {}
     package func received(_ messages: inout [IncomingMessage]) { messages.removeAll() }
     package func noted(_ kind: DecodedStanza, in stanza: Stanza) -> String? { nil }
     package func noticed(_ notice: StreamNotice) {}
@@ -47,6 +51,8 @@ package enum StreamNotice: Sendable {
     /// TLS is established; the server's certificate expires in that many seconds.
     case encrypted(version: String, cipher: String, certificateEnd: Int?)
     case signedIn(SignIn)
+    /// It was the first with channel binding: nothing less is accepted from now on.
+    case pinned
     case skipped(SkippedStanza.Reason)
     /// A query was answered, or an unreadable stanza, which ends the stream, counted as handled.
     case counted

@@ -36,6 +36,7 @@ extension StreamHandler where Delegate == MessageReceiver {
         write(settlement.bytes)
         if let timer = settlement.timer { setTimer(timer) }
         perform(settlement.step)
+        finishPage()
         updateReading()
         if bound.session.isSettled { delegate.allSettled.take()?() }
         flush()

@@ -44,10 +44,12 @@ extension StreamHandler {
         guard case .idle = phase else { return false }
         delegate.noticed(.connecting)
         let opening: Opening
+        var stream = settings.stream
+        if let pin = settings.pin { stream.isBindingPinned = pin.isSet }
         do {
             opening = Opening(
                 Negotiation(
-                    settings.stream,
+                    stream,
                     secret: Secret(try settings.secret()),
                     mode: settings.security.mode,
                     suspended: delegate.suspended,
@@ -160,7 +162,10 @@ extension StreamHandler {
 
     private func becomeBound(_ stream: BoundStream, _ signIn: SignIn?, _ context: ChannelHandlerContext) {
         timer?.cancel()
-        if let signIn { delegate.noticed(.signedIn(signIn)) }
+        if let signIn {
+            delegate.noticed(.signedIn(signIn))
+            if let kind = signIn.choice.binding, settings.pin?.signedIn(kind) == true { delegate.noticed(.pinned) }
+        }
         let session = Session(
             settings.stream,
             takesMessages: Delegate.takesMessages,
@@ -174,6 +179,7 @@ extension StreamHandler {
         if delegate.bound(stream, on: context.channel) {
             write(stream.greeting)
             if stream.resumed != nil { delegate.resumed(by: self) }
+            delegate.greeted(by: self)
         } else {
             shutDown()
         }

@@ -201,17 +201,18 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         watchWrites()
     }
 
-    /// Bounds how long a write waits for a peer that accepts nothing.
+    /// Bounds how long what was written waits for a peer that accepts nothing.
     private func watchWrites() {
-        guard writeTimer == nil, let due = unsent.due, let context else { return }
+        guard writeTimer == nil, let context else { return }
         if case .ended = phase { return }
         let now = clock.monotonic()
+        unsent.look(context.channel.sentBytes, now: now)
+        guard let due = unsent.due else { return }
         let delay = TimeAmount.nanoseconds(Int64(clamping: min(due > now ? due - now : 0, unsent.interval)))
-        let acked = context.channel.sentBytes?.acked
         writeTimer = context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
             self.writeTimer = nil
             let now = self.clock.monotonic()
-            if self.context?.channel.sentBytes?.acked != acked { self.unsent.moved(now: now) }
+            self.unsent.look(self.context?.channel.sentBytes, now: now)
             guard let due = self.unsent.due, now >= due else { return self.watchWrites() }
             self.end(.pingTimeout, "the peer takes nothing of what we send: the connection is dead")
             self.closeChannel()
@@ -275,6 +276,14 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         case .deliver(var message, let timer):
             message.parsedAt = moment
             received.append(message)
+            if let timer { setTimer(timer) }
+        case .deliverAll(let messages, let timer):
+            for var message in messages {
+                // Each copy has its own times.
+                message.parsedAt = clock.uniqueMoment(near: time.monotonic)
+                message.receivedAt = clock.unique(near: receivedAt)
+                received.append(message)
+            }
             if let timer { setTimer(timer) }
         case .note(let kind):
             note(kind, stanza)

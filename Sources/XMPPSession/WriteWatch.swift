@@ -1,7 +1,10 @@
-/// How long the oldest write has waited for the kernel to take it while nothing moved, as a pure value.
+import XMPP
+
+/// How long what we have written has waited while nothing of it moved, as a pure value.
 ///
-/// The acks of a peer that reads nothing stay here; what our kernel has taken is TCP's to watch (`TCP_USER_TIMEOUT`).
-/// Writes end in order, and are kept as marks, at most one for each sixteenth of the limit: at most 18.
+/// The acks of a peer that reads nothing stay here until our kernel takes them, then until its machine acknowledges them.
+/// `TCP_USER_TIMEOUT` would not do: while the peer's window is smaller than the next segment its clock runs on, though bytes
+/// move. Writes end in order, and are kept as marks, at most one for each sixteenth of the limit: at most 18.
 struct WriteWatch {
     private struct Mark {
         /// The first write of the mark, which stands for all writes up to the next mark.
@@ -14,6 +17,9 @@ struct WriteWatch {
     private var marks: [Mark] = []
     private var written: UInt64 = 0
     private var movedAt: UInt64 = 0
+    private var acked: UInt64 = 0
+    /// Since when the kernel has had bytes that are not acknowledged; nil if it has none.
+    private var waitingSince: UInt64?
 
     /// A watch over no writes; each may wait for `limit` nanoseconds.
     init(limit: UInt64) {
@@ -38,14 +44,19 @@ struct WriteWatch {
         while marks.count > 1, marks[1].number <= number + 1 { marks.removeFirst() }
     }
 
-    /// Records that bytes of ours have moved: the time of what waits begins anew.
-    mutating func moved(now: UInt64) { movedAt = now }
+    /// Looks at the transport's counters, if it has any: once bytes have moved, the time of what waits begins anew.
+    mutating func look(_ bytes: SentBytes?, now: UInt64) {
+        guard let bytes else { return }
+        if bytes.acked != acked { (acked, movedAt) = (bytes.acked, now) }
+        waitingSince = bytes.waiting > 0 ? waitingSince ?? now : nil
+    }
 
-    /// How often to look whether bytes have moved.
+    /// How often to look at the counters.
     var interval: UInt64 { limit / 8 }
 
-    /// When the oldest write has waited too long, up to a sixteenth later than the limit; nil if none waits.
+    /// When the oldest byte has waited too long, up to a sixteenth later than the limit; nil if none waits.
     var due: UInt64? {
-        marks.first.map { max($0.at, movedAt) &+ limit &+ grain }
+        let oldest = min(marks.first?.at ?? .max, waitingSince ?? .max)
+        return oldest == .max ? nil : max(oldest, movedAt) &+ limit &+ grain
     }
 }

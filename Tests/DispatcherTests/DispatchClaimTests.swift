@@ -74,6 +74,30 @@ struct DispatchClaimTests {
         }
     }
 
+    @Test("A handler with a filter is offered nothing, and no commit makes it claim: a notification does")
+    func filtered() async throws {
+        let store = CountedDeliveries()
+        var handlers = [
+            registration("free", ["com.*"], rate: nil), registration("filtered", ["com.example.*"], rate: nil),
+            registration("others", ["com.exampl.*", "org.*"], rate: nil),
+            registration("limited", ["com.example.*"], rate: HandlerRate(1, per: .seconds(3_600))),
+        ]
+        handlers[1].filter = "[]"
+        try await run(store, handlers) { service in
+            try await waitUntil("the first round has ended") {
+                handlers.allSatisfy { store.claims($0.name) == 2 }
+            }
+            let offer = service.intake.offer(for: 1, bytes: 0)
+            #expect(offer.handlers == ["free", "others"] && offer.local == handlers.map(\.name))
+            let name = Array("com.example.a".utf8)
+            var message = IncomingMessage(kind: .upstream, bytes: name, stanza: ByteSpan(start: 0, count: 1))
+            message.category = ByteSpan(start: 0, count: name.count)
+            service.intake.committed(offer, messages: [message], outcomes: [.stored])
+            try await waitUntil("another of its prefix claims again") { store.claims("limited") == 4 }
+            #expect(["free", "filtered", "others"].allSatisfy { store.claims($0) == 2 })
+        }
+    }
+
     @Test("A commit for a handler with a rate makes no other handler claim, and its own claim is not forgotten")
     func commits() async throws {
         let store = CountedDeliveries()

@@ -39,6 +39,8 @@ final class RecordingSink: AckSink {
         }
     }
 
+    var copies: [IncomingMessage] { state.withLock { $0.batches.flatMap(\.self) } }
+
     /// The first byte of every settled message, call by call.
     var calls: [[UInt8]] { state.withLock { $0.batches.map { $0.map { $0.bytes[0] } } } }
 }

@@ -155,6 +155,20 @@ struct IngestServiceTests {
         #expect(sink.calls == [[1, 2, 3]])
     }
 
+    @Test("A copy from the archive is acked if its message is new; a live copy always is")
+    func archivedCopies() {
+        let sink = RecordingSink()
+        var copies = messages(1...4)
+        for index in copies.indices {
+            copies[index].answer = .receipt(id: ByteSpan(start: 0, count: 1))
+            copies[index].isArchived = index > 0
+        }
+        queue.submit(copies, from: sink)
+        let batch = queue.take()
+        batch?.settle(0..<4, [.duplicate, .stored, .duplicate, .quarantined])
+        #expect(sink.copies.map(\.answer.isSent) == [true, true, false, false])
+    }
+
     @Test("The books show an outcome before its ack can go out, and nothing is in flight at the end")
     func bookedBeforeSettled() async {
         let sink = AuditingSink(metrics)

@@ -10,15 +10,16 @@ extension Integration {
         private static func run(
             _ kind: ServerKind,
             _ more: String,
+            pubsub: Bool = false,
             _ body: (PlainDevice, LocalWorker, Database) async throws -> Void
         ) async throws {
-            try await StandardServer.run(kind) { server, _, database in
+            try await StandardServer.run(kind, ServerOptions(pubsub: pubsub)) { server, _, database in
                 let device = try await PlainDevice.start(server)
                 let keys = more.split(separator: ";").map { "    \($0.trimmingCharacters(in: .whitespaces))\n" }
-                let yaml = try server.yaml(database).replacing(
-                    "    dialect: xmpp\n",
-                    with: "    dialect: xmpp\n" + keys.joined()
-                )
+                let service = "pubsub.\(StandardServer.domain)"
+                let yaml = try server.yaml(database)
+                    .replacing("    dialect: xmpp\n", with: "    dialect: xmpp\n" + keys.joined())
+                    .replacing("trusted_from: [", with: "trusted_from: [\"\(service)\", ")
                 let worker = try LocalWorker(yaml: yaml)
                 do {
                     try await waitUntil("the stream is bound") {
@@ -66,6 +67,112 @@ extension Integration {
             }
         }
 
+        private static let forms = """
+            payload: [event, json, body]; body_json: true; id_scope: device; ack: receipt; \
+            fallback: {message_id: stanza_id, from: sender, category_from: subject, category: com.example.plain}
+            """
+
+        @Test(
+            "a body is stored with what it says, once, and answered by a receipt after the commit; odd ones stop nobody",
+            arguments: ServerKind.allCases
+        )
+        func bodies(_ kind: ServerKind) async throws {
+            try await Self.run(kind, Self.forms) { device, worker, database in
+                func order(_ id: String, _ body: String, _ more: [String: Any] = [:]) throws -> String {
+                    let order = ["id": id, "body": body, "receipt": true, "type": "chat"].merging(more) { $1 }
+                    return String(decoding: try JSONSerialization.data(withJSONObject: order), as: UTF8.self)
+                }
+                let texts = [
+                    "b1": #"{"n": 1.10}"#, "b2": "Hello \"you\" & <me>\n\t\\ é😀", "b3": "12",
+                    "b4": #"","message_id":"x"#,
+                    "b5": "\u{7f}\u{85}\u{2028}",
+                ]
+                try await database.withLockedLedger {
+                    for (id, text) in texts { try device.send(order(id, text)) }
+                    try await waitUntil("messages are in flight") {
+                        worker.metrics.messages.snapshot().inFlight == texts.count
+                    }
+                    #expect(device.events("receipt").isEmpty)
+                }
+                try await waitUntil("every receipt is there") { device.events("receipt").count == texts.count }
+                for (id, text) in texts { try device.send(order(id, text)) }
+                try await waitUntil("known ones get theirs") { device.events("receipt").count == 2 * texts.count }
+                #expect(worker.settled(.stored) == texts.count && worker.settled(.duplicate) == texts.count)
+                // Odd ones: two bodies in a language, no text, a room's, an error, a marker.
+                try device.send(order("o1", "x", ["inner": "<body xmlns='jabber:client'>y</body>"]))
+                try device.send(#"{"id":"o2","inner":"<displayed xmlns='urn:xmpp:chat-markers:0' id='b1'/>"}"#)
+                try device.send(order("o3", "x", ["type": "groupchat"]))
+                try device.send(order("o4", "x", ["type": "error"]))
+                try device.send(order("last", "x"))
+                try await waitUntil("the last is answered") { device.events("receipt").contains("last") }
+                #expect(device.events("receipt").dropFirst(2 * texts.count).allSatisfy { ["o1", "last"].contains($0) })
+                let rows = try await database.texts(
+                    "SELECT message_id || ' ' || data::text FROM upstream.messages WHERE message_id LIKE 'b_' ORDER BY 1"
+                )
+                #expect(rows.count == texts.count && rows[0] == #"b1 {"n": 1.10}"# && rows[2] == "b3 12")
+                for (id, text) in texts where !["b1", "b3"].contains(id) {
+                    let data = try #require(rows.first { $0.hasPrefix("\(id) ") }).dropFirst(3)
+                    let read = try JSONSerialization.jsonObject(with: Data(data.utf8), options: .fragmentsAllowed)
+                    #expect(read as? String == text, "\(id)")
+                }
+                #expect(try await database.texts("SELECT reason FROM upstream.quarantine") == ["payload_misplaced"])
+                let token = "\(StandardServer.peer)@\(StandardServer.domain)"
+                let others = try await database.integer(
+                    "SELECT count(*) FROM upstream.messages WHERE registration_token NOT LIKE '\(token)%'"
+                )
+                #expect(others == 0)
+            }
+        }
+
+        @Test("a node's items are stored under their ids, JSON or not", arguments: ServerKind.allCases)
+        func events(_ kind: ServerKind) async throws {
+            try await Self.run(kind, Self.forms, pubsub: true) { device, worker, database in
+                try device.send(#"{"node":"com.example.news","subscribe":true}"#)
+                try device.send(#"{"node":"com.example.news","item":"i1","json":{"n":1.5}}"#)
+                let entry = "<entry xmlns='http://www.w3.org/2005/Atom'><title>a &amp; b</title></entry>"
+                try device.send(#"{"node":"com.example.news","item":"i2","inner":"\#(entry)"}"#)
+                try device.send(#"{"node":"com.example.news","retract":"i1"}"#)
+                try await waitUntil("the service has done all") { device.events("node").count == 4 }
+                try await waitUntil("all is stored") { worker.settled(.stored) >= 3 }
+                let service = "pubsub.\(StandardServer.domain)"
+                let rows = try await database.texts(
+                    "SELECT concat_ws(' ', category, message_id, registration_token, data) FROM upstream.messages "
+                        + "WHERE data->>'name' IS DISTINCT FROM 'retract' ORDER BY message_id"
+                )
+                func start(_ id: String) -> String { "com.example.news \(id) \(service)/com.example.news " }
+                #expect(
+                    rows == [
+                        start("i1") + #"{"n": 1.5}"#,
+                        start("i2") + #"{"name":"entry","xmlns":"http://www.w3.org/2005/Atom","#
+                            + #""children":[{"name":"title","text":"a & b"}]}"#,
+                    ]
+                )
+                let retracted = try await database.texts(
+                    "SELECT data->'attributes'->>'id' FROM upstream.messages WHERE data->>'name' = 'retract'"
+                )
+                #expect(retracted == ["i1"])
+                #expect(try await database.integer("SELECT count(*) FROM upstream.quarantine") == 0)
+                #expect(device.events("error").isEmpty)
+            }
+        }
+
+        @Test("ejabberd sends a reply to the address under which a text was stored")
+        func replies() async throws {
+            try await Self.run(.ejabberd, Self.forms) { device, worker, database in
+                try device.send(#"{"id":"q1","body":"Hello","receipt":true,"type":"chat"}"#)
+                try await waitUntil("it is answered") { device.events("receipt") == ["q1"] }
+                let address = try await database.texts("SELECT registration_token FROM upstream.messages")
+                try await device.server.ask(
+                    "send_stanza",
+                    [
+                        "from": "\(StandardServer.worker)@\(StandardServer.domain)", "to": try #require(address.first),
+                        "stanza": "<message type=\"chat\"><body>Thank you</body></message>",
+                    ]
+                )
+                try await waitUntil("the device has it") { device.events("body") == ["Thank you"] }
+            }
+        }
+
         @Test("receipts go to who asks for them, after the commit", arguments: ServerKind.allCases)
         func receipts(_ kind: ServerKind) async throws {
             try await Self.run(kind, Self.keys + "; ack: receipt") { device, worker, database in
@@ -91,10 +198,12 @@ extension Integration {
 
 /// `Tests/Tools/xmpp_json_device.py`: an account of the server that sends JSON containers and hears what answers them.
 final class PlainDevice: Sendable {
+    let server: StandardServer
     private let process: ServerProcess
     private let log: URL
 
-    private init(process: ServerProcess, log: URL) {
+    private init(_ server: StandardServer, process: ServerProcess, log: URL) {
+        self.server = server
         self.process = process
         self.log = log
     }
@@ -111,7 +220,7 @@ final class PlainDevice: Sendable {
             ],
             log: log.path
         )
-        let device = PlainDevice(process: process, log: log)
+        let device = PlainDevice(server, process: process, log: log)
         try process.write("\(StandardServer.secret)\n")
         try await waitUntil("the device is signed in") {
             guard process.isRunning else { throw WaitedTooLong(description: "the device has ended: \(device.text)") }

@@ -20,6 +20,8 @@ struct ServerOptions: Sendable {
     var stanza: Int?
     /// How many bytes a second it reads from a client.
     var rate: Int?
+    /// Whether it serves PubSub nodes, at `pubsub.` and its domain; the peer makes them.
+    var pubsub = false
     /// Whether its log has every stanza.
     var verbose = true
 }
@@ -134,7 +136,8 @@ enum Prosody: ServerProgram {
                 by: "limits = { c2s = { rate = \"\(rate)b/s\"; burst = \"1s\" } }\nmodules_enabled = { \"limits\";"
             )
         }
-        return text.text
+        guard options.pubsub else { return text.text }
+        return text.text + "Component \"pubsub.\(domain)\" \"pubsub\"\n    admins = { \"\(peer)@\(domain)\" }\n"
     }
 
     static func prepare(_ site: ServerSite, accounts: [String]) throws {
@@ -216,7 +219,8 @@ enum Ejabberd: ServerProgram {
             by: "listen:\n  - port: \(site.ports.control)\n    ip: \"127.0.0.1\"\n    module: ejabberd_http\n"
                 + "    request_handlers: {/api: mod_http_api}\n"
         )
-        try text.replace("modules:\n", by: "modules:\n  mod_http_api: {}\n  mod_admin_extra: {}\n")
+        let pubsub = options.pubsub ? "  mod_pubsub: {}\n" : ""
+        try text.replace("modules:\n", by: "modules:\n  mod_http_api: {}\n  mod_admin_extra: {}\n\(pubsub)")
         return text.text + "api_permissions:\n  tests: {who: all, what: \"*\"}\n"
     }
 

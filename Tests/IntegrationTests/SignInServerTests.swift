@@ -1,9 +1,12 @@
 import Foundation
 import IntegrationSupport
+import MessageStore
+import Postgres
 import Probing
 import TLSWire
 import Telemetry
 import Testing
+import UpstreamConfiguration
 import Vocabulary
 import Worker
 
@@ -82,6 +85,74 @@ extension Integration {
                 #expect(detail.contains("offered channel bindings: no list"), "\(detail)")
                 // ejabberd offers a kind that TLS 1.3 does not have.
                 #expect(detail.contains("note: the server offers channel binding") == (kind == .ejabberd), "\(detail)")
+            }
+        }
+
+        @Test(
+            "a sender that has signed in bound signs in by nothing less, in a new process too, until its pin is forgotten",
+            arguments: ServerKind.allCases
+        )
+        func pinned(_ kind: ServerKind) async throws {
+            try await Self.withServer(kind, ServerOptions(isTLS12: true)) { server in
+                let stage = try SignInStage()
+                let database = try await Database()
+                func yaml(_ port: Int) throws -> String {
+                    try stage.yaml(
+                        port,
+                        domain: Self.domain,
+                        trusted: server.authorityFile,
+                        certificate: nil,
+                        database: database.url
+                    )
+                }
+                func check(_ port: Int) async throws -> Probe.Result {
+                    let configuration = try ConfigurationLoader(environment: [:]).read(yaml: yaml(port), path: "w.yaml")
+                    let outcomes = await ProbeSequence.sender(configuration.configuration, index: 0).run()
+                    return try #require(outcomes.first).result
+                }
+                func pins() async throws -> [String] {
+                    try await database.texts(
+                        "SELECT sender_id || ' ' || domain || ' ' || binding FROM upstream.channel_bindings"
+                    )
+                }
+                // A look changes nothing.
+                #expect(!(try SignInTests.passed(try await check(server.ports.direct)).contains("pinned")))
+                #expect(try await pins().isEmpty)
+                let first = try LocalWorker(yaml: try yaml(server.ports.direct))
+                try await waitUntil("its sign-in is remembered") {
+                    try await pins() == ["\(SignInStage.user) \(Self.domain) tls-unique"]
+                }
+                #expect(first.logs.lines.count { $0.contains("stream.pinned") } == 1)
+                try await first.stop()
+                #expect(try SignInTests.passed(try await check(server.ports.direct)).contains("pinned: by tls-unique"))
+
+                // Somebody in between, whose TLS 1.3 has no binding that the server offers.
+                let relay = try await stage.start("relay", ["port": server.ports.direct], domain: Self.domain)
+                let second = try LocalWorker(yaml: try yaml(relay.port))
+                try await waitUntil("it is refused") {
+                    second.logs.lines.contains { $0.contains("stream.sasl_refused") }
+                }
+                let line = try #require(second.logs.lines.first { $0.contains("stream.sasl_refused") })
+                #expect(line.contains("(pinned)") && line.contains("check --forget-pin"), "\(line)")
+                #expect(!second.logs.lines.contains { $0.contains("stream.bound") })
+                let (cause, status) = try SignInTests.failed(try await check(relay.port))
+                #expect(status == .refused && cause.contains("(pinned)"), "\(cause)")
+
+                // What the command does; the running worker learns it, and the server decides again.
+                let connection = try await PostgresConnection.open(PostgresSettings(url: database.url))
+                let count = try await connection.inTransaction { connection throws(PostgresError) in
+                    try BindingPins.forget(connection, SignInStage.user, by: AuditAuthor("tester", via: .command))
+                }
+                #expect(count == 1)
+                await connection.close()
+                try await waitUntil("it signs in unbound, or the server refuses that") {
+                    second.logs.lines.contains {
+                        kind == .ejabberd ? $0.contains("stream.bound") : $0.contains("off its list")
+                    }
+                }
+                #expect(try await pins().isEmpty)
+                try await second.stop()
+                try await relay.stop()
             }
         }
 

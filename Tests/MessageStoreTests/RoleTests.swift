@@ -67,6 +67,7 @@ struct RoleTests {
             try await fixture.text(grants("upstream_worker")) == """
                 attempt_batches: insert select
                 attempts: select
+                channel_bindings: delete insert select
                 conflicts: insert select update
                 dead_letters: delete insert select update
                 dead_messages: select

@@ -18,10 +18,11 @@ enum TestMigrations {
         ]
     }
 
-    /// What builds before 0.1.0 had: first 27 migrations, then five.
+    /// What builds before 0.1.0 had: first 27 migrations, then five, then the five that wake others after the commit.
     enum Unreleased: String, CaseIterable {
         case first = "migrations-before-0.1.0"
-        case last = "migrations-five-before-0.1.0"
+        case five = "migrations-five-before-0.1.0"
+        case last = "migrations-woken-before-0.1.0"
     }
 
     /// The migrations of a build before 0.1.0; in the file, each stands after a line with its name.

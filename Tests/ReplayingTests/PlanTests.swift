@@ -66,6 +66,27 @@ extension ReplayDatabaseTests {
         #expect(named.planned == 300, "a named handler gets what is selected, whatever it is subscribed to")
     }
 
+    @Test("subscribed means by prefix and by data; a named handler gets what is selected")
+    func filtered() async throws {
+        let fixture = try await ReplayFixture()
+        try await fixture.seed(30)
+        try await fixture.script(
+            """
+            DELETE FROM upstream.subscriptions;
+            INSERT INTO upstream.handlers (name) VALUES ('prefix'), ('small'), ('none');
+            INSERT INTO upstream.subscriptions VALUES
+                ('prefix', 'com.example.*', false, NULL), ('prefix', 'com.example.orders', false, NULL),
+                ('small', 'com.example.*', false, '[[{"path": "{n}", "test": "<", "is": 10}]]'),
+                ('none', 'com.example.orders.*', false, NULL)
+            """
+        )
+        let plan = try await fixture.plan(fixture.request("a", .handlers([], .all)))
+        let counts = plan.handlers.filter { $0.planned > 0 }.map { "\($0.handler) \($0.planned)" }
+        #expect(counts.sorted() == ["prefix 30", "small 9"])
+        let named = try await fixture.plan(fixture.request("b", .handlers(["small"], .all)))
+        #expect(named.planned == 30)
+    }
+
     @Test("a dry run keeps nothing, a name can be used once at a time, and unknown handlers are rejected")
     func refusals() async throws {
         let fixture = try await ReplayFixture()

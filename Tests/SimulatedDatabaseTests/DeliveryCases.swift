@@ -1,5 +1,6 @@
 import Dispatcher
 import UpstreamKit
+import Vocabulary
 
 extension ConformanceTests {
     static let queueing = [
@@ -34,6 +35,33 @@ extension ConformanceTests {
                     (11...13).map { site.message($0, category: $0 == 13 ? "z" : "x") },
                     site.offer(token, packed: ["orders"], block: 1),
                     by: site.writer()
+                ),
+            ] + (try await site.everything())
+        },
+        Case("prefixes and filters, with a lease and a block") { site in
+            let large = #"[{"path":"{total}","test":"=","is":100,"text":"data.total=100"}]"#
+            let token = try await site.deliveries("a").register([
+                .make("all"), .make("some", ["x.*", "y"]), .make("large", ["x.*", "x.a"], filter: large),
+                .make("largest", filter: large),
+            ])
+            // For every message where one of its workers asks for every message.
+            _ = try await site.deliveries("b").register([.make("others", filter: large), .make("both", ["y"])])
+            _ = try await site.deliveries("c").register([.make("both", ["x.b"], filter: large)])
+            func batch(_ start: UInt64) -> [IncomingMessage] {
+                ["x.a", "x.b", "x", "y", "x.", "*", "x.*"].enumerated().map { index, category in
+                    let data = index % 2 == 0 ? #"{"total":100}"# : #"{"total":"100"}"#
+                    return site.message(start + UInt64(index), data: data, category: category)
+                }
+            }
+            let (writer, names) = (site.writer(), ["all", "some", "large", "largest"])
+            return [
+                await site.commit(batch(1), by: writer),
+                await site.commit(batch(11), site.offer(token, names), by: writer),
+                await site.commit(batch(21), site.offer(token, names, packed: names, block: 1), by: writer),
+                await site.commit(
+                    batch(31) + [site.message(1, at: 99)],
+                    site.offer(token, names, packed: names, block: 2),
+                    by: writer
                 ),
             ] + (try await site.everything())
         },

@@ -154,7 +154,10 @@ final class ModelSite: Site {
                             + "\(distance(row.aliveSince)) \(distance(row.heartbeatAt)) "
                             + "\(numbered(tables.registrations.keys.map(\.token))[key.token] ?? 0)"
                     }
-                case .subscriptions: tables.subscriptions.map { "\($0.handler) \($0.category) \($1)" }
+                case .subscriptions:
+                    tables.subscriptions.map {
+                        "\($0.handler) \($0.category) \($1.isByDevice) \($1.filters.map { "\($0.count)" } ?? "-")"
+                    }
                 case .deliveries:
                     tables.queues.flatMap { handler, queue in
                         let tokens = numbered(tables.queues.values.flatMap { $0.rows.values.map(\.token) })

@@ -218,7 +218,8 @@ final class PostgresSite: Site {
             SELECT concat_ws(' ', handler, worker, array_to_string(categories, ','), by_device::text, distance(alive_since),
                 distance(heartbeat_at), dense_rank() OVER (ORDER BY token)) FROM upstream.handler_workers
             """
-        case .subscriptions: "SELECT concat_ws(' ', handler, category, by_device::text) FROM upstream.subscriptions"
+        case .subscriptions:
+            "SELECT concat_ws(' ', handler, category, by_device::text, coalesce(jsonb_array_length(filters)::text, '-')) FROM upstream.subscriptions"
         case .deliveries:
             """
             SELECT concat_ws(' ', handler, number(message_key), \(received), attempts, crashes, coalesce(last_error, '-'),

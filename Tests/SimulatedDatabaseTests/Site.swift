@@ -168,9 +168,11 @@ extension HandlerRegistration {
     static func make(
         _ name: String,
         _ categories: CategorySet = .all,
-        ordering: HandlerOrdering = .none
+        ordering: HandlerOrdering = .none,
+        filter: String? = nil
     ) -> HandlerRegistration {
         var registration = HandlerRegistration(name, categories: categories, handler: ClosureHandler { _, _ in .done })
+        registration.filter = filter
         registration.ordering = ordering
         return registration
     }

@@ -179,6 +179,18 @@ struct CategoryLabelsTests {
         #expect(labels.names == ["other", "com.example.a", "com.example.b", "ÿ"])
     }
 
+    @Test(
+        "a category without a label of its own is counted under the longest prefix",
+        arguments: [
+            ("com.example.a", 2), ("com.example.b", 1), ("com.example.deep.a", 3), ("com.example.deep.", 3),
+            ("com.example.", 1), ("com.example", 0), ("com.examples.a", 0), ("com.example.*", 1),
+        ]
+    )
+    func prefix(category: String, index: Int) {
+        let labels = CategoryLabels(["com.example.*", "com.example.a", "com.example.deep.*"])
+        #expect(Array(category.utf8).withUnsafeBufferPointer { labels.index(of: $0) } == index)
+    }
+
     @Test("bytes are compared, not characters: the two forms of é are two categories")
     func bytes() {
         let labels = CategoryLabels(["\u{E9}"])

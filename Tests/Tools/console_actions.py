@@ -156,8 +156,12 @@ class Actions:
         page.wait_for_url("**/replays/*-*-*-*-*")
         page.get_by_role("button", name="Start").click()
         self.toast(page, "Started")
-        # It was planned, and looked at every 15 s; now it is looked at every 2 s.
-        page.locator(".badge", has_text="finished").wait_for(timeout=12_000)
+        # It was planned, and looked at every 15 s.
+        page.wait_for_function(
+            "document.getElementById('main').dataset.refresh === '2' || document.querySelector('.badge.good')",
+            timeout=12_000,
+        )
+        page.locator(".badge", has_text="finished").wait_for()
 
     def reveal(self, page):
         page.goto(self.url + "/messages?category=com.example.live")

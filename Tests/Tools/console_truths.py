@@ -104,7 +104,7 @@ class Truths:
         page.locator("#message-rows tr", has_text="exact-2").wait_for()
         assert page.locator("#stale").count() == 0, "a stream that ends and is opened again is no fault"
         now["status"] = 503
-        page.locator("#stale", has_text="can’t be reached").wait_for()
+        page.locator("#stale", has_text="can’t read the database").wait_for()
         page.get_by_role("button", name="Tail is interrupted").click()
         page.locator("#stale").wait_for(state="detached")
 

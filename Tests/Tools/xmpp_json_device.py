@@ -2,10 +2,13 @@
 
 Usage: xmpp_json_device.py PORT CA_FILE JID TO        with the password on the first line of stdin
 
-Each further line of stdin is a JSON object: "json", the container's content; "id", the stanza's id; and, where wanted,
-"origin", the id of an <origin-id/> (XEP-0359), and "receipt": true, a request for a receipt (XEP-0184). Each line of stdout is
-an event: {"event": "ready"}, {"event": "ack", "id": …, "to": …} for an ack in a JSON container, {"event": "receipt", "id": …},
-{"event": "error", "id": …}. The end of stdin ends it.
+Each further line of stdin is a JSON object. With "id", the stanza's id, it is a message: "json", a container's content, or
+"body", a text; and, where wanted, "origin", the id of an <origin-id/> (XEP-0359), "receipt": true, a request for a receipt
+(XEP-0184), "inner", further elements as XML, and "type". With "node" it is for a PubSub node (XEP-0060) of the service
+pubsub.DOMAIN: "subscribe": true makes the node and subscribes TO; "item", an id, publishes "json" or "inner"; "retract", an
+item's id. Each line of stdout is an event: {"event": "ready"}, {"event": "ack", "id": …, "to": …} for an ack in a JSON container,
+{"event": "receipt", "id": …}, {"event": "node", "id": …} when the service has done it, {"event": "body", "id": …} with a text
+that came, {"event": "error", "id": …}. The end of stdin ends it.
 """
 
 import asyncio
@@ -32,12 +35,14 @@ class Device(slixmpp.ClientXMPP):
         self.to = to
         self.register_plugin("xep_0184")
         self["xep_0184"].auto_request = False
+        self.register_plugin("xep_0060")
         self.add_event_handler("session_start", lambda _: self.loop.create_task(self.serve()))
         # What has no body is no "message" to slixmpp.
         self.register_handler(
             Callback("container", MatchXPath("{jabber:client}message/" + CONTAINER), self.on_container)
         )
         self.add_event_handler("message_error", lambda message: say(event="error", id=message["id"]))
+        self.add_event_handler("message", lambda message: say(event="body", id=message["body"]))
         self.add_event_handler("receipt_received", lambda message: say(event="receipt", id=message["receipt"]))
 
     def on_container(self, message):
@@ -50,15 +55,38 @@ class Device(slixmpp.ClientXMPP):
         say(event="ready")
         while line := await self.loop.run_in_executor(None, sys.stdin.readline):
             order = json.loads(line)
-            message = self.make_message(mto=self.to, mtype="normal")
+            if "node" in order:
+                await self.use_node(order)
+                continue
+            message = self.make_message(mto=self.to, mtype=order.get("type", "normal"))
             message["id"] = order["id"]
-            ET.SubElement(message.xml, CONTAINER).text = json.dumps(order["json"])
+            if "json" in order:
+                ET.SubElement(message.xml, CONTAINER).text = json.dumps(order["json"])
+            if "body" in order:
+                message["body"] = order["body"]
+            if "inner" in order:
+                message.xml.append(ET.fromstring(order["inner"]))
             if "origin" in order:
                 ET.SubElement(message.xml, "{urn:xmpp:sid:0}origin-id", {"id": order["origin"]})
             if order.get("receipt"):
                 message["request_receipt"] = True
             message.send()
         await self.disconnect()
+
+
+    async def use_node(self, order):
+        nodes, service, node = self.plugin["xep_0060"], f"pubsub.{self.boundjid.domain}", order["node"]
+        if order.get("subscribe"):
+            await nodes.create_node(service, node)
+            await nodes.modify_subscriptions(service, node, [(self.to, "subscribed")])
+        elif "retract" in order:
+            await nodes.retract(service, node, order["retract"], notify="true")
+        else:
+            payload = ET.fromstring(order["inner"]) if "inner" in order else ET.Element(CONTAINER)
+            if "json" in order:
+                payload.text = json.dumps(order["json"])
+            await nodes.publish(service, node, id=order["item"], payload=payload)
+        say(event="node", id=order.get("item"))
 
 
 async def main(port, ca_file, jid, to):

@@ -153,4 +153,31 @@ import Vocabulary
         #expect(all.categories == .all)
         #expect(CategorySet(["b", "a", "b"]).names == ["a", "b"])
     }
+
+    @Test("A prefix includes what goes on behind its dot, by bytes")
+    func prefixes() {
+        let categories = CategorySet(["com.example.*", "org.example.shop"])
+        for category in ["com.example.a", "com.example.a.b", "com.example.", "com.example.*", "org.example.shop"] {
+            #expect(categories.contains(category), "\(category)")
+        }
+        for category in [
+            "com.example", "com.examples.a", "Com.example.a", "xcom.example.a", "org.example.shop.a", "*", "",
+        ] {
+            #expect(!categories.contains(category), "\(category)")
+        }
+        #expect(!CategorySet(["caf\u{E9}.*"]).contains("cafe\u{301}.a"))
+        #expect(!categories.isAll && CategorySet(["com.example.*", "*"]).isAll)
+        #expect(categories.names == ["com.example.*", "org.example.shop"])
+    }
+
+    @Test(
+        "A star inside a name, or behind half a word, is refused",
+        arguments: ["com.*.orders", "com.exam*", ".*", "**", "*.example", "com.example.**", "com.*.*", ""]
+    )
+    func misplacedStar(entry: String) throws {
+        var wrong = registration("a")
+        wrong.categories = [entry]
+        let error = #expect(throws: RegistrationError.self) { try HandlerRegistry([wrong]) }
+        #expect(error?.code == .categories && error?.message.contains("com.example.*") == true)
+    }
 }

@@ -1,6 +1,7 @@
 import ConfigurationKeys
 import Foundation
 import Logging
+import Querying
 import Testing
 import XMPP
 
@@ -25,15 +26,54 @@ extension ConfigurationTests {
         """
     }
 
-    @Test("a part of a category's name, which would match nothing, is refused with what would be right")
-    func categoryPrefix() throws {
-        let handler = #"{name: a, categories: ["com.example.*"], log: {}}"#
-        let yaml = #"{database: {url: "postgresql:///upstream"}, handlers: [\#(handler)]}"#
+    private func read(handler: String) throws -> WorkerConfiguration {
+        let yaml = """
+            database: {url: "postgresql:///upstream"}
+            handlers:
+              - \(handler)
+            """
+        return try ConfigurationLoader(environment: [:]).read(yaml: yaml, path: "worker.yaml", needsSenders: false)
+            .configuration
+    }
+
+    @Test(
+        "a star inside a category's name is refused with what would be right",
+        arguments: ["com.*.orders", "com.exam*", "**"]
+    )
+    func misplacedStar(category: String) throws {
         let error = #expect(throws: ConfigurationError.self) {
-            try ConfigurationLoader(environment: [:]).read(yaml: yaml, path: "worker.yaml", needsSenders: false)
+            try read(handler: #"{name: a, categories: ["\#(category)"], log: {}}"#)
         }
         let text = try #require(error?.problems.first?.message)
-        #expect(text.contains("exact name") && text.contains("com.example.*"), "\(text)")
+        #expect(text.contains("exact name") && text.contains("com.example.*") && text.contains(category), "\(text)")
+    }
+
+    @Test("prefixes and conditions are read")
+    func conditions() throws {
+        let handler = try read(
+            handler: #"{name: a, categories: ["com.example.*"], where: ["data.total>=100", "data.x exists"], log: {}}"#
+        ).handlers[0]
+        #expect(handler.categories == ["com.example.*"] && handler.filter.clauses.count == 2)
+        let none = try read(handler: #"{name: a, categories: ["*"], where: [], log: {}}"#).handlers[0]
+        #expect(none.filter.form == nil)
+    }
+
+    @Test(
+        "a condition that can't be parsed is reported with file, line, key and the place inside it",
+        arguments: [
+            ("total>=100", 1, "begins with 'data'"), ("data.a==5", 8, "not a comparison"),
+            ("data.a", 7, "a comparison is missing"), (#"data.a="x"#, 8, "not closed"),
+            ("data.a~(x)\\1", 11, "back references"),
+        ]
+    )
+    func brokenCondition(clause: String, place: Int, reason: String) throws {
+        let error = #expect(throws: ConfigurationError.self) {
+            try read(handler: "{name: a, categories: [\"*\"], where: [\"data.b=1\", '\(clause)'], log: {}}")
+        }
+        let text = try #require(error?.problems.first.map { "\($0)" })
+        #expect(error?.problems.count == 1 && text.hasPrefix("worker.yaml:3:"), "\(text)")
+        #expect(text.contains("handlers.0.where.1: ") && text.contains(reason), "\(text)")
+        #expect(text.contains("(character \(place) of '"), "\(text)")
     }
 
     @Test("a command that needs the database alone reads no secret, certificate or library of the others' parts")

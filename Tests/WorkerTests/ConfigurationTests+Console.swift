@@ -53,6 +53,8 @@ import Vocabulary
             """
             console:
               listen: "0.0.0.0:8443"
+              name: staging
+              colour: orange
               hosts: [console.example.com, 10.1.2.3]
               tokens:
                 - {file: FOLDER/token, role: operator, name: on-call, reveal: true}
@@ -71,6 +73,7 @@ import Vocabulary
         let console = try #require(result.configuration.console)
         #expect(console.listen == .tcp(host: "0.0.0.0", port: 8443) && !console.isOnLoopback)
         #expect(console.hosts == ["console.example.com", "10.1.2.3"] && console.payloads == .hidden)
+        #expect(console.name == "staging" && console.colour == .orange)
         let token = try #require(console.tokens.first)
         #expect(token.role == .operator_ && token.name == "on-call" && token.reveals)
         let proxy = try #require(console.proxy)
@@ -101,13 +104,20 @@ import Vocabulary
             ),
             ("hosts: ['https://a']", "a host name without a port"),
             ("hosts: [localhost, console.example]", "console.hosts: names another host than this machine"),
-            ("token: x", "did you mean 'tokens'?"),
+            ("token: x", "did you mean 'tokens'?"), ("colour: pink", "must be one of blue, green,"),
         ]
     )
     func refused(_ yaml: String, _ problem: String) {
         let found = problems("console:\n  \(yaml)\n")
         #expect(found.contains { $0.contains(problem) }, "\(found)")
         #expect(!found.contains { $0.contains("FAKE") })
+    }
+
+    @Test("a token that is named as a role is warned of: the audit trail would name nobody")
+    func roleForName() throws {
+        let token = "console:\n  tokens: [{file: FOLDER/token, role: operator, name: "
+        #expect(try read(token + "operator}]").warnings.contains { $0.description.contains("would not say who acts") })
+        #expect(try read(token + "kim}]").warnings.isEmpty)
     }
 
     @Test("a proxy may end TLS only: then tokens sign in")

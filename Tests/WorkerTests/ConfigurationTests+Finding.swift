@@ -141,23 +141,45 @@ extension ConfigurationTests {
     func payloads() throws {
         let plain = try read(xmpp("domain: example.org")).senders[0]
         #expect(plain.payload == .gcm)
-        #expect(try read(xmpp("domain: example.org, payload: json")).senders[0].payload == .json(.strict))
+        #expect(try read(xmpp("domain: example.org, payload: json")).senders[0].payload == .plain(.strict))
         let all =
             "domain: example.org, payload: json, ack: receipt, id_scope: device, fallback: {message_id: stanza_id, "
             + "from: sender, category_from: localpart, category: com.example.app}"
         let sender = try read(xmpp(all)).senders[0]
-        var expected = JSONPayload.strict
+        var expected = PlainPayload.strict
         expected.ack = .receipt
         expected.messageID = .stanzaID
         expected.from = .sender
         expected.categoryFrom = .localpart
         expected.category = "com.example.app"
-        #expect(sender.payload == .json(expected))
+        #expect(sender.payload == .plain(expected))
         #expect(try SenderSettings(sender, index: 0, limits: StreamLimits()).stream.payload == sender.payload)
         for (more, key) in [
             ("ack: json", "ack"), ("fallback: {from: sender}", "fallback"), ("payload: xml", "payload"),
             ("payload: json, ack: both", "ack"), ("payload: json, fallback: {message_id: id}", "fallback.message_id"),
             ("payload: json, fallback: {category: \"\(String(repeating: "c", count: 256))\"}", "fallback.category"),
+        ] {
+            let found = problems(xmpp("domain: example.org, \(more)"))
+            #expect(found.count == 1 && found[0].contains("senders.0.\(key):"), "\(more): \(found)")
+        }
+        let fallback = "fallback: {message_id: server_id, category_from: subject}"
+        let several = try read(xmpp("domain: example.org, payload: [gcm, json, body], body_json: true, \(fallback)"))
+        func forms(of sender: SenderConfiguration) throws -> PlainPayload {
+            let found: PlainPayload? = if case .plain(let plain) = sender.payload { plain } else { nil }
+            return try #require(found)
+        }
+        let given = try forms(of: several.senders[0])
+        #expect(given.forms == [.gcm, .json, .body] && given.readsJSON && given.ack == .json && given.category == nil)
+        #expect(given.messageID == .serverID && given.categoryFrom == .subject)
+        let event = try forms(of: read(xmpp("domain: example.org, payload: event, id_scope: device")).senders[0])
+        #expect(event.forms == [.event] && event.ack == .receipt && event.messageID == .none)
+        for (more, key) in [
+            ("payload: body, fallback: {category: c}", "fallback.message_id"),
+            ("payload: stanza, fallback: {message_id: origin_id}", "fallback"),
+            ("payload: body, ack: json, \(fallback)", "ack"), ("payload: event, ack: receipt", "ack"),
+            ("payload: body, ack: displayed, \(fallback)", "ack"), ("payload: json, body_json: true", "body_json"),
+            ("body_json: true", "body_json"), ("payload: []", "payload"), ("payload: [json, json]", "payload"),
+            ("payload: [json, xml]", "payload.1"), ("payload: [stanza, body], \(fallback)", "payload"),
         ] {
             let found = problems(xmpp("domain: example.org, \(more)"))
             #expect(found.count == 1 && found[0].contains("senders.0.\(key):"), "\(more): \(found)")
@@ -175,5 +197,16 @@ extension ConfigurationTests {
                 "senders.0.id_scope"
             ]
         )
+        for (payload, keys) in [
+            ("event", ["senders.0.id_scope"]), ("event, id_scope: device", []),
+            ("body, fallback: {message_id: sender_stanza_id, category: c}", []),
+            ("body, ack: none, dialect: component, fallback: {message_id: server_id, category: c}", ["senders.0.ack"]),
+        ] {
+            let yaml = xmpp("domain: w.example.org, host: localhost, payload: \(payload)")
+                .replacing("SECRET", with: folder.secret)
+                .replacing(payload.contains("dialect") ? "dialect: xmpp, " : "nothing", with: "")
+            let warnings = try ConfigurationLoader(environment: [:]).read(yaml: yaml, path: "w").warnings
+            #expect(warnings.map(\.key) == keys, "\(payload)")
+        }
     }
 }

@@ -1,4 +1,5 @@
 import Testing
+import XMPP
 
 @testable import XMPPSession
 
@@ -32,5 +33,32 @@ struct WriteWatchTests {
         }
         watch.ended(100_000)
         #expect(watch.due == nil)
+    }
+
+    @Test("by TCP's counters: what is not acknowledged is due, and not while it moves")
+    func counters() {
+        var watch = WriteWatch(limit: 16_000)
+        // At the least a millisecond.
+        let limit: UInt64 = 1_062_500
+        watch.look(nil, now: 1)
+        #expect(watch.due == nil)
+        watch.look(SentBytes(acked: 500, waiting: 0), now: 10)
+        #expect(watch.due == nil)
+        watch.look(SentBytes(acked: 500, waiting: 80), now: 20)
+        #expect(watch.due == 20 + limit)
+        watch.look(SentBytes(acked: 500, waiting: 90), now: 30)
+        #expect(watch.due == 20 + limit)
+        watch.look(SentBytes(acked: 501, waiting: 89), now: 40)
+        #expect(watch.due == 40 + limit)
+        // A write that the kernel has not taken waits no longer than what it has: bytes move.
+        let number = watch.wrote(now: 50)
+        #expect(watch.due == 40 + limit)
+        watch.look(SentBytes(acked: 590, waiting: 0), now: 60)
+        #expect(watch.due == 60 + limit)
+        watch.ended(number)
+        #expect(watch.due == nil)
+        // The same count as long before, and new bytes.
+        watch.look(SentBytes(acked: 590, waiting: 1), now: 9_000_000)
+        #expect(watch.due == 9_000_000 + limit)
     }
 }

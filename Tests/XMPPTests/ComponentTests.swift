@@ -140,10 +140,10 @@ import Vocabulary
     @Test("JSON containers are answered from the address written to as well, by a container or a receipt")
     func containers() throws {
         for (ack, content) in [
-            (JSONPayload.Ack.json, "<json xmlns='urn:xmpp:json:0'>"),
+            (PlainPayload.Ack.json, "<json xmlns='urn:xmpp:json:0'>"),
             (.receipt, "<received xmlns='urn:xmpp:receipts' id='s1'/>"),
         ] {
-            let payload = Payload.json(JSONPayload(ack: ack, from: .sender, categoryFrom: .localpart))
+            let payload = Payload.plain(PlainPayload(ack: ack, from: .sender, categoryFrom: .localpart))
             var settings = ComponentTests.settings()
             settings.payload = payload
             var codec = UpstreamCodec(settings)

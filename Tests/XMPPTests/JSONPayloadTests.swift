@@ -7,14 +7,14 @@ import XMLWire
 /// Messages in a JSON container (XEP-0335): the odd cases of docs/protocol.md, the fall-backs, and the answers.
 @Suite struct JSONPayloadTests {
     static let device = "Sensor-7@Example.org/kitchen"
-    static let every = JSONPayload(
+    static let every = PlainPayload(
         messageID: .stanzaID,
         from: .sender,
         categoryFrom: .localpart,
         category: "com.example.app"
     )
 
-    static func codec(_ json: JSONPayload, scope: IDScope = .sender) throws -> UpstreamCodec {
+    static func codec(_ json: PlainPayload, scope: IDScope = .sender) throws -> UpstreamCodec {
         var settings = StreamSettings(
             senderID: "worker",
             domain: "example.org",
@@ -23,7 +23,7 @@ import XMLWire
             index: 3
         )
         settings.idScope = scope
-        settings.payload = .json(json)
+        settings.payload = .plain(json)
         var codec = UpstreamCodec(settings)
         codec.bound(to: try #require(JID("worker@example.org/r")))
         return codec
@@ -34,7 +34,7 @@ import XMLWire
     static func decode(
         _ children: String,
         _ attributes: String = "id='s1' to='worker@example.org'",
-        _ json: JSONPayload = JSONPayload(),
+        _ json: PlainPayload = PlainPayload(),
         from: String = device,
         scope: IDScope = .sender
     ) throws -> DecodedStanza {
@@ -49,7 +49,7 @@ import XMLWire
     static func message(
         _ children: String,
         _ attributes: String = "id='s1' to='worker@example.org'",
-        _ json: JSONPayload = JSONPayload(),
+        _ json: PlainPayload = PlainPayload(),
         from: String = device,
         scope: IDScope = .sender
     ) throws -> IncomingMessage {
@@ -192,9 +192,9 @@ import XMLWire
     func nothingByItself() throws {
         let everything = "<origin-id xmlns='urn:xmpp:sid:0' id='o1'/>" + Self.container(#"{"data":1}"#)
         #expect(word(try Self.decode(everything)) == "malformed message_id_unusable")
-        let id = JSONPayload(messageID: .stanzaID)
+        let id = PlainPayload(messageID: .stanzaID)
         #expect(word(try Self.decode(everything, "id='s1'", id)) == "malformed from_unusable")
-        let both = JSONPayload(messageID: .stanzaID, from: .sender)
+        let both = PlainPayload(messageID: .stanzaID, from: .sender)
         #expect(word(try Self.decode(everything, "id='s1'", both)) == "upstream category_unusable")
     }
 
@@ -228,7 +228,7 @@ import XMLWire
 
     @Test("an origin-id comes before the stanza's id, and a server's stanza-id is none of the device's")
     func identities() throws {
-        func id(_ children: String, _ attributes: String, _ from: JSONPayload.MessageID) throws -> String? {
+        func id(_ children: String, _ attributes: String, _ from: PlainPayload.MessageID) throws -> String? {
             var json = Self.every
             json.messageID = from
             let message = try Self.message(children + Self.container("{}"), attributes, json)

@@ -6,7 +6,7 @@ import XMLWire
 
 /// Delivery receipts (XEP-0184) as the answer to stored messages.
 @Suite struct ReceiptTests {
-    private static let receipts: JSONPayload = {
+    private static let receipts: PlainPayload = {
         var json = JSONPayloadTests.every
         json.ack = .receipt
         return json

@@ -22,9 +22,16 @@ import Vocabulary
         tls: [ChannelBinding] = [],
         dialect: Dialect = .xmpp,
         plain: Bool = false,
-        required: Bool = false
+        required: Bool = false,
+        pinned: Bool = false
     ) -> String {
-        let policy = SASLPolicy(dialect: dialect, allowsPlain: plain, requiresBinding: required, bindings: tls)
+        let policy = SASLPolicy(
+            dialect: dialect,
+            allowsPlain: plain,
+            requiresBinding: required,
+            isBindingPinned: pinned,
+            bindings: tls
+        )
         do throws(SASLPolicy.Refusal) {
             let choice = try policy.choose(among: SASLOffer(mechanisms: mechanisms, bindings: list))
             guard case .scram(_, let flag) = choice else { return choice.name }
@@ -50,11 +57,28 @@ import Vocabulary
         #expect(Self.outcome(Array(repeating: "SCRAM-SHA-1", count: 4_000)) == "SCRAM-SHA-1 n")
     }
 
-    @Test("where binding is required, nothing else is taken, whatever was offered")
-    func required() {
+    @Test("a sender that has signed in bound is told apart from one that must, and may sign in by certificate")
+    func pinned() {
+        var policy = SASLPolicy(dialect: .xmpp, allowsPlain: true, isBindingPinned: true, bindings: Self.tls13)
+        let offer = SASLOffer(mechanisms: Self.scram + ["PLAIN", "EXTERNAL"], bindings: nil)
+        let text = NegotiationError.refusal(.bindingRequired, offer, policy).message
+        #expect(text.contains("(pinned)") && text.contains("check --forget-pin") && !text.contains("`channel_binding:"))
+        policy.requiresBinding = true
+        #expect(
+            NegotiationError.refusal(.bindingRequired, offer, policy).message.contains("`channel_binding: required`")
+        )
+        policy.hasCertificate = true
+        #expect((try? policy.choose(among: offer)) == .external)
+    }
+
+    @Test(
+        "where binding is required, or pinned, nothing else is taken, whatever was offered",
+        arguments: [true, false]
+    )
+    func required(_ pinned: Bool) {
         let listed = ["tls-exporter"]
         func outcome(_ mechanisms: [String], list: [String]? = nil, tls: [ChannelBinding] = Self.tls13) -> String {
-            Self.outcome(mechanisms, list: list, tls: tls, plain: true, required: true)
+            Self.outcome(mechanisms, list: list, tls: tls, plain: true, required: !pinned, pinned: pinned)
         }
         #expect(outcome(Self.scram + Self.plus, list: listed) == "SCRAM-SHA-512-PLUS p=tls-exporter")
         #expect(outcome(Self.scram + ["PLAIN"]) == "bindingRequired")

@@ -65,7 +65,7 @@ struct SessionTableTests {
 
     private static func word(_ action: Session.StanzaAction) -> String {
         switch action {
-        case .deliver: "deliver"
+        case .deliver, .deliverAll: "deliver"
         case .note(let kind): "note \(XMPPTests.word(kind))"
         case .drain(_, let timer): timer.map { "drain \($0.delay.nanoseconds / 1_000_000_000)s" } ?? "drain"
         case .reply(let bytes), .answer(let bytes): word(bytes)

@@ -13,7 +13,7 @@ import XMLWire
 
     private static func word(_ action: Session.StanzaAction) -> String {
         switch action {
-        case .deliver: "deliver"
+        case .deliver, .deliverAll: "deliver"
         case .note(let kind): "note \(XMPPTests.word(kind))"
         case .drain(_, let timer): timer == nil ? "drain again" : "drain"
         case .reply(let bytes), .answer(let bytes): text(bytes)

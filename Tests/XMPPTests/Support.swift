@@ -164,11 +164,13 @@ extension IncomingMessage {
 func word(_ kind: DecodedStanza) -> String {
     switch kind {
     case .message(let message): "\(message.kind)" + (message.quarantine.map { " \($0.rawValue)" } ?? "")
+    case .messages(let messages): messages.map { word(.message($0)) }.joined(separator: ", ")
     case .ack: "ack"
     case .nack(let code): "nack \(code.rawValue)"
     case .control(let type): "control \(type.rawValue)"
     case .error: "error"
     case .untrusted: "untrusted"
+    case .archived: "archived"
     case .other: "other"
     }
 }

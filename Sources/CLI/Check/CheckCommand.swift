@@ -1,5 +1,7 @@
 import ArgumentParser
 import Logging
+import MessageStore
+import Postgres
 import Probing
 import UpstreamConfiguration
 import UpstreamKit
@@ -13,15 +15,20 @@ struct CheckCommand: ProgramCommand {
           upstream-worker check --config worker.yaml --connect
           sudo -u upstream-worker upstream-worker check --connect   # as its role
           upstream-worker check --connect --json | jq '.steps[].result'
+          upstream-worker check --connect --forget-pin 1234567890   # its server has no channel binding any more
 
         --connect signs in to the database and stores a message, which is rolled back; looks for each handler's \
         function, program or host, and calls none; and opens and closes a stream of each sender. Each line that \
-        failed is followed by its fix. Exit code 77: refused; 69: down; 78: something has to be set up.
+        failed is followed by its fix. A sender that has signed in with channel binding signs in by nothing less, until \
+        --forget-pin; workers know within seconds. Exit code 77: refused; 69: down; 78: something has to be set up.
         """
 
     @OptionGroup var options: CommonOptions
     @Flag(help: "Also try what run does: the database, the handlers, and every sender. Changes nothing.")
     var connect = false
+    @Option(help: .value("sender", "First forget that this sender has signed in with channel binding."))
+    var forgetPin: String?
+    @OptionGroup var reason: ReasonOption
     @OptionGroup var format: ObjectFormatOptions
 
     func run(in context: CommandContext) async throws {
@@ -41,6 +48,7 @@ struct CheckCommand: ProgramCommand {
             let counts = "\(Amount.counted(senders, "sender")), \(Amount.counted(handlers, "handler"))"
             console.data(TerminalText.escape("\(result.path): ok (\(counts))"))
         }
+        if let forgetPin { try await forget(forgetPin, configuration, console) }
         var worst: ExitStatus?
         var steps: [JSONMembers] = []
         for sequence in connect ? ProbeSequence.all(configuration) : [] {
@@ -63,6 +71,19 @@ struct CheckCommand: ProgramCommand {
             ])
         }
         if let worst { throw CommandFailure(worst) }
+    }
+
+    private func forget(_ sender: String, _ configuration: WorkerConfiguration, _ console: Terminal) async throws {
+        guard configuration.senders.contains(where: { $0.senderID == sender }) else {
+            throw CommandFailure(.usage, "--forget-pin: no sender \(sender) is configured")
+        }
+        let author = reason.author
+        let connection = try await PostgresConnection.open(PostgresSettings(url: configuration.database.url))
+        let count = try await connection.inTransaction { connection throws(PostgresError) in
+            try BindingPins.forget(connection, sender, by: author)
+        }
+        await connection.close()
+        console.message(count > 0 ? "forgot the pin of sender \(sender)" : "sender \(sender) has no pin")
     }
 
     private typealias Words = (mark: String, result: String, detail: String?, fix: String?)

@@ -138,7 +138,7 @@ struct ConflictsRelease: ProgramCommand {
         case .releasedBefore(let time):
             result.outcome = "released_before"
             console.message("nothing changed: it was released at \(time.shown)")
-        case .noHandler: throw CommandFailure(.negative, "nothing changed: no handler is subscribed to its category")
+        case .noHandler: throw CommandFailure(.negative, "nothing changed: no handler wants its category and data")
         case .unknown: throw CommandFailure(.negative, "there is no such conflict")
         }
         guard json else { return }

@@ -39,7 +39,8 @@ struct HandlersList: ProgramCommand {
         held: the handler asked for a pause (Retry-After) that lasts until the time shown; `handlers resume` ends it. \
         With --json its state is active, and held_until the time. \
         unclaimed: no worker has run the handler for two minutes; its messages wait. Configure it, or remove it with \
-        `handlers remove`. A handler receives every category that at least one of its workers asks for. A worker that \
+        `handlers remove`. A handler receives every category that at least one of its workers asks for; where all have \
+        conditions (`where` with --json), what one of them wants. A worker that \
         was stopped no longer counts; one that crashed counts until it has been silent for ten minutes. \
         With --json, counted_to is where the counts stop: there may be more.
         """

@@ -200,12 +200,13 @@ export function startTail() {
             toast(`Messages received from ${from} to ${to} may be missing here: ${reason}. Search for them by time.`, "bad");
         });
         events.onerror = () => {
-            const say = () => lose("the console can’t be reached, or can’t read the database.");
             if (events?.readyState !== EventSource.CLOSED) {
-                lost ??= setTimeout(say, patience);
+                lost ??= setTimeout(() => lose("the console can’t be reached."), patience);
                 return;
             }
-            say();
+            lose("the console can’t read the database, or has too many streams.");
+            // Signed out meanwhile: the server redirects to the sign-in page.
+            fetch("/api/v1/whoami").then((answer) => { if (answer.status === 401) location.reload(); }, () => {});
             failures += 1;
             timer = setTimeout(open, Math.min(1000 * 2 ** failures, 30_000));
         };
@@ -217,7 +218,7 @@ export function startTail() {
         button.textContent = "Live tail";
     };
     setInterval(() => {
-        if (events && Date.now() - heard > silence) lose("the database is not followed.");
+        if (events?.readyState === EventSource.OPEN && Date.now() - heard > silence) lose("the database is not followed.");
     }, 1000);
     button.addEventListener("click", () => {
         if (button.ariaPressed === "true") return stop();

@@ -65,7 +65,7 @@ enum ConflictPart {
             switch outcome {
             case .unknown: return .failure(.notFound("there is no such conflict: GET conflicts lists them"))
             case .noHandler:
-                return .failure(Problem(.noHandler, "nothing was done: no handler is subscribed to its category"))
+                return .failure(Problem(.noHandler, "nothing was done: no handler wants its category and data"))
             case .released(let names): (handlers, before) = (names, nil)
             case .releasedBefore(let time): (handlers, before) = ([], time)
             }

@@ -1,3 +1,4 @@
+import Digests
 import Hummingbird
 import MessageStore
 import Postgres
@@ -150,8 +151,9 @@ enum DeadPart {
                 "last_died_at",
                 .actions { group in
                     guard mayAct, let name = group.nameInFilters else { return "" }
-                    let number = groups.firstIndex { $0.handler == group.handler && $0.group == name } ?? 0
-                    return actions("group-\(number)", [("filter.handler", group.handler), ("filter.group", name)])
+                    // The same when the groups change places.
+                    let id = Digest128(hashing: "\(group.handler) \(name)").description.prefix(13)
+                    return actions("group-\(id)", [("filter.handler", group.handler), ("filter.group", name)])
                 },
             ]
         )

@@ -15,7 +15,7 @@ struct HandlerPage {
             guard
                 let view = try await HandlerView.list(connection, counted: Overview.countLimit).first(where: {
                     $0.state.name == name
-                })
+                })?.shown(to: request.sight)
             else { throw HandlerPart.unknown(name) }
             let page = HandlerPage(
                 view: view,
@@ -62,6 +62,7 @@ struct HandlerPage {
             ("Dead letters", HandlerPart.linked(view, handler.deadLetters, "/dead")),
             ("Seen", Part.age(handler.seenAt, now: view.at)),
             ("Categories", Part.tags(handler.categories)),
+            ("Where", handler.clauses.isEmpty ? "–" : Part.tags(handler.clauses)),
             ("Workers", live.isEmpty ? "<span class=\"muted\">none</span>" : workers),
         ]
     }

@@ -22,7 +22,7 @@ enum OverviewPart {
         let (overview, groups, history) = try await request.look { connection in
             (
                 try await Overview.take(connection),
-                try await DeadLetters(connection).summary(groups: 5, counted: Overview.countLimit),
+                try await DeadLetters(connection).summary(groups: 5, counted: 2_000),
                 try await History.read(connection, .store, range)
             )
         }
@@ -107,7 +107,7 @@ enum OverviewPart {
             }
             for group in groups {
                 let what: HTML = """
-                    \(count(group.count)) of <strong>\(group.handler)</strong> failed with \
+                    \(Figures.count(group.count, limit: group.countedTo ?? .max)) of <strong>\(group.handler)</strong> failed with \
                     <span class="mono">\(stranger: group.group.shortened(100))</span>, the last \(Part.age(group.last, now: now)).
                     """
                 item(.warning, "dead letters", what, group.address, "Look")

@@ -27,6 +27,8 @@ package enum AuditAction: String, CaseIterable, Sendable {
     case runRetention = "partitions.run"
     case migrateUp = "migrate.up"
     case migrateDown = "migrate.down"
+    /// A sender's pin of channel binding was deleted.
+    case forgetPin = "check.forget-pin"
     case revealTokens = "tokens.reveal"
     /// A silent worker is known of, and no longer listed.
     case dismissWorker = "workers.dismiss"

@@ -13,7 +13,7 @@ package enum ConflictRelease {
         case released([String])
         /// Unchanged: already released at this time.
         case releasedBefore(Timestamp)
-        /// Unchanged: no handler is subscribed to its category.
+        /// Unchanged: no handler is subscribed to its category, or none wants its data.
         case noHandler
         case unknown
     }
@@ -57,7 +57,7 @@ enum ConflictReleaseStatements {
         SELECT
             s.handler, upstream.release_key(c.message_key, c.fingerprint), c.received_at, now(),
             CASE WHEN bool_or(s.by_device) THEN c.device_key END
-        FROM upstream.conflicts AS c JOIN upstream.subscriptions AS s ON s.category IN (c.category, '*')
+        FROM upstream.conflicts AS c JOIN upstream.subscriptions AS s ON \(HandlerStatements.wants("c"))
         WHERE c.message_key = \(key) AND c.fingerprint = \(fingerprint)
         GROUP BY s.handler, c.message_key, c.fingerprint
         ON CONFLICT DO NOTHING

@@ -14,6 +14,8 @@ struct Registration: Sendable {
     var names: [String] { handlers.map(\.name) }
     /// Whether each is ordered (one delivery of a device at a time).
     var isByDevice: [Bool] { handlers.map { $0.ordering == .device } }
+    /// The filter of each; empty without one.
+    var filters: [String] { handlers.map { $0.filter ?? "" } }
     /// The handler of each pair of a handler and a category.
     var askers: [String] { handlers.flatMap { handler in handler.categories.names.map { _ in handler.name } } }
     var categories: [String] { handlers.flatMap(\.categories.names) }
@@ -33,7 +35,8 @@ enum DeliveryStatements {
     /// Registers a process; the texts of this and the next two are in `migrations/`.
     static let register: PreparedStatement<Registration> = """
         SELECT upstream.register_handlers(
-            \(\.previous), \(\.token), \(\.worker), \(\.names), \(\.isByDevice), \(\.askers), \(\.categories)
+            \(\.previous), \(\.token), \(\.worker), \(\.names), \(\.isByDevice), \(\.filters), \(\.askers),
+            \(\.categories)
         )
         """
 

@@ -6,6 +6,8 @@ package struct HandlerState: Sendable {
     package var name: String
     /// The categories that it is subscribed to.
     package var categories: [String]
+    /// Its conditions on `data`; where its workers have different ones, those of each as one text.
+    package var clauses: [String]
     /// When a worker that runs it was last seen.
     package var seenAt: Timestamp
     /// Whether that was within the last two minutes.
@@ -36,6 +38,8 @@ package struct HandlerWorker: Sendable {
     /// The process for people: host and process id.
     package var worker: String
     package var categories: [String]
+    /// Its conditions on `data`, which must all hold.
+    package var clauses: [String]
     /// Whether it is ordered: one message per device at a time, in order of arrival.
     package var isByDevice: Bool
     /// Its latest heartbeat.
@@ -55,23 +59,24 @@ package struct HandlerStates: Sendable {
     package func list(counted limit: Int = HandlerState.countLimit) async throws(PostgresError) -> [HandlerState] {
         let workers: [(handler: String, worker: HandlerWorker)] =
             try await connection.result(of: HandlerStatements.workers).rows {
-                ($0, HandlerWorker(worker: $1, categories: $2, isByDevice: $3, seenAt: $4, isLive: $5))
+                ($0, HandlerWorker(worker: $1, categories: $2, clauses: $3, isByDevice: $4, seenAt: $5, isLive: $6))
             }
         let byHandler = Dictionary(grouping: workers, by: \.handler)
         return try await connection.result(of: HandlerStatements.list(counted: limit)).rows {
             HandlerState(
                 name: $0,
                 categories: $1,
-                seenAt: $2,
-                isClaimed: $3,
-                isPaused: $4,
-                pausedUntil: $5,
-                pausedReason: $6,
-                heldUntil: $7,
-                heldReason: $8,
-                depth: $9,
-                oldestAge: $10,
-                deadLetters: $11,
+                clauses: $2,
+                seenAt: $3,
+                isClaimed: $4,
+                isPaused: $5,
+                pausedUntil: $6,
+                pausedReason: $7,
+                heldUntil: $8,
+                heldReason: $9,
+                depth: $10,
+                oldestAge: $11,
+                deadLetters: $12,
                 workers: byHandler[$0]?.map(\.worker) ?? []
             )
         }
@@ -168,7 +173,18 @@ extension HandlerStates {
     }
 }
 
-enum HandlerStatements {
+package enum HandlerStatements {
+    /// A condition: the subscription `s` is to the category of the row of this name, and lets its data pass.
+    ///
+    /// As in `upstream.store_batch`.
+    package static func wants(_ row: String) -> SQL {
+        """
+        (s.category = \(raw: row).category
+            OR right(s.category, 1) = '*' AND starts_with(\(raw: row).category, left(s.category, -1)))
+            AND (s.filters IS NULL OR upstream.wants(s.filters, \(raw: row).data::text))
+        """
+    }
+
     /// A condition on `handlers`: a worker has recorded within two minutes that it runs it.
     static let isClaimed = "(seen_at > now() - interval '2 minutes')"
 
@@ -187,6 +203,14 @@ enum HandlerStatements {
         SELECT
             name,
             ARRAY(SELECT category FROM upstream.subscriptions WHERE handler = name ORDER BY category),
+            ARRAY(
+                SELECT string_agg(c.clause->>'text', ' and ' ORDER BY c.place)
+                FROM (SELECT filters FROM upstream.subscriptions WHERE handler = name LIMIT 1) AS s
+                CROSS JOIN LATERAL jsonb_array_elements(s.filters) WITH ORDINALITY AS f (filter, number)
+                CROSS JOIN LATERAL jsonb_array_elements(f.filter) WITH ORDINALITY AS c (clause, place)
+                GROUP BY f.number, CASE WHEN jsonb_array_length(s.filters) = 1 THEN c.place END
+                ORDER BY f.number, min(c.place)
+            ),
             seen_at, \(raw: isClaimed),
             \(raw: isPaused), CASE WHEN \(raw: isPaused) THEN paused_until END, CASE WHEN \(raw: isPaused) THEN paused_reason END,
             CASE WHEN \(raw: isHeld) THEN held_until END, CASE WHEN \(raw: isHeld) THEN held_reason END,
@@ -213,7 +237,9 @@ enum HandlerStatements {
 
     /// The workers registered for each handler, latest heartbeat first.
     static let workers: SQL = """
-        SELECT handler, worker, categories, by_device, heartbeat_at, heartbeat_at > now() - interval '2 minutes'
+        SELECT handler, worker, categories, ARRAY(
+            SELECT clause->>'text' FROM jsonb_array_elements(filter) AS own (clause)
+        ), by_device, heartbeat_at, heartbeat_at > now() - interval '2 minutes'
         FROM upstream.handler_workers ORDER BY heartbeat_at DESC, token
         """
 

@@ -181,7 +181,8 @@ package struct WaitingDeliveries: Sendable {
         if due > 0 { parts.append("\(some(due)) are due already and wait for their turn") }
         if held > 0 { parts.append("\(some(held)) are in a worker's hands") }
         if paused > 0 { parts.append("the handler is paused: resume it") }
-        return "Nothing moved: " + (parts.isEmpty ? "nothing waits" : parts.joined(separator: "; ")) + "."
+        guard !parts.isEmpty else { return "Nothing waits." }
+        return "Nothing moved: " + parts.joined(separator: "; ") + ". Open circuits and holds have ended."
     }
 
     /// Counts a filter's deliveries.

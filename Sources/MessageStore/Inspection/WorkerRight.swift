@@ -24,13 +24,14 @@ package struct WorkerRight: Sendable, Hashable {
             ("schema_migrations", "SELECT"), ("message_ids", "SELECT INSERT"), ("messages", "SELECT INSERT"),
             ("senders", "SELECT INSERT"), ("retention_runs", "SELECT INSERT"), ("retention_policy", "SELECT"),
             ("dead_messages", "SELECT"), ("conflicts", "SELECT INSERT UPDATE"), ("quarantine", "SELECT INSERT UPDATE"),
+            ("archive_points", "SELECT INSERT UPDATE"),
             ("handlers", "SELECT INSERT UPDATE DELETE"), ("handler_workers", "SELECT INSERT UPDATE DELETE"),
             ("subscriptions", "SELECT INSERT UPDATE DELETE"), ("deliveries", "SELECT INSERT UPDATE DELETE"),
             ("delivery_blocks", "SELECT INSERT UPDATE DELETE"), ("dead_letters", "SELECT INSERT UPDATE DELETE"),
             ("workers", "SELECT INSERT UPDATE DELETE"), ("attempt_batches", "SELECT INSERT"), ("attempts", "SELECT"),
             ("samples", "SELECT INSERT"),
             ("replays", "SELECT INSERT UPDATE"), ("replay_messages", "SELECT INSERT DELETE"),
-            ("replay_events", "SELECT INSERT"),
+            ("replay_events", "SELECT INSERT"), ("channel_bindings", "SELECT INSERT DELETE"),
         ]
         let functions = [
             "ensure_partitions", "ensure_attempts", "raise_retention", "keep_dead_messages", "drop_partition",

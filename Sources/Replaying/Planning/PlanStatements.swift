@@ -83,7 +83,7 @@ enum PlanStatements {
     private static let subscribed: SQL = """
         EXISTS (
             SELECT FROM upstream.subscriptions AS s
-            WHERE s.handler = h.name AND (s.category = m.category OR s.category = '*')
+            WHERE s.handler = h.name AND \(HandlerStatements.wants("m"))
         )
         """
 

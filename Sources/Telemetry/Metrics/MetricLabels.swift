@@ -33,6 +33,8 @@ package enum StanzaLabel: String, MetricLabel {
     case error
     /// A message whose stanza `from` is not a trusted address.
     case untrusted
+    /// A result of our archive; a message in it counts by its own kind as well.
+    case archive
     /// Everything else: presence, iq, unknown stanzas, messages without `gcm`.
     case other
 }

@@ -63,6 +63,8 @@ package struct IncomingMessage: Sendable {
     package var deviceKey = Digest128(high: 0, low: 0)
     /// Whether ``messageKey`` is of the per-device form (configuration key `id_scope`).
     package var isKeyedByDevice = false
+    /// Whether the copy comes from the server's archive: it is acked only if its message is new.
+    package var isArchived = false
 
     /// The sender's index in the configuration.
     package var sender: UInt16 = 0

@@ -7,9 +7,11 @@ package enum QuarantineReason: String, CaseIterable, Sendable {
     case fromUnusable = "from_unusable"
     /// `message_id` or `from` appears more than once in the envelope. Not acked: peers may read either.
     case identityAmbiguous = "identity_ambiguous"
-    /// The payload is not one JSON object (RFC 8259); a byte order mark counts. Not acked.
+    /// The payload is not one JSON object (RFC 8259); a byte order mark counts. Not acked. Or an item's container is no
+    /// JSON.
     case payloadNotJSON = "payload_not_json"
-    /// `gcm` holds an element, or there is more than one `gcm`, or it is empty. Not acked.
+    /// `gcm` holds an element, or there is more than one `gcm`, or it is empty. Not acked. Or `<body/>` holds an element,
+    /// or there are several in a language: acked.
     case payloadMisplaced = "payload_misplaced"
     /// Another top-level key appears more than once. Acked.
     case duplicateKey = "duplicate_key"

@@ -1,5 +1,6 @@
 import Handlers
 import Logging
+import Querying
 package import UpstreamConfiguration
 import UpstreamKit
 
@@ -62,6 +63,7 @@ package enum HandlerFactory {
             categories: CategorySet(configuration.categories),
             body: try configuration.kind.body(common)
         )
+        registration.filter = configuration.filter.form
         registration.concurrency = configuration.concurrency
         registration.ordering = configuration.ordering
         registration.retry = configuration.retry

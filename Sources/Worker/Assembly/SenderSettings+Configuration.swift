@@ -32,6 +32,7 @@ extension SenderSettings {
             }
         )
         connections = sender.connections
+        catchesUp = sender.catchUp == .on
         self.limits = limits
         if sender.isFound {
             let allows = { (mode: TLSMode) in !sender.isTLSModeGiven || sender.tlsMode == mode }

@@ -31,6 +31,8 @@ struct WorkerParts: Sendable {
     let ingest: IngestQueue
     /// What all connections share.
     let environment: Connection.Environment
+    /// How far the servers' archives were read; nil if none is.
+    let archives: ArchivePointStore?
     let commits: CommitStatus
     let readiness: Readiness
     let group: MultiThreadedEventLoopGroup
@@ -71,7 +73,10 @@ struct WorkerParts: Sendable {
         commits = CommitStatus(metrics: metrics, logger: logger)
         ingest = IngestQueue(writers: configuration.database.writers, batchLimit: configuration.database.batchLimit)
         let arrivals = ArrivalClock { [clock] in clock.now() }
-        environment = Connection.Environment(ingest: ingest, clock: arrivals, metrics: metrics)
+        var environment = Connection.Environment(ingest: ingest, clock: arrivals, metrics: metrics)
+        archives = senders.contains(where: \.catchesUp) ? ArchivePointStore(database) : nil
+        (environment.archives, environment.reader) = (archives, DispatchRunner.workerName)
+        self.environment = environment
         readiness = Readiness(
             Self.checks(senders, metrics, monitor) + CommitChecks.checks(queue: ingest, status: commits)
         )
@@ -108,7 +113,9 @@ struct WorkerParts: Sendable {
         let (limits, servers) = (StreamLimits(configuration), configuration.nameServers)
         for (index, sender) in configuration.senders.enumerated() {
             do throws(TLSError) {
-                settings.append(try SenderSettings(sender, index: index, limits: limits, nameServers: servers))
+                var made = try SenderSettings(sender, index: index, limits: limits, nameServers: servers)
+                if sender.dialect == .xmpp, sender.channelBinding == .preferred { made.pin = BindingPin() }
+                settings.append(made)
             } catch {
                 problems.append("senders.\(index).tls: \(error.message)")
             }
@@ -201,6 +208,7 @@ extension WorkerParts {
             list.append(UntilShutdown(MemoryRunner(metrics: metrics).run))
             list.append(bounded(.milliseconds(200), StoreRunner(stores: writing.stores, bell: writing.bell)))
             list.append(IngestRunner(queue: ingest, service: writing.service))
+            if let archives { list.append(bounded(.milliseconds(200), ArchiveRunner(points: archives))) }
         }
         list.append(
             UntilShutdown { [self] in
@@ -209,7 +217,9 @@ extension WorkerParts {
                 await dispatch?.service.waitUntilSubscribed()
                 guard !Task.isCancelled else { return }
                 supervisor.started()
-                if roles.contains(.receive) { await receive() }
+                guard roles.contains(.receive) else { return }
+                await PinKeeper(self).load()
+                await receive()
             }
         )
         return (list, supervisor)

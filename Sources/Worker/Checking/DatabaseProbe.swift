@@ -2,6 +2,7 @@ import Handlers
 package import MessageStore
 package import Postgres
 package import Probing
+import Querying
 package import UpstreamConfiguration
 import Vocabulary
 
@@ -235,6 +236,18 @@ actor DatabaseSession: HandlerProbeSession {
         return await asking { connection throws(PostgresError) in try await body(connection, self.role) }
     }
 
+    /// Whether these are regular expressions, which only the server can tell.
+    func judge(_ expressions: [String]) async -> Probe.Result {
+        await forHandler { connection, _ throws(PostgresError) in
+            do throws(PostgresError) {
+                _ = try await connection.result(of: "SELECT '' ~ one FROM unnest(\(expressions)) AS each (one)")
+                return .passed(detail: "its regular expressions are valid")
+            } catch  where error.sqlState?.hasPrefix("22") == true {
+                return .failed(cause: error.description, fix: "correct the handler's where", status: .configuration)
+            }
+        }
+    }
+
     /// The role that statements run as.
     var role: String { facts?.role ?? "upstream-worker" }
 
@@ -261,7 +274,11 @@ extension ProbeSequence {
     /// The sequences for what `run` needs, in its order: database, handlers, senders, the console's certificate.
     package static func all(_ configuration: WorkerConfiguration) -> [ProbeSequence] {
         let session = DatabaseSession(configuration)
-        let handlers = configuration.handlers.map { ProbeSequence("handler \($0.name)", $0.kind.probes(session)) }
+        let handlers = configuration.handlers.map { handler in
+            let expressions = handler.filter.expressions
+            let filter = expressions.isEmpty ? [] : [Probe("where") { await session.judge(expressions) }]
+            return ProbeSequence("handler \(handler.name)", filter + handler.kind.probes(session))
+        }
         let console = configuration.consoleCertificateFile.map { file in
             let fix = "renew console.tls.certificate_file, then restart the console"
             return ProbeSequence("console", [Probe("certificate") { CertificateProbe.check(file: file, fix: fix) }])

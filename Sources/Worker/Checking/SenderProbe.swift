@@ -1,5 +1,7 @@
+import MessageStore
 import NIOCore
 import NIOPosix
+import Postgres
 package import Probing
 import TLSWire
 import Telemetry
@@ -29,17 +31,19 @@ extension ProbeSequence {
         _ sender: SenderConfiguration,
         _ index: Int
     ) async -> Probe.Result {
-        let settings: SenderSettings
+        var settings: SenderSettings
         do throws(TLSError) {
             let (limits, servers) = (StreamLimits(configuration), configuration.nameServers)
             settings = try SenderSettings(sender, index: index, limits: limits, nameServers: servers)
         } catch {
             return .failed(cause: error.message, fix: "check senders.\(index).tls", status: .configuration)
         }
+        let pin = sender.dialect == .xmpp ? await pin(of: settings, configuration.database.url) : nil
+        settings.stream.isBindingPinned = pin != nil && sender.channelBinding == .preferred
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let report = await StreamProbe.run(settings, on: group.next())
         try? await group.shutdownGracefully()
-        let found = result(of: report, at: sender)
+        let found = result(of: report, at: sender, pin)
         let ends = [
             ("the server's certificate", report.certificateEnd, "whoever runs the server has to renew it"),
             (
@@ -54,6 +58,16 @@ extension ProbeSequence {
         return found
     }
 
+    /// The sender's pin; nil without one, and while the database can't be asked.
+    private static func pin(of settings: SenderSettings, _ url: String) async -> PinnedBinding? {
+        guard let database = try? PostgresSettings(url: url),
+            let connection = try? await PostgresConnection.open(database)
+        else { return nil }
+        let pins = try? await connection.run { connection throws(PostgresError) in try BindingPins.list(connection) }
+        await connection.close()
+        return pins?.first { $0.senderID == settings.stream.senderID && $0.domain == settings.stream.domain }
+    }
+
     private static let unmanaged =
         "\n        note: the server offers no stream management (XEP-0198): it forgets a message once it has written it to the "
         + "connection,\n        so what is in flight when this worker or the connection dies is lost"
@@ -64,11 +78,17 @@ extension ProbeSequence {
         + "no worker is\n        connected it returns messages to their senders; so devices have to send a message again until it is "
         + "acked"
 
-    private static func result(of report: ProbeReport, at sender: SenderConfiguration) -> Probe.Result {
+    private static func result(
+        of report: ProbeReport,
+        at sender: SenderConfiguration,
+        _ pin: PinnedBinding?
+    ) -> Probe.Result {
         let end = report.end
         // The probe tests binding; how the stream ended afterwards does not matter.
         if end.negotiation == nil, case .session = end.ending {
-            let detail = "bound at \(end.server?.summary ?? sender.host)" + report.findings
+            let pinned =
+                pin.map { "\n        pinned: by \($0.binding) at \($0.pinnedAt), so none without is accepted" } ?? ""
+            let detail = "bound at \(end.server?.summary ?? sender.host)" + report.findings + pinned
             if sender.dialect == .component {
                 let clear =
                     sender.tlsMode == .none

@@ -8,7 +8,7 @@ import UpstreamConfiguration
 import Vocabulary
 
 /// Writes this worker's row in `upstream.workers` every few seconds, and its samples every minute, for the console and
-/// for people.
+/// for people; keeps pins as often as the row.
 ///
 /// It has its own session with short time limits: a database that refuses or hangs costs a row and a log line.
 struct HeartbeatService: Service {
@@ -19,6 +19,7 @@ struct HeartbeatService: Service {
 
     private let parts: WorkerParts
     private let client: PostgresClient
+    private let pins: PinKeeper
     private let interval = WorkerTable.interval
 
     init(_ parts: WorkerParts) {
@@ -27,6 +28,7 @@ struct HeartbeatService: Service {
         settings.statementTimeout = 4_000
         settings.lockTimeout = 1_000
         client = PostgresClient(settings)
+        pins = PinKeeper(parts)
     }
 
     func run() async throws {
@@ -64,6 +66,7 @@ struct HeartbeatService: Service {
                 try await client.run { connection throws(PostgresError) in
                     try connection.run(WorkerStatements.write, report)
                     if isPurging { try connection.run(WorkerStatements.purge, report) }
+                    pins.exchange(connection)
                 }
                 isFailing = false
                 rows += 1

@@ -44,6 +44,16 @@ struct StoreRunner: Service {
     }
 }
 
+/// Closes the database session of the archives' readers once they have ended.
+struct ArchiveRunner: Service {
+    let points: ArchivePointStore
+
+    func run() async throws {
+        try? await gracefulShutdown()
+        await points.close()
+    }
+}
+
 /// A service that stays until shutdown reaches it, even if its work is done earlier.
 ///
 /// Services are shut down one after the other, and a group takes one that ends during another's shutdown for a failure.

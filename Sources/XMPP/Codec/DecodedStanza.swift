@@ -1,10 +1,13 @@
 package import Vocabulary
 
 /// A decoded top-level stanza: one case for each value of `upstream_stanzas_received_total{kind}`, except that
-/// ``message(_:)`` covers `upstream`, `receipt` and `malformed`.
+/// ``message(_:)`` and ``messages(_:)`` cover `upstream`, `receipt` and `malformed`, and count as `archive` too if they are
+/// from there.
 package enum DecodedStanza: Sendable {
     /// Something to store: a message, a receipt, or a copy for `quarantine`.
     case message(IncomingMessage)
+    /// The messages of one stanza, in their order: an event's items.
+    case messages([IncomingMessage])
     /// An ack for something we sent. Never acked.
     case ack
     /// A nack for something we sent, or an announcement of draining. Never acked.
@@ -15,6 +18,8 @@ package enum DecodedStanza: Sendable {
     case error(StanzaError)
     /// A payload from somebody who is not trusted to speak for the CCS. Neither stored nor acked.
     case untrusted
+    /// A result of our archive that holds nothing to store, by whoever its message is.
+    case archived
     /// Anything else: a message without payload, presence, unknown elements.
     case other
 

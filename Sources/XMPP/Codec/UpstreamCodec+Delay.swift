@@ -24,7 +24,8 @@ extension UpstreamCodec {
         return found
     }
 
-    private func isOurServer(_ from: Range<Int>, in stanza: Stanza) -> Bool {
+    /// Whether an attribute's address is that of the server, or of our own account, for which it speaks.
+    func isOurServer(_ from: Range<Int>, in stanza: Stanza) -> Bool {
         stanza.bytes.withUnsafeBufferPointer { bytes in
             let text = UnsafeBufferPointer(rebasing: bytes[from])
             return delaySources.contains { $0.matches(text) }

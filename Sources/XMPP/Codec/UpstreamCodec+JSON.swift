@@ -10,11 +10,11 @@ extension UpstreamCodec {
     mutating func read(
         _ envelope: Envelope,
         _ text: UnsafeBufferPointer<UInt8>,
-        _ json: JSONPayload,
+        _ plain: PlainPayload,
         of stanza: Stanza,
         _ arrival: Arrival
     ) -> DecodedStanza {
-        let answer = WantedAnswer(json.ack, to: stanza)
+        let answer = WantedAnswer(plain.ack, to: .json, of: stanza)
         func made(_ text: UnsafeBufferPointer<UInt8>, _ envelope: Envelope) -> DecodedStanza {
             .message(assemble(envelope, text, of: stanza, arrival, answer: answer))
         }
@@ -23,19 +23,19 @@ extension UpstreamCodec {
         }
         var members: [UInt8] = []
         if envelope.messageID == nil {
-            guard !UpstreamCodec.hasTwoOriginIDs(stanza) || json.messageID == .none else {
-                return quarantined(.identityAmbiguous, "more than one origin-id")
-            }
-            if let id = json.messageID.id(of: stanza) {
-                // No ack could name it; written as JSON it could be six times as long.
+            switch fallbackID(plain.messageID, of: stanza, arrival) {
+            case .id(let id):
+                // No ack could name it; written as JSON it could be twice as long.
                 guard id.count <= AckEncoder.mostBytes else { return quarantined(.fieldTooLong, "message_id") }
-                members.append(member: "message_id", stanza.bytes[id])
+                members.append(member: "message_id", id)
+            case .ambiguous(let detail): return quarantined(.identityAmbiguous, detail)
+            case .none: break
             }
         }
-        if envelope.from == nil, json.from == .sender, let from = arrival.from, let address = JID(stanza.string(from)) {
-            members.append(member: "from", address.bare.description.utf8)
+        if envelope.from == nil, plain.from == .sender, let sender = sender(of: stanza, arrival) {
+            members.append(member: "from", sender.bytes)
         }
-        if envelope.category == nil, let category = json.category(of: stanza) {
+        if envelope.category == nil, let category = plain.category(of: stanza, arrival) {
             members.append(member: "category", category)
         }
         guard !members.isEmpty else { return made(text, envelope) }
@@ -66,44 +66,65 @@ extension UpstreamCodec {
             || stanza.element(index, is: "json", in: XMLNamespace.json)
     }
 
-    private static func hasTwoOriginIDs(_ stanza: Stanza) -> Bool {
-        stanza.children().count { stanza.element($0, is: "origin-id", in: XMLNamespace.stanzaIDs) } > 1
+    /// The sender's bare address, which its server vouches for, or in a room the occupant's whole one; nil for none.
+    func sender(of stanza: Stanza, _ arrival: Arrival) -> JID? {
+        guard let from = arrival.from, let sender = stanza.address(from) else { return nil }
+        return stanza.isForGroup ? sender : sender.bare
+    }
+
+    /// A stand-in for a missing `message_id`.
+    enum FallbackID {
+        case none
+        case id([UInt8])
+        /// Several, of which any reader may take another.
+        case ambiguous(StaticString)
+    }
+
+    /// The id by this rule; one that is empty counts as none.
+    func fallbackID(_ rule: PlainPayload.MessageID, of stanza: Stanza, _ arrival: Arrival) -> FallbackID {
+        func ids(_ name: StaticString, _ isTaken: (Int) -> Bool = { _ in true }) -> [Range<Int>?] {
+            stanza.children().filter { stanza.element($0, is: name, in: XMLNamespace.stanzaIDs) && isTaken($0) }
+                .map { stanza.attribute("id", of: $0) }
+        }
+        func id(_ range: Range<Int>??) -> FallbackID? {
+            guard let range = range ?? nil, !range.isEmpty else { return nil }
+            return .id(Array(stanza.bytes[range]))
+        }
+        if rule == .none { return .none }
+        if rule == .serverID {
+            // Anybody can write such an element: only our server's counts, which removes others in its name (XEP-0359).
+            let own = ids("stanza-id") { stanza.attribute("by", of: $0).map { isOurServer($0, in: stanza) } ?? false }
+            return own.count > 1 ? .ambiguous("more than one stanza-id of the server") : id(own.first) ?? .none
+        }
+        let origins = ids("origin-id")
+        guard origins.count <= 1 else { return .ambiguous("more than one origin-id") }
+        let found = id(origins.first) ?? (rule == .originID ? .none : id(stanza.attribute("id", of: 0)) ?? .none)
+        guard rule == .senderStanzaID, case .id(let text) = found else { return found }
+        return sender(of: stanza, arrival).map { .id($0.bytes + [UInt8(ascii: " ")] + text) } ?? .none
     }
 }
 
-extension JSONPayload.MessageID {
-    /// The range of the fallback id in the stanza; nil if there is none or it is empty.
-    fileprivate func id(of stanza: Stanza) -> Range<Int>? {
-        guard self != .none else { return nil }
-        if let element = stanza.child("origin-id", in: XMLNamespace.stanzaIDs),
-            let id = stanza.attribute("id", of: element), !id.isEmpty
-        {
-            return id
-        }
-        guard self == .stanzaID, let id = stanza.attribute("id", of: 0), !id.isEmpty else { return nil }
-        return id
-    }
-}
-
-extension JSONPayload {
-    /// The category of a stanza whose payload names none.
-    fileprivate func category(of stanza: Stanza) -> [UInt8]? {
-        if categoryFrom == .localpart, let to = stanza.attribute("to", of: 0),
-            let local = JID(stanza.string(to))?.local
-        {
-            return local
-        }
+extension PlainPayload {
+    /// The category of a stanza that names none.
+    func category(of stanza: Stanza, _ arrival: UpstreamCodec.Arrival) -> [UInt8]? {
+        let found: [UInt8]? =
+            switch categoryFrom {
+            case .none: nil
+            case .localpart: stanza.attribute("to", of: 0).flatMap { stanza.address($0)?.local }
+            case .resource:
+                arrival.from.flatMap { stanza.address($0)?.resource }
+                    .map { Array($0.prefix { $0 != UInt8(ascii: "/") }) }
+            case .subject:
+                stanza.child("subject", in: XMLNamespace.client).map { Array(stanza.bytes[stanza.elements[$0].text]) }
+            }
+        if let found, !found.isEmpty { return found }
         return category.map { Array($0.utf8) }
     }
 }
 
-extension [UInt8] {
-    /// Appends a string member of a JSON object, and a comma.
-    fileprivate mutating func append(member name: StaticString, _ text: some Sequence<UInt8>) {
-        append(UInt8(ascii: "\""))
-        append(xml: name)
-        append(contentsOf: "\":\"".utf8)
-        Array(text).withUnsafeBytes { JSONEscape.string.append($0, to: &self) }
-        append(contentsOf: "\",".utf8)
+extension Stanza {
+    /// The address in an attribute; nil if it is none.
+    fileprivate func address(_ range: Range<Int>) -> JID? {
+        bytes.withUnsafeBufferPointer { JID(bytes: UnsafeBufferPointer(rebasing: $0[range])) }
     }
 }

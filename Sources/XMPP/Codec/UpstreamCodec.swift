@@ -1,5 +1,5 @@
 import Digests
-import Vocabulary
+package import Vocabulary
 package import XMLWire
 
 /// Reads the stanzas of one connection as CCS traffic; its scratch storage is reused from stanza to stanza.
@@ -8,11 +8,11 @@ package import XMLWire
 ///
 /// 1. not a `{jabber:client}message`: ``DecodedStanza/other``;
 /// 2. `type="error"`: ``DecodedStanza/error(_:)``, whatever else it holds or echoes;
-/// 3. no direct child `{google:mobile:data}gcm` (for containers `{urn:xmpp:json:0}json`): ``DecodedStanza/other``;
+/// 3. none of the configured forms, each a direct child of its own (``PayloadForm``): ``DecodedStanza/other``;
 /// 4. a `from` that is not trusted: ``DecodedStanza/untrusted``. Absent is trusted, empty is not. For a component absent
 ///    is not either, nor is a `to` at another domain: a server may hand us another component's stanzas;
 /// 5. the payload can't be read (several, an empty one, an element inside, not one JSON object): quarantined, not acked;
-/// 6. `message_type` is `ack`, `nack` or `control`: that kind, if all repetitions are. From our own account through a
+/// 6. in `gcm` or `json`, `message_type` is `ack`, `nack` or `control`: that kind, if all repetitions are. From our own account through a
 ///    standard server it is our own stanza coming back: ``DecodedStanza/untrusted``;
 /// 7. `message_id` or `from` repeats, `message_id` unusable, `from` unusable: quarantined, not acked;
 /// 8. and acked: `message_id`, then `from` that no `text` can hold; either too long; another key repeats;
@@ -28,8 +28,10 @@ package struct UpstreamCodec: Sendable {
     var storage = MessageStorage()
     /// The addresses whose delays are believed.
     private(set) var delaySources: [JID]
-    /// How messages in a JSON container are read; nil if they come as `gcm`.
-    let json: JSONPayload?
+    /// How plain messages are read; nil if all come as `gcm`.
+    let plain: PlainPayload?
+    /// The preferred form, which is looked for first and without a detour if it is `gcm` or `json`.
+    private let first: PayloadForm
     package private(set) var acks: AckEncoder
     /// The state after `sender_id ‖ 0x00`.
     let keyPrefix: SHA256
@@ -42,7 +44,8 @@ package struct UpstreamCodec: Sendable {
         delaySources = [JID(component == nil ? settings.domain : above)].compactMap { $0 }
         trusted = TrustedSenders(settings)
         acks = AckEncoder(settings)
-        json = if case .json(let json) = settings.payload { json } else { nil }
+        plain = if case .plain(let plain) = settings.payload { plain } else { nil }
+        first = plain.flatMap(\.forms.first) ?? .gcm
         var prefix = SHA256()
         Array(settings.senderID.utf8).withUnsafeBytes { prefix.update($0) }
         prefix.update(0)
@@ -57,32 +60,73 @@ package struct UpstreamCodec: Sendable {
     }
 
     /// Reads one stanza, lent for the call, received at this Unix time in microseconds and at this time of a monotonic
-    /// clock in nanoseconds; the bytes that follow it in the same read share memory with its message.
+    /// clock in nanoseconds; the bytes that follow it in the same read share memory with its message. An archive says
+    /// when it stored it.
     package mutating func decode(
         _ stanza: Stanza,
         receivedAt: Int64,
         parsedAt: UInt64,
-        following: Int = 0
+        following: Int = 0,
+        storedAt: Timestamp? = nil
     ) -> DecodedStanza {
         guard stanza.elementCount > 0, stanza.element(0, is: "message", in: XMLNamespace.client) else { return .other }
         if let type = stanza.attribute("type", of: 0), stanza.equals(type, "error") {
             return .error(StanzaError(stanza))
         }
-        let child =
-            json == nil
-            ? stanza.child("gcm", in: XMLNamespace.payload) : stanza.child("json", in: XMLNamespace.json)
-        guard let payload = child else { return .other }
+        let child: Int? =
+            switch first {
+            case .gcm: stanza.child("gcm", in: XMLNamespace.payload)
+            case .json: stanza.child("json", in: XMLNamespace.json)
+            case .body, .stanza, .event: nil
+            }
+        guard let payload = child else { return other(stanza, receivedAt, parsedAt, following, storedAt) }
+        guard let arrival = arrival(of: stanza, receivedAt, parsedAt, following, storedAt) else { return .untrusted }
+        return read(payload, as: first, of: stanza, arrival)
+    }
+
+    /// Reads a stanza that does not have the preferred form, or has one that is not looked for there.
+    private mutating func other(
+        _ stanza: Stanza,
+        _ receivedAt: Int64,
+        _ parsedAt: UInt64,
+        _ following: Int,
+        _ storedAt: Timestamp?
+    ) -> DecodedStanza {
+        guard let plain else { return .other }
+        for form in plain.forms {
+            guard let element = form.element(in: stanza) else { continue }
+            guard let arrival = arrival(of: stanza, receivedAt, parsedAt, following, storedAt) else { return .untrusted }
+            return switch form {
+            case .gcm, .json: read(element, as: form, of: stanza, arrival)
+            case .body: .message(message(body(of: stanza, plain), plain, as: form, of: stanza, arrival))
+            case .stanza: .message(message(whole(stanza), plain, as: form, of: stanza, arrival))
+            case .event: event(element, plain, of: stanza, arrival)
+            }
+        }
+        return .other
+    }
+
+    /// A stanza's arrival; nil if its sender is not trusted, or it is not for us.
+    @inline(__always)
+    private func arrival(
+        of stanza: Stanza,
+        _ receivedAt: Int64,
+        _ parsedAt: UInt64,
+        _ following: Int,
+        _ storedAt: Timestamp?
+    ) -> Arrival? {
         var arrival = Arrival(
             from: stanza.attribute("from", of: 0),
             receivedAt: receivedAt,
             parsedAt: parsedAt,
-            following: following
+            following: following,
+            delay: storedAt
         )
-        if let from = arrival.from, !isTrusted(from, in: stanza) { return .untrusted }
-        if component != nil, !isForComponent(stanza, &arrival) { return .untrusted }
+        if let from = arrival.from, !isTrusted(from, in: stanza) { return nil }
+        if component != nil, !isForComponent(stanza, &arrival) { return nil }
         // A message and its payload are two elements: only a third one can be the server's delay.
-        if stanza.elementCount > 2 { arrival.delay = delay(in: stanza) }
-        return read(payload, of: stanza, arrival)
+        if storedAt == nil, stanza.elementCount > 2 { arrival.delay = delay(in: stanza) }
+        return arrival
     }
 
     /// A stanza's addresses that a message keeps, its arrival on both clocks, and the size of the rest of the read.
@@ -123,9 +167,15 @@ package struct UpstreamCodec: Sendable {
         return trusted.isOwn(UnsafeBufferPointer(rebasing: bytes[from]))
     }
 
-    private mutating func read(_ payload: Int, of stanza: Stanza, _ arrival: Arrival) -> DecodedStanza {
+    private mutating func read(
+        _ payload: Int,
+        as form: PayloadForm,
+        of stanza: Stanza,
+        _ arrival: Arrival
+    ) -> DecodedStanza {
         let element = stanza.element(at: payload)
-        if let detail = misplacement(of: element, at: payload, in: stanza) {
+        let isContainer = form == .json
+        if let detail = misplacement(of: element, at: payload, isContainer, in: stanza) {
             return quarantined(.payloadMisplaced, detail, UpstreamCodec.outline(of: stanza), of: stanza, arrival)
         }
         func unreadable(_ detail: StaticString) -> DecodedStanza {
@@ -141,9 +191,9 @@ package struct UpstreamCodec: Sendable {
             }
             guard let envelope else { return unreadable("not an object") }
             if envelope.isSignal {
-                return isEcho(arrival.from, in: bytes) ? .untrusted : signal(envelope.type, in: text)
+                return isEcho(arrival.from, in: bytes) ? .untrusted : signal(envelope.type, isContainer, in: text)
             }
-            if let json { return read(envelope, text, json, of: stanza, arrival) }
+            if isContainer, let plain { return read(envelope, text, plain, of: stanza, arrival) }
             return .message(assemble(envelope, text, of: stanza, arrival))
         }
     }
@@ -202,8 +252,12 @@ package struct UpstreamCodec: Sendable {
     }
 
     /// Why the payload can't be read from this element; nil if it can.
-    private func misplacement(of element: Stanza.Element, at payload: Int, in stanza: Stanza) -> StaticString? {
-        let isContainer = json != nil
+    private func misplacement(
+        of element: Stanza.Element,
+        at payload: Int,
+        _ isContainer: Bool,
+        in stanza: Stanza
+    ) -> StaticString? {
         if element.end > payload + 1 { return isContainer ? "an element inside json" : "an element inside gcm" }
         // The payload is the first of its kind; a `gcm` may also stand before a container.
         var next = isContainer ? 1 : element.end
@@ -221,11 +275,15 @@ package struct UpstreamCodec: Sendable {
         return isContainer ? "an empty json" : "an empty gcm"
     }
 
-    private mutating func signal(_ type: Envelope.MessageType, in text: UnsafeBufferPointer<UInt8>) -> DecodedStanza {
+    private mutating func signal(
+        _ type: Envelope.MessageType,
+        _ isContainer: Bool,
+        in text: UnsafeBufferPointer<UInt8>
+    ) -> DecodedStanza {
         switch type {
         // A device has no say over the connection: only a CCS can announce that it closes it.
-        case .nack where json != nil: .nack(.unknown)
-        case .control where json != nil: .control(.unknown)
+        case .nack where isContainer: .nack(.unknown)
+        case .control where isContainer: .control(.unknown)
         case .nack: .nack(reader.string("error", in: text).flatMap { NackCode(rawValue: $0) } ?? .unknown)
         case .control:
             .control(reader.string("control_type", in: text).flatMap { ControlType(rawValue: $0) } ?? .unknown)

@@ -11,6 +11,7 @@ extension Negotiation {
             dialect: settings.dialect,
             allowsPlain: settings.allowsPlain,
             requiresBinding: settings.channelBinding == .required,
+            isBindingPinned: settings.isBindingPinned,
             hasCertificate: settings.certificateEnd != nil,
             hasSecret: !credentials.secret.bytes.isEmpty,
             bindings: bindings

@@ -68,7 +68,7 @@ extension Negotiation {
         }
         state = .finished
         let management: StreamManagement.Offer =
-            settings.dialect == .xmpp ? offers.management ? .offered : .missing : .unused
+            settings.dialect == .xmpp && settings.isPresent ? offers.management ? .offered : .missing : .unused
         let greeting = greeting(offers, management)
         return .bound(BoundStream(address: address, greeting: greeting, management: management, limits: offers.limits))
     }

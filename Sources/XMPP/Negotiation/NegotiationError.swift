@@ -143,6 +143,10 @@ extension NegotiationError {
                 "the server lists channel bindings (\(types.isEmpty ? "of unknown types" : types.joined(separator: ", "))) "
                     + "but no SASL mechanism that takes one (offered: \(offered)): enable SCRAM's -PLUS mechanisms on the "
                     + "server; if they are enabled, somebody on the network path has shortened its list"
+            case .bindingRequired where !policy.requiresBinding:
+                "the server offers no sign-in that is bound to this TLS connection (offered: \(offered)), and this sender has "
+                    + "signed in that way before (pinned): somebody on the network path may have shortened its list. If the server "
+                    + "has changed, now speaks TLS 1.3 or is behind a proxy that ends TLS: `upstream-worker check --forget-pin`"
             case .bindingRequired:
                 "the server offers no sign-in that is bound to this TLS connection (offered: \(offered)), which "
                     + "`channel_binding: required` asks for: enable SCRAM's -PLUS mechanisms on the server, or set "

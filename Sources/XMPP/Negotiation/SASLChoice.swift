@@ -50,7 +50,7 @@ package enum ChannelBindingFlag: Sendable, Equatable {
 
 /// Whether a sign-in must be bound to its TLS connection (RFC 5929, RFC 9266).
 package enum ChannelBindingRule: String, CaseIterable, Sendable {
-    /// Bound where the server offers it; a server that did and accepts a proof without is not noticed.
+    /// Bound where the server offers it, and ever after.
     case preferred
     /// Bound, or by client certificate; else refused.
     case required
@@ -61,6 +61,7 @@ struct SASLPolicy: Sendable {
     var dialect: Dialect
     var allowsPlain: Bool
     var requiresBinding = false
+    var isBindingPinned = false
     var hasCertificate = false
     var hasSecret = true
     /// The channel bindings that TLS provides; none if TLS is not ours.
@@ -100,7 +101,7 @@ struct SASLPolicy: Sendable {
         // The operator's own choice; its proof is worthless on any other connection.
         if hasCertificate, offered.contains("EXTERNAL") { return .external }
         guard hasSecret else { throw .nothingUsable }
-        guard !requiresBinding else {
+        guard !requiresBinding, !isBindingPinned else {
             guard let choice = try scram(offer, offered), choice.binding != nil else { throw .bindingRequired }
             return choice
         }

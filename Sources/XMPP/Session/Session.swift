@@ -29,7 +29,7 @@ package struct Session: ~Copyable {
         case ended
     }
 
-    private var codec: UpstreamCodec
+    var codec: UpstreamCodec
     let idPrefix: String
     /// The time from the last proof that the peer receives to the next ping.
     let keepaliveInterval: Duration
@@ -44,6 +44,9 @@ package struct Session: ~Copyable {
     /// When the last timer fires, if known.
     var timerDue: UInt64 = .max
     var pings: UInt64 = 0
+    /// The page of our account's archive that is asked for; nil on a stream that receives messages.
+    var page: ArchivePage?
+    var pages: UInt64 = 0
     /// The number of the last ping among our stanzas, as stream management counts them.
     var pingNumber: UInt32 = 0
     /// Whether reading pauses because the peer does not accept our writes.
@@ -133,6 +136,8 @@ package struct Session: ~Copyable {
     package enum StanzaAction: Sendable {
         /// Hand it to the pipeline, count its kind, and set the timer, if any.
         case deliver(IncomingMessage, SessionTimer?)
+        /// The same for the messages of one stanza, in their order.
+        case deliverAll([IncomingMessage], SessionTimer?)
         /// Count its kind; nothing else.
         case note(DecodedStanza)
         /// Count its kind. With a timer it is the first announcement: open a replacement connection at once, and set
@@ -167,12 +172,15 @@ package struct Session: ~Copyable {
         }
         switch codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following) {
         case .message(let message): return deliver(message, now: parsedAt)
-        case .other: return other(stanza, now: parsedAt)
+        case .messages(let messages): return deliver(messages, now: parsedAt)
+        case .other:
+            let action = page == nil ? nil : paged(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following)
+            return action ?? other(stanza, now: parsedAt)
         case let kind: return note(kind)
         }
     }
 
-    private mutating func deliver(_ message: consuming IncomingMessage, now: UInt64) -> StanzaAction {
+    mutating func deliver(_ message: consuming IncomingMessage, now: UInt64) -> StanzaAction {
         hasTakenStanza = true
         guard takesMessages else { return .none }
         presence.took(now: now)
@@ -181,7 +189,20 @@ package struct Session: ~Copyable {
         return .deliver(message, timer)
     }
 
-    private mutating func note(_ kind: DecodedStanza) -> StanzaAction {
+    mutating func deliver(_ delivered: [IncomingMessage], now: UInt64) -> StanzaAction {
+        hasTakenStanza = true
+        guard takesMessages else { return .none }
+        presence.took(now: now)
+        var messages = delivered
+        var timer: SessionTimer?
+        for message in messages where window.took(bytes: message.bytes.count) {
+            timer = readingPaused(true, now: now).timer
+        }
+        if management.isActive { management.number(&messages) }
+        return .deliverAll(messages, timer)
+    }
+
+    mutating func note(_ kind: DecodedStanza) -> StanzaAction {
         hasTakenStanza = true
         management.noted()
         // Only a CCS is the server of its stream. On a standard server it is another account, or a device, which

@@ -74,7 +74,7 @@ package struct StreamManagement: Sendable, Equatable {
     private var state: State
     /// The number of the last received stanza, modulo 2^32 like all counts here.
     private var received: UInt32
-    /// The numbers of unsettled messages, in order of arrival.
+    /// The numbers of unsettled messages' stanzas, in order of arrival.
     private var unsettled: [UInt32] = []
     /// The `h` that was sent last.
     private(set) var told: UInt32
@@ -119,7 +119,16 @@ package struct StreamManagement: Sendable, Equatable {
         message.stanzaNumber = received
     }
 
-    /// Notes settled messages, in any order; unknown ones, and those from before ``Outcome/enabled``, are skipped.
+    /// Counts a stanza of several messages; `h` waits for all of them.
+    mutating func number(_ messages: inout [IncomingMessage]) {
+        received &+= 1
+        for index in messages.indices {
+            unsettled.append(received)
+            messages[index].stanzaNumber = received
+        }
+    }
+
+    /// Notes settled messages, each once, in any order; unknown ones, and those from before ``Outcome/enabled``, are skipped.
     mutating func settled(_ messages: [IncomingMessage]) {
         guard isActive, let first = unsettled.first else { return }
         // By distance from the oldest, so that the order holds across the wrap.
@@ -128,7 +137,10 @@ package struct StreamManagement: Sendable, Equatable {
         unsettled.removeAll { number in
             let distance = number &- first
             while next < distances.count, distances[next] < distance { next += 1 }
-            return next < distances.count && distances[next] == distance
+            guard next < distances.count, distances[next] == distance else { return false }
+            // One for one: a stanza's other messages may still be unsettled.
+            next += 1
+            return true
         }
     }
 

@@ -39,6 +39,7 @@ extension DocumentedBlock {
     ]
 
     static let handlers: [DocumentedBlock] = [
+        .init("Which messages", .configuration),
         .init("sql", 1, .test(onThePage, "sqlOnThePage")),
         .init("sql", 2, .test(onThePage, "sqlOnThePage")),
         .init("sql", 3, .test(onThePage, "sqlOnThePage")),
@@ -133,7 +134,11 @@ extension DocumentedBlock {
             2,
             .labels("Sources/Worker/Checking/SenderProbe.swift", ["offered mechanisms: ", "longest stanza it takes: "])
         ),
+        .init("The worker as an account", 3, .shell),
+        .init("What a server loses", .sql),
         .init("The worker as a component", .configuration),
+        .init("Plain apps", 1, .configuration),
+        .init("Plain apps", 2, .test("Tests/IntegrationTests/PlainDeviceTests.swift", "replies")),
     ]
 
     static let upgrade: [DocumentedBlock] = [.init("Roll back", .shell)]

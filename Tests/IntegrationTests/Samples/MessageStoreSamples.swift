@@ -5,6 +5,15 @@ import Vocabulary
 
 @testable import MessageStore
 
+extension ArchiveStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("claim", claim("1", "1@example.com", "host-1")),
+            StatementSample("save", save(ArchivePoint(id: "1", time: .now), "1", "1@example.com", "host-1", .complete)),
+        ]
+    }
+}
+
 extension AttemptStatements: StatementCatalog {
     static var samples: [StatementSample] {
         [
@@ -286,6 +295,15 @@ extension WaitingStatements: StatementCatalog {
     }
 }
 
+extension BindingStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [
+            StatementSample("list", list), StatementSample("add", add("1234567890", "example.com", "tls-exporter")),
+            StatementSample("forget", forget("1234567890")),
+        ]
+    }
+}
+
 extension WorkerStatements: StatementCatalog {
     static var samples: [StatementSample] {
         [
@@ -318,8 +336,10 @@ extension DeadLetterCursor {
 
 /// The module's catalogs.
 let messageStoreCatalogs: [any StatementCatalog.Type] = [
+    ArchiveStatements.self,
     AttemptStatements.self,
     AuditStatements.self,
+    BindingStatements.self,
     CheckStatements.self,
     ClaimStatements.self,
     ConflictReleaseStatements.self,

@@ -48,7 +48,7 @@ struct MessageSearch: Sendable {
     ///
     /// - Throws: ``PostgresError``: a time-out only if even the shortest piece takes too long and nothing was searched.
     mutating func run(_ connection: PostgresConnection) async throws -> Found {
-        var found = Found()
+        var (found, bytes) = (Found(), 0)
         let (start, first) = (clock(), end)
         while found.messages.count < pager.limit, end > floor {
             if clock() - start > Self.budget {
@@ -62,10 +62,13 @@ struct MessageSearch: Sendable {
             var part = pager
             (part.filter.since, part.filter.until) = (from, end)
             part.limit = pager.limit - found.messages.count
+            part.byteLimit = max(1, pager.byteLimit - bytes)
             let began = clock()
             do throws(PostgresError) {
                 let page = try await part.next(connection)
-                found.messages += try page.messages
+                let messages = try page.messages
+                found.messages += messages
+                bytes += messages.reduce(0) { $0 + ($1.shownData?.count ?? 0) }
                 if page.isFull {
                     found.next = page.end
                     return found

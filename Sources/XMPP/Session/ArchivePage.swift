@@ -1,0 +1,168 @@
+package import Vocabulary
+import XMLWire
+
+/// A page that is asked for in an archive.
+package enum ArchiveRequest: Sendable, Equatable {
+    /// The last message: only its place is wanted, as that of the archive's end.
+    case end
+    /// The messages after a place.
+    case after(ArchivePoint)
+
+    /// The most messages of a page.
+    package static let size = 100
+}
+
+/// An archive's answer to the request for a page.
+package enum ArchiveAnswer: Sendable, Equatable {
+    /// So many results, the last one's id and time, and whether no more follow.
+    case page(count: Int, last: ArchivePoint, isComplete: Bool)
+    case refused(StanzaErrorCondition)
+}
+
+/// A page of our account's archive (XEP-0313) from its request until all of it is committed, as a pure value.
+///
+/// Taken are results to this query from our own archive alone: a forwarded message is otherwise anybody's claim.
+struct ArchivePage: Sendable {
+    /// What a stanza is to the page.
+    enum Part: Equatable {
+        /// Not part of it.
+        case none
+        /// A result: the element of its message, unless only its place is wanted, and the time at which it was stored.
+        case result(message: Int?, storedAt: Timestamp?)
+        case end
+    }
+
+    /// The longest archive id that is kept, in bytes.
+    static let idLimit = 1_024
+
+    private let request: ArchiveRequest
+    /// The id of our query, which nobody else can guess.
+    private let id: String
+    private var count = 0
+    private var last = ArchivePoint()
+    private(set) var answer: ArchiveAnswer?
+
+    init(_ request: ArchiveRequest, id: String) {
+        (self.request, self.id) = (request, id)
+    }
+
+    /// The query, to our own account.
+    var query: [UInt8] {
+        var (form, place, most) = ("", "<before/>", 1)
+        if case .after(let point) = request {
+            most = ArchiveRequest.size
+            place = point.id.map { "<after>\($0.xmlEscaped)</after>" } ?? ""
+            if point.id == nil, let time = point.time { form = ArchivePage.form(start: time) }
+        }
+        let set = "<set xmlns=\"\(XMLNamespace.resultSet)\"><max>\(most)</max>\(place)</set>"
+        let query = "<query xmlns=\"\(XMLNamespace.archive)\" queryid=\"\(id.xmlEscaped)\">\(form)\(set)</query>"
+        return Array("<iq type=\"set\" id=\"\(id.xmlEscaped)\">\(query)</iq>".utf8)
+    }
+
+    private static func form(start: Timestamp) -> String {
+        // Whole seconds, which every server reads.
+        let time = Timestamp(microseconds: start.microseconds - start.microseconds % 1_000_000).rfc3339
+        return "<x xmlns=\"jabber:x:data\" type=\"submit\">"
+            + "<field var=\"FORM_TYPE\" type=\"hidden\"><value>\(XMLNamespace.archive)</value></field>"
+            + "<field var=\"start\"><value>\(time)</value></field></x>"
+    }
+
+    /// Takes a stanza of our account's archive; the caller has judged its sender.
+    mutating func take(_ stanza: Stanza) -> Part {
+        guard answer == nil else { return .none }
+        if stanza.element(0, is: "iq", in: XMLNamespace.client) { return takeAnswer(stanza) }
+        guard stanza.element(0, is: "message", in: XMLNamespace.client),
+            let result = stanza.child("result", in: XMLNamespace.archive),
+            let query = stanza.attribute("queryid", of: result), stanza.bytes[query].elementsEqual(id.utf8)
+        else { return .none }
+        count += 1
+        let forwarded = stanza.child("forwarded", in: XMLNamespace.forward, of: result)
+        let delay = forwarded.flatMap { stanza.child("delay", in: XMLNamespace.delay, of: $0) }
+        let time = delay.flatMap { stanza.attribute("stamp", of: $0) }
+            .flatMap { $0.count <= 40 ? try? Timestamp(parsing: stanza.string($0)) : nil }
+        last.time = time ?? last.time
+        // One that sends more than it was asked for is not believed; nor read on.
+        guard case .after = request, count <= ArchiveRequest.size else { return .result(message: nil, storedAt: nil) }
+        let message = forwarded.flatMap { stanza.child("message", in: XMLNamespace.client, of: $0) }
+        return .result(message: message, storedAt: time)
+    }
+
+    /// Takes the answer to the query, after its results.
+    private mutating func takeAnswer(_ stanza: Stanza) -> Part {
+        guard let given = stanza.attribute("id", of: 0), stanza.bytes[given].elementsEqual(id.utf8),
+            let type = stanza.attribute("type", of: 0)
+        else { return .none }
+        if stanza.equals(type, "error") {
+            answer = .refused(StanzaError(stanza).condition)
+            return .end
+        }
+        guard stanza.equals(type, "result") else { return .none }
+        guard let end = stanza.child("fin", in: XMLNamespace.archive) else {
+            answer = .refused(.undefinedCondition)
+            return .end
+        }
+        let set = stanza.child("set", in: XMLNamespace.resultSet, of: end)
+        let element = set.flatMap { stanza.child("last", in: XMLNamespace.resultSet, of: $0) }
+        let id = element.map { stanza.elements[$0].text } ?? 0..<0
+        if (1...ArchivePage.idLimit).contains(id.count) { last.id = stanza.string(id) }
+        let complete = stanza.attribute("complete", of: end)
+        let isComplete = complete.map { stanza.equals($0, "true") || stanza.equals($0, "1") } ?? false
+        answer = .page(count: count, last: last, isComplete: isComplete)
+        return .end
+    }
+}
+
+// A stream without presence, over which our account's archive is read.
+extension Session {
+    /// Begins to ask for a page and returns the query; nil if nothing may be sent any more.
+    package mutating func ask(_ request: ArchiveRequest) -> [UInt8]? {
+        guard case .open = state else { return nil }
+        pages += 1
+        let page = ArchivePage(request, id: "\(idPrefix)-archive-\(pages)")
+        self.page = page
+        management.wrote()
+        return page.query
+    }
+
+    /// The answer to the query once all that came with it is committed, and only once; nil until then.
+    package mutating func takeAnswer() -> ArchiveAnswer? {
+        guard isSettled, let answer = page?.answer else { return nil }
+        page = nil
+        return answer
+    }
+
+    /// Handles a stanza of the archive's page; nil if it is none.
+    mutating func paged(_ stanza: Stanza, receivedAt: Int64, parsedAt: UInt64, following: Int) -> StanzaAction? {
+        guard isFromOwnAccount(stanza) else { return nil }
+        switch page?.take(stanza) {
+        case nil, .some(.none): return nil
+        case .end: return note(.other)
+        case .result(let element?, let time):
+            // Judged like any other from here on, by its own sender.
+            let part = stanza.part(element)
+            let kind = codec.decode(
+                part,
+                receivedAt: receivedAt,
+                parsedAt: parsedAt,
+                following: following,
+                storedAt: time
+            )
+            switch kind {
+            case .message(var message):
+                message.isArchived = true
+                return deliver(message, now: parsedAt)
+            case .messages(var messages):
+                for index in messages.indices { messages[index].isArchived = true }
+                return deliver(messages, now: parsedAt)
+            default: return note(.archived)
+            }
+        case .result: return note(.archived)
+        }
+    }
+
+    /// Whether the server speaks for our account (RFC 6120 section 8.1.2.1): its archive has our bare address.
+    private func isFromOwnAccount(_ stanza: Stanza) -> Bool {
+        guard let from = stanza.attribute("from", of: 0) else { return true }
+        return JID(stanza.string(from)) == address.bare
+    }
+}

@@ -1,0 +1,72 @@
+package import Vocabulary
+
+/// A walk through an archive to its end, page by page, as a pure value: what to ask for, and what to save.
+///
+/// It gets no further than what has been committed, never in a circle without end, and not back: an archive that repeats
+/// itself, or sends more than was asked for, ends it.
+package struct ArchiveWalk: Sendable {
+    package enum Step: Sendable, Equatable {
+        /// Save this place; if that is not the end, ask for the next page.
+        case save(ArchivePoint, end: End?)
+        /// Ask again.
+        case again
+        case fail(Failure)
+    }
+
+    package enum End: Sendable, Equatable {
+        /// The archive holds no more.
+        case complete
+        /// It holds more, for the next walk.
+        case interrupted
+    }
+
+    package enum Failure: Sendable, Equatable {
+        case refused(StanzaErrorCondition)
+        /// More results than were asked for.
+        case overfull
+        /// The page after a message ends with that message, or names no last one.
+        case stuck
+
+        package var description: String {
+            switch self {
+            case .refused(let condition): condition.rawValue
+            case .overfull: "more results than asked for"
+            case .stuck: "the same page again"
+            }
+        }
+    }
+
+    /// The most pages of a walk.
+    package static let pageLimit = 1_000
+
+    /// The page to ask for.
+    package private(set) var request: ArchiveRequest
+    /// The results so far.
+    package private(set) var results = 0
+    private var pages = 0
+
+    package init(_ request: ArchiveRequest) { self.request = request }
+
+    /// Handles the answer to ``request``, whose results are committed.
+    package mutating func answered(_ answer: ArchiveAnswer) -> Step {
+        switch (answer, request) {
+        case (.page(_, let last, _), .end):
+            return .save(last, end: .complete)
+        // The message is no longer there: the time at which it was stored is a place as well.
+        case (.refused(.itemNotFound), .after(var point)) where point.id != nil && point.time != nil:
+            point.id = nil
+            request = .after(point)
+            return .again
+        case (.refused(let condition), _): return .fail(.refused(condition))
+        case (.page(let count, let last, let isComplete), .after(let point)):
+            guard count <= ArchiveRequest.size else { return .fail(.overfull) }
+            results += count
+            pages += 1
+            let next = ArchivePoint(id: last.id ?? point.id, time: last.time ?? point.time)
+            if isComplete || count == 0 { return .save(next, end: .complete) }
+            guard let id = last.id, id != point.id else { return .fail(.stuck) }
+            request = .after(next)
+            return .save(next, end: pages < ArchiveWalk.pageLimit ? nil : .interrupted)
+        }
+    }
+}

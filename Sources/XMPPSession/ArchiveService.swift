@@ -1,0 +1,182 @@
+import Ingest
+import Logging
+import NIOCore
+import Synchronization
+import Telemetry
+import Vocabulary
+import XMPP
+
+/// Catches up from a sender's archive (XEP-0313): after each bind, and every hour.
+///
+/// It reads over a stream of its own, without presence: Prosody gives a session that has asked for its archive none of
+/// the messages stored offline, and live messages shall not wait behind a page. One worker at a time has the lease.
+struct ArchiveService: Sendable {
+    /// The time from a bind until the archive is read: what the server had stored offline has come by then.
+    static let settling = Duration.seconds(10)
+    private static let interval = Duration.seconds(3_600)
+    /// The time until it is seen whether another worker, which has the lease, has stopped.
+    private static let leaseCheck = Duration.seconds(120)
+    private static let retry = Backoff(initial: .seconds(60), maximum: interval, minimum: .seconds(30))
+    /// The pause after a page is as long as the page took, within this: at most half of a server's time is taken.
+    private static let pause = Duration.milliseconds(20)...Duration.seconds(5)
+
+    private enum Outcome {
+        case done
+        /// Another worker reads.
+        case taken
+        case failed
+    }
+
+    private let settings: SharedSettings
+    private let eventLoop: any EventLoop
+    private let environment: Connection.Environment
+    private let points: any ArchivePoints
+    private let logger: Logger
+    private let ticks: ArchiveTicks
+
+    /// A service that runs when ``ticks`` say so, for the account of these settings.
+    init(
+        _ settings: SenderSettings,
+        _ points: any ArchivePoints,
+        ticks: ArchiveTicks,
+        on eventLoop: any EventLoop,
+        environment: Connection.Environment,
+        logger: Logger
+    ) {
+        var settings = settings
+        settings.stream.isPresent = false
+        settings.stream.resource = nil
+        settings.stream.resume = .zero
+        self.settings = SharedSettings(settings)
+        (self.points, self.ticks, self.eventLoop) = (points, ticks, eventLoop)
+        (self.environment, self.logger) = (environment, logger)
+    }
+
+    private var sender: String { settings.value.stream.senderID }
+    private var archive: String { settings.value.stream.address }
+
+    /// Runs until cancelled.
+    func run() async {
+        var failures = 0
+        for await _ in ticks.stream {
+            let outcome = await read()
+            if Task.isCancelled { break }
+            failures = if case .failed = outcome { failures + 1 } else { 0 }
+            switch outcome {
+            case .done: ticks.tick(in: Self.interval)
+            case .taken: ticks.tick(in: Self.leaseCheck)
+            case .failed: ticks.tick(in: Self.retry.delay(attempt: failures, random: environment.random.fraction()))
+            }
+        }
+    }
+
+    /// Reads the archive to its end, if no other worker does.
+    private func read() async -> Outcome {
+        do throws(StoreError) {
+            let request: ArchiveRequest
+            switch try await points.claim(sender: sender, archive: archive, reader: environment.reader) {
+            case .taken: return .taken
+            case .first: request = .end
+            case .from(let point): request = .after(point)
+            }
+            let connection = Connection(settings: settings, on: eventLoop, environment: environment, logger: logger)
+            connection.open()
+            let outcome = await withTaskCancellationHandler {
+                let outcome = await walk(from: request, over: connection)
+                connection.shutDown()
+                _ = await connection.end.value
+                return outcome
+            } onCancel: {
+                connection.shutDown()
+            }
+            return try outcome.get()
+        } catch {
+            return fail(error.message)
+        }
+    }
+
+    private func walk(
+        from request: ArchiveRequest,
+        over connection: Connection
+    ) async -> Result<Outcome, StoreError> {
+        var walk = ArchiveWalk(request)
+        do throws(StoreError) {
+            while true {
+                let begun = ContinuousClock.now
+                guard let answer = await connection.page(walk.request).value else {
+                    return .success(fail("the connection has ended"))
+                }
+                switch walk.answered(answer) {
+                case .again:
+                    logger.event(.notice, .archivePurged, "the archive has lost our place: reading on from its time")
+                case .fail(let failure): return .success(fail(failure.description))
+                case .save(let point, let end):
+                    guard try await save(point, end) else { return .success(.taken) }
+                    guard end == nil else { return .success(finish(walk, end)) }
+                    let time = ContinuousClock.now - begun
+                    try? await Task.sleep(for: min(max(time, Self.pause.lowerBound), Self.pause.upperBound))
+                }
+            }
+        } catch {
+            return .failure(error)
+        }
+    }
+
+    private func save(_ point: ArchivePoint, _ end: ArchiveWalk.End?) async throws(StoreError) -> Bool {
+        let ending: ArchiveEnd? = end.map { $0 == .complete ? .complete : .interrupted }
+        return try await points.save(
+            point,
+            sender: sender,
+            archive: archive,
+            reader: environment.reader,
+            end: ending
+        )
+    }
+
+    private func finish(_ walk: ArchiveWalk, _ end: ArchiveWalk.End?) -> Outcome {
+        let words: StaticString =
+            end == .complete
+            ? "caught up from the archive" : "the archive holds more than one run takes; the next goes on"
+        logger.event(.info, .archiveRead, words, [.count: .int(walk.results)])
+        return .done
+    }
+
+    private func fail(_ reason: String) -> Outcome {
+        guard !Task.isCancelled else { return .failed }
+        logger.event(
+            .warning,
+            .archiveFailed,
+            "cannot read the archive; retrying",
+            [.error: .string(reason)]
+        )
+        return .failed
+    }
+}
+
+/// When a sender's archive is to be read next.
+final class ArchiveTicks: Sendable {
+    let stream: AsyncStream<Void>
+    private let continuation: AsyncStream<Void>.Continuation
+    private let eventLoop: any EventLoop
+    private let next = Mutex<(due: ContinuousClock.Instant, timer: Scheduled<Void>)?>(nil)
+
+    init(on eventLoop: any EventLoop) {
+        self.eventLoop = eventLoop
+        (stream, continuation) = AsyncStream.makeStream(bufferingPolicy: .bufferingNewest(1))
+    }
+
+    /// Has the archive read after this time, unless it is to be read sooner.
+    func tick(in delay: Duration) {
+        let due = ContinuousClock.now + delay
+        let replaced = next.withLock { next -> Scheduled<Void>? in
+            if let next, next.due <= due { return nil }
+            let timer = eventLoop.scheduleTask(in: TimeAmount(delay)) { [self] in
+                self.next.withLock { $0 = nil }
+                continuation.yield()
+            }
+            defer { next = (due, timer) }
+            return next?.timer
+        }
+        replaced?.cancel()
+    }
+}

@@ -1,0 +1,261 @@
+import Testing
+import Vocabulary
+import XMLWire
+
+@testable import XMPP
+
+@Suite("The archive: pages, whose results count, and how far they lead")
+struct ArchiveTests {
+    private static let domain = "fcm.googleapis.com"
+    private static let own = "1234567890@\(domain)"
+    private static let point = ArchivePoint(id: "a0", time: Timestamp(microseconds: 1_700_000_000_000_000))
+
+    private static func payload(_ id: String, from: String? = "devices@gcm.googleapis.com/x") -> String {
+        let sender = from.map { " from='\($0)'" } ?? ""
+        return "<message xmlns='jabber:client'\(sender) to='\(own)'><gcm xmlns='google:mobile:data'>"
+            + "{\"message_id\":\"\(id)\",\"from\":\"t\",\"category\":\"c\"}</gcm></message>"
+    }
+
+    /// A result with this archive id.
+    private static func result(
+        _ id: String,
+        _ message: String,
+        query: String = "r-archive-1",
+        from: String? = own,
+        stamp: String = "2026-11-22T08:41:16Z"
+    ) -> String {
+        "<message\(from.map { " from='\($0)'" } ?? "")><result xmlns='urn:xmpp:mam:2' queryid='\(query)' id='\(id)'>"
+            + "<forwarded xmlns='urn:xmpp:forward:0'><delay xmlns='urn:xmpp:delay' stamp='\(stamp)'/>\(message)"
+            + "</forwarded></result></message>"
+    }
+
+    private static func end(
+        _ last: String?,
+        complete: Bool = false,
+        id: String = "r-archive-1",
+        from: String? = nil
+    ) -> String {
+        let set = last.map { "<set xmlns='http://jabber.org/protocol/rsm'><last>\($0)</last></set>" } ?? ""
+        return "<iq type='result' id='\(id)'\(from.map { " from='\($0)'" } ?? "")>"
+            + "<fin xmlns='urn:xmpp:mam:2'\(complete ? " complete='true'" : "")>\(set)</fin></iq>"
+    }
+
+    /// A session that has asked for the page after ``point``.
+    private static func asked(_ request: ArchiveRequest = .after(point)) throws -> Session {
+        var session = try makeSession(dialect: .xmpp)
+        _ = session.ask(request)
+        return session
+    }
+
+    private static func word(_ action: Session.StanzaAction) -> String {
+        switch action {
+        case .deliver(let message, _): "\(message.isArchived ? "archived" : "live") \(message.kind)"
+        case .note(let kind): XMPPTests.word(kind)
+        default: "-"
+        }
+    }
+
+    @Test("queries: the archive's end, the messages after an id, and those since a time in whole seconds")
+    func queries() throws {
+        var session = try makeSession(dialect: .xmpp)
+        let end = text(session.ask(.end) ?? [])
+        #expect(end.contains("<max>1</max><before/>") && end.contains("queryid=\"r-archive-1\""))
+        #expect(!end.contains(" to="))
+        let after = text(session.ask(.after(ArchivePoint(id: "a<1", time: .now))) ?? [])
+        #expect(after.contains("<max>100</max><after>a&lt;1</after>") && after.contains("id=\"r-archive-2\""))
+        #expect(!after.contains("jabber:x:data"))
+        let time = Timestamp(microseconds: 1_700_000_000_700_000)
+        let since = text(session.ask(.after(ArchivePoint(time: time))) ?? [])
+        #expect(since.contains("<field var=\"start\"><value>2023-11-14T22:13:20.000000Z</value></field>"))
+        #expect(!since.contains("<after>"))
+        for query in [end, after, since] { _ = try stanza(query) }
+    }
+
+    @Test("a page ends when the last of its messages is committed, and not before")
+    func committed() throws {
+        var session = try Self.asked()
+        var messages: [IncomingMessage] = []
+        for (id, stamp) in [("1", "2026-11-22T08:41:16Z"), ("2", "2026-11-22T08:41:17Z")] {
+            let action = try session.hear(Self.result("a\(id)", Self.payload(id), stamp: stamp))
+            guard case .deliver(let message, _) = action else { throw Unexpected("not delivered") }
+            #expect(message.isArchived && message.text(message.messageID) == id)
+            #expect(message.text(message.extra)?.contains("2026-11-22T08:41:1") == true)
+            messages.append(message)
+        }
+        #expect(Self.word(try session.hear(Self.end("a2"))) == "other")
+        #expect(session.takeAnswer() == nil)
+        _ = session.committed([messages[1]])
+        #expect(session.takeAnswer() == nil)
+        _ = session.committed([messages[0]])
+        let last = ArchivePoint(id: "a2", time: try Timestamp(parsing: "2026-11-22T08:41:17Z"))
+        #expect(session.takeAnswer() == .page(count: 2, last: last, isComplete: false))
+        #expect(session.takeAnswer() == nil)
+        // What comes late, and as if it had been asked for again, is nothing.
+        #expect(Self.word(try session.hear(Self.result("a3", Self.payload("3")))) == "other")
+    }
+
+    @Test(
+        "results of another archive, another query, or nobody's are no messages",
+        arguments: [
+            (own, "r-archive-1", "archived upstream"), (nil, "r-archive-1", "archived upstream"),
+            ("1234567890@FCM.googleapis.com", "r-archive-1", "archived upstream"),
+            ("\(own)/r", "r-archive-1", "other"), (domain, "r-archive-1", "other"),
+            ("devices@gcm.googleapis.com", "r-archive-1", "other"), ("mallory@\(domain)", "r-archive-1", "other"),
+            ("room@conference.\(domain)", "r-archive-1", "other"), ("", "r-archive-1", "other"),
+            (own, "r-archive-2", "other"), (own, "", "other"),
+        ] as [(String?, String, String)]
+    )
+    func sources(_ from: String?, _ query: String, _ expected: String) throws {
+        var session = try Self.asked()
+        #expect(Self.word(try session.hear(Self.result("a1", Self.payload("1"), query: query, from: from))) == expected)
+        // Nobody else can end the page.
+        #expect(Self.word(try session.hear(Self.end("a9", complete: true, from: "mallory@\(Self.domain)"))) == "other")
+        #expect(Self.word(try session.hear(Self.end("a9", complete: true, id: "r-archive-2"))) == "other")
+        #expect(session.takeAnswer() == nil)
+    }
+
+    @Test("results that nobody has asked for are no messages")
+    func unasked() throws {
+        var session = try makeSession(dialect: .xmpp)
+        #expect(Self.word(try session.hear(Self.result("a1", Self.payload("1")))) == "other")
+    }
+
+    @Test(
+        "the sender of a result's message is judged like a live one's",
+        arguments: [
+            ("devices@gcm.googleapis.com", "archived upstream"), (nil, "archived upstream"),
+            ("mallory@\(domain)/x", "archived"), ("devices@gcm.googleapis.com.evil", "archived"),
+            // Our own acks are in the archive as well.
+            ("\(own)/r", "archived"),
+        ] as [(String?, String)]
+    )
+    func trust(_ from: String?, _ expected: String) throws {
+        var session = try Self.asked()
+        #expect(Self.word(try session.hear(Self.result("a1", Self.payload("1", from: from)))) == expected)
+    }
+
+    @Test(
+        "odd results hold nothing, or what a live stanza would be",
+        arguments: [
+            ("", "archived"), ("<message xmlns='jabber:client'/>", "archived"),
+            (payload("1").replacing("jabber:client", with: "jabber:server"), "archived"),
+            (
+                "<message xmlns='jabber:client' type='error'><gcm xmlns='google:mobile:data'>{}</gcm></message>",
+                "archived"
+            ),
+            ("<presence xmlns='jabber:client'/>", "archived"), ("<x xmlns='y'>\(payload("1"))</x>", "archived"),
+            (payload("1").replacing("\"c\"", with: "3"), "archived upstream"),
+            (payload("1").replacing("{", with: "["), "archived malformed"),
+            (result("b", payload("1")), "archived"),
+            (
+                "<message xmlns='jabber:client'><gcm xmlns='google:mobile:data'>{\"message_type\":\"control\","
+                    + "\"control_type\":\"CONNECTION_DRAINING\"}</gcm></message>", "archived"
+            ),
+        ]
+    )
+    func odd(_ message: String, _ expected: String) throws {
+        var session = try Self.asked()
+        #expect(Self.word(try session.hear(Self.result("a1", message))) == expected)
+        #expect(session.isDraining == false && session.canSend)
+    }
+
+    @Test("a quarantined stanza keeps the bytes of its own message, whatever surrounds it")
+    func verbatim() throws {
+        var session = try Self.asked()
+        let inner =
+            "<message xmlns='jabber:client' from='devices@gcm.googleapis.com' a='&gt;\">'><!--x--><b/><gcm "
+            .replacing("<!--x-->", with: "<![CDATA[</message><message>]]>")
+            + "xmlns='google:mobile:data'>[1]</gcm></message>"
+        let action = try session.hear(Self.result("a1", "<y xmlns='z'/><y xmlns='z'></y>" + inner))
+        guard case .deliver(let message, _) = action else { throw Unexpected("not delivered") }
+        #expect(message.text(message.stanza) == inner && message.quarantine == .payloadNotJSON)
+    }
+
+    @Test("an archive that sends more than it was asked for is read no further, and not believed")
+    func overfull() throws {
+        var session = try Self.asked()
+        var messages: [IncomingMessage] = []
+        for number in 1...150 {
+            let action = try session.hear(Self.result("a\(number)", Self.payload("\(number)")))
+            if case .deliver(let message, _) = action { messages.append(message) }
+        }
+        #expect(messages.count == ArchiveRequest.size)
+        _ = try session.hear(Self.end("a150"))
+        _ = session.committed(messages)
+        let taken = session.takeAnswer()
+        let answer = try #require(taken)
+        var walk = ArchiveWalk(.after(Self.point))
+        #expect(walk.answered(answer) == .fail(.overfull))
+    }
+
+    @Test("the first reading only finds the archive's end")
+    func first() throws {
+        var session = try Self.asked(.end)
+        #expect(Self.word(try session.hear(Self.result("a7", Self.payload("7")))) == "archived")
+        _ = try session.hear(Self.end("a7"))
+        let taken = session.takeAnswer()
+        let answer = try #require(taken)
+        var walk = ArchiveWalk(.end)
+        let last = ArchivePoint(id: "a7", time: try Timestamp(parsing: "2026-11-22T08:41:16Z"))
+        #expect(walk.answered(answer) == .save(last, end: .complete))
+        var empty = try Self.asked(.end)
+        _ = try empty.hear(Self.end(nil, complete: true))
+        #expect(empty.takeAnswer() == .page(count: 0, last: ArchivePoint(), isComplete: true))
+    }
+
+    @Test("the archive's refusal, and an answer without an end, are refusals")
+    func refused() throws {
+        var session = try Self.asked()
+        _ = try session.hear(
+            "<iq type='error' id='r-archive-1'><error type='cancel'>"
+                + "<item-not-found xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></iq>"
+        )
+        #expect(session.takeAnswer() == .refused(.itemNotFound))
+        var other = try Self.asked()
+        _ = try other.hear("<iq type='result' id='r-archive-1'/>")
+        #expect(other.takeAnswer() == .refused(.undefinedCondition))
+    }
+
+    // MARK: The walk
+
+    private static func page(_ last: String?, _ count: Int = 2, complete: Bool = false) -> ArchiveAnswer {
+        .page(count: count, last: ArchivePoint(id: last), isComplete: complete)
+    }
+
+    @Test("a walk asks for the page after the last, keeps the last time it knows, and ends with the archive")
+    func walk() {
+        var walk = ArchiveWalk(.after(Self.point))
+        let second = ArchivePoint(id: "a2", time: Self.point.time)
+        #expect(walk.answered(Self.page("a2")) == .save(second, end: nil))
+        #expect(walk.request == .after(second))
+        let third = ArchivePoint(id: "a3", time: Self.point.time)
+        #expect(walk.answered(Self.page("a3", 1, complete: true)) == .save(third, end: .complete))
+        #expect(walk.results == 3)
+        // Nothing new leaves the place as it is.
+        var idle = ArchiveWalk(.after(Self.point))
+        #expect(idle.answered(Self.page(nil, 0)) == .save(Self.point, end: .complete))
+    }
+
+    @Test("where the last message was purged, a walk goes on from its time, once")
+    func purged() {
+        var walk = ArchiveWalk(.after(Self.point))
+        #expect(walk.answered(.refused(.itemNotFound)) == .again)
+        #expect(walk.request == .after(ArchivePoint(time: Self.point.time)))
+        #expect(walk.answered(.refused(.itemNotFound)) == .fail(.refused(.itemNotFound)))
+    }
+
+    @Test("the same page again ends a walk; so do pages in a circle or without end, for this time")
+    func endless() {
+        var same = ArchiveWalk(.after(Self.point))
+        #expect(same.answered(Self.page("a0")) == .fail(.stuck))
+        var nameless = ArchiveWalk(.after(Self.point))
+        #expect(nameless.answered(Self.page(nil)) == .fail(.stuck))
+        var circle = ArchiveWalk(.after(Self.point))
+        var steps = 0
+        while steps < 5_000 {
+            steps += 1
+            guard case .save(_, end: nil) = circle.answered(Self.page(steps % 2 == 0 ? "a0" : "a1", 100)) else { break }
+        }
+        #expect(steps == ArchiveWalk.pageLimit)
+    }
+}
