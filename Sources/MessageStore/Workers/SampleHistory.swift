@@ -14,9 +14,9 @@ package struct HistorySubject: Sendable, Hashable, LosslessStringConvertible {
     private init(_ kind: Sample.Kind, _ name: String) { (self.kind, self.name) = (kind, name) }
 
     package init?(_ text: String) {
-        let parts = text.split(separator: ":", maxSplits: 1)
+        let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
         guard let word = parts.first, let kind = Sample.Kind(rawValue: String(word)),
-            (kind == .store) == (parts.count == 1), !text.contains("\0")
+            (kind == .store) == (parts.count == 1), parts.last?.isEmpty == false, !text.contains("\0")
         else { return nil }
         self.init(kind, parts.count > 1 ? String(parts[1]) : "")
     }
