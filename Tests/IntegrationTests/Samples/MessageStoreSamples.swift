@@ -1,4 +1,5 @@
 import Dispatcher
+import Ingest
 import Postgres
 import UpstreamKit
 import Vocabulary
