@@ -61,7 +61,7 @@ struct Chart {
         }
         let keys = HTML(zip(series, values).enumerated()) { number, pair in
             let last = pair.1.last { $0 != nil }?.map(unit.text) ?? "–"
-            return "<span class=\"key s\(number)\">\(pair.0.name) \(last)</span>"
+            return "<span class=\"legend s\(number)\">\(pair.0.name) \(last)</span>"
         }
         let range = points.isEmpty ? "" : ", \(points[0].at.shown) to \(points[points.count - 1].at.shown)"
         return """
