@@ -2,8 +2,9 @@ import Foundation
 import MessageStore
 import Vocabulary
 
-/// A chart of some figures over time, drawn as SVG: axes with units, lines that end where nothing was measured, bands
-/// where something was held, marks where a worker started. Each span has its figures as title.
+/// A chart of some figures over time, drawn as SVG; each span has its figures as title.
+///
+/// Lines end where nothing was measured; bands show where something was held, and marks where a worker started.
 struct Chart {
     enum Unit {
         case perSecond, seconds, percent, count
