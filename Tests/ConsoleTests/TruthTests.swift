@@ -119,7 +119,8 @@ struct TruthTests {
             #expect(page.contains(why) && page.contains("held") && !page.contains(">due<"))
             let answer = try await console.act("deliveries/retry-now", #"{"handler":"orders"}"#).object
             #expect(answer["done"] as? Int == 0)
-            let unmoved = "Nothing moved: 1 are due already and wait for their turn. Open circuits and holds have ended."
+            let unmoved =
+                "Nothing moved: 1 are due already and wait for their turn. Open circuits and holds have ended."
             #expect(answer["why"] as? String == unmoved)
             #expect(answer["more"] as? Bool == false)
         }

@@ -215,7 +215,9 @@ enum Ejabberd: ServerProgram {
         if !options.management {
             try text.replace("  mod_stream_mgmt: {resend_on_timeout: if_offline, max_ack_queue: 50000}\n", by: "")
         }
-        if options.archive { try text.replace("  mod_ping: {}\n", by: "  mod_ping: {}\n  mod_mam: {default: always}\n") }
+        if options.archive {
+            try text.replace("  mod_ping: {}\n", by: "  mod_ping: {}\n  mod_mam: {default: always}\n")
+        }
         if !options.offlineStore {
             try text.replace("  mod_offline: {access_max_user_messages: max_user_offline_messages}\n", by: "")
         }

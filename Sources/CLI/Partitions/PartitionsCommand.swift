@@ -152,7 +152,9 @@ struct PartitionsRun: ProgramCommand {
             let bar = ProgressBar("retention", on: console)
             let subject = force ? "retention, by force" : "retention"
             try await AuditLog.record(over: connection, .runRetention, subject, by: reason.author)
-            let report = try await retention.run(force: force, samples: configuration.samples) { Self.show($0, bar, console) }
+            let report = try await retention.run(force: force, samples: configuration.samples) {
+                Self.show($0, bar, console)
+            }
             bar.clear()
             try await AuditLog.record(
                 over: connection,

@@ -95,7 +95,9 @@ package struct UpstreamCodec: Sendable {
         guard let plain else { return .other }
         for form in plain.forms {
             guard let element = form.element(in: stanza) else { continue }
-            guard let arrival = arrival(of: stanza, receivedAt, parsedAt, following, storedAt) else { return .untrusted }
+            guard let arrival = arrival(of: stanza, receivedAt, parsedAt, following, storedAt) else {
+                return .untrusted
+            }
             return switch form {
             case .gcm, .json: read(element, as: form, of: stanza, arrival)
             case .body: .message(message(body(of: stanza, plain), plain, as: form, of: stanza, arrival))
