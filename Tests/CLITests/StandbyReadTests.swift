@@ -198,7 +198,7 @@ struct StandbyReadTests {
         )
         let check = try await FakeTerminal(columns: nil).run(["check", "--connect", "--config", path])
         #expect(check.output.contains("ok      database.read_url: reads: connected to "), "\(check)")
-        #expect(check.output.contains(": read from a standby, 0 s behind\n"), "\(check)")
+        #expect(check.output.contains(": read from a standby, "), "\(check)")
         let other = try await QueryFixture()
         let wrong = ["--set", "database.read_url=\(other.url)"]
         let warned = try await FakeTerminal(columns: nil).run(["check", "--connect", "--config", path] + wrong)
