@@ -152,7 +152,7 @@ private func checkContainer(_ text: UnsafeBufferPointer<UInt8>) {
 /// Checks that a text is whole wherever XML can hold it, and no part of a message that it does not name.
 private func checkForms(_ text: UnsafeBufferPointer<UInt8>) {
     // A framer lets nothing else through.
-    guard String(validating: text, as: UTF8.self) != nil else { return }
+    guard String(validating: text, as: UTF8.self) != nil, !text.contains(0) else { return }
     let given = Array(text)
     var scanner = JSONScanner()
     let isJSON = scan(text, with: &scanner) != nil

@@ -25,12 +25,12 @@ json)
     # Several modules are compiled as one here, so the imports between them are removed.
     rm -rf .build-fuzz/sources-json
     mkdir -p .build-fuzz/sources-json
-    for path in $(find Sources/Vocabulary -name '*.swift') Sources/XMLWire/Stanza.swift Sources/Digests/*.swift \
-        Sources/XMPP/*.swift Sources/XMPP/Codec/*.swift Fuzz/JSONScannerFuzz.swift; do
+    for path in $(find Sources/Vocabulary Sources/Digests Sources/XMPP -name '*.swift') \
+        Sources/XMLWire/{Stanza,SkippedStanza,XMLStreamError,XMLStreamPosition}.swift Fuzz/JSONScannerFuzz.swift; do
         sed -E '/^(package )?import (Vocabulary|UpstreamKit|XMLWire|Digests)$/d' "$path" >".build-fuzz/sources-json/${path##*/}"
     done
     mapfile -t sources < <(ls .build-fuzz/sources-json/*.swift)
-    flags+=(-I Sources/COpenSSL -I Sources/CBytes)
+    flags+=(-I Sources/COpenSSL -I Sources/CBytes -I Sources/CGlibc)
     ;;
 *)
     echo "Fuzz/run.sh: no target '$target': xml or json" >&2

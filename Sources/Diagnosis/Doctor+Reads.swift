@@ -3,16 +3,10 @@ import Vocabulary
 
 extension Doctor {
     /// Asks a server where console and commands read how far behind it is.
-    ///
-    /// A great lag is asked for again: where the primary was idle for long, its first commit seems as old as the last.
     package static func readLag(_ settings: PostgresSettings) async -> Result<ReadLag, PostgresError> {
         do throws(PostgresError) {
             let connection = try await PostgresConnection.open(settings)
-            var lag = try await connection.readLag()
-            if (lag.seconds ?? 0) > Limits().lag.inSeconds {
-                try? await Task.sleep(for: .seconds(1))
-                lag = try await connection.readLag()
-            }
+            let lag = try await connection.settledLag()
             await connection.close()
             return .success(lag)
         } catch {

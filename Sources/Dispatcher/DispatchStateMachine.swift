@@ -205,7 +205,8 @@ package struct DispatchStateMachine: Sendable {
     ///
     /// What has failed before goes alone: it would cost the others their call again.
     package mutating func beginCall(now: ContinuousClock.Instant) -> [Attempt] {
-        let most = min(batch.size, (waiting.count + settings.slots - 1) / settings.slots)
+        let slots = max(1, share?.calls(most: settings.slots, now: now) ?? settings.slots)
+        let most = min(batch.size, (waiting.count + slots - 1) / slots)
         guard let first = begin(now: now) else { return [] }
         var call = [first]
         var bytes = first.delivery.content.size

@@ -128,6 +128,7 @@ package struct Migrator: Sendable {
             _ = try await MigrationError.catching(over: connection) { connection throws(PostgresError) in
                 _ = try Partitions.ensure(connection, around: today)
                 _ = try AttemptDays.ensure(connection, around: today)
+                try Samples.ensure(connection, around: today)
                 return try Partitions.filterIDs(connection)
             }
         }

@@ -61,6 +61,16 @@ extension PostgresConnection {
         }
     }
 
+    /// Asks how far the server is behind the primary, and again after a second if that is more than one.
+    ///
+    /// Where the primary was idle for long, its first commit seems as old as the last.
+    package nonisolated func settledLag() async throws(PostgresError) -> ReadLag {
+        let lag = try await readLag()
+        guard let seconds = lag.seconds, seconds > 1 else { return lag }
+        try? await Task.sleep(for: .seconds(1))
+        return try await readLag()
+    }
+
     /// Asks how far the server is behind the primary.
     package nonisolated func readLag() async throws(PostgresError) -> ReadLag {
         try await run { connection throws(PostgresError) in try connection.readLag() }

@@ -137,9 +137,20 @@ package struct SenderConfiguration: Sendable, Equatable {
         readKeepalive(scope.section("keepalive"))
         readStream(scope)
         catchUp = scope.section("archive").value("catch_up", .word(CatchUp.off), default: "off")
-            .means("`on`: fetch what did not come from a standard server's archive (XEP-0313), after a bind and hourly.")
+            .means(
+                "`on`: fetch what did not come from a standard server's archive (XEP-0313), after a bind and hourly."
+            )
         if dialect != .xmpp, catchUp == .on {
-            scope.problem("archive.catch_up", "must not be 'on' with 'dialect: \(dialect.rawValue)', which has no archive")
+            scope.problem(
+                "archive.catch_up",
+                "must not be 'on' with 'dialect: \(dialect.rawValue)', which has no archive"
+            )
+        }
+        if catchUp == .on, case .plain(let plain) = payload, plain.messageID == .serverID {
+            scope.problem(
+                "archive.catch_up",
+                "must not be 'on' with 'fallback.message_id: server_id': Prosody's archive has messages without it"
+            )
         }
         checkComponent(scope)
     }

@@ -23,10 +23,11 @@ struct DatabaseRefusalTests {
             CREATE FUNCTION app.open(message upstream.messages) RETURNS void LANGUAGE sql AS '';
             CREATE FUNCTION app.closed(message upstream.messages) RETURNS void LANGUAGE sql AS '';
             REVOKE EXECUTE ON FUNCTION app.closed FROM PUBLIC;
+            \(others)
             """
         )
         let lines = """
-            local all upstream,weak,reads,"upstream-worker" trust
+            local all upstream,weak,reads,roach,deaf,citus,"upstream-worker" trust
             local all pw scram-sha-256
             local all peered,"\(NSUserName())" peer
             """
@@ -47,6 +48,25 @@ struct DatabaseRefusalTests {
         }
         return (cluster, database)
     }
+
+    /// Roles that find other engines' answers before PostgreSQL's.
+    private static let others = """
+        CREATE SCHEMA roach; CREATE SCHEMA deaf; CREATE SCHEMA citus;
+        CREATE FUNCTION roach.version() RETURNS text LANGUAGE sql
+        AS $$SELECT text 'CockroachDB CCL v23.2.4 (x86_64-pc-linux-gnu, built 2024/04/08 21:51:36, go1.21.8)'$$;
+        CREATE FUNCTION deaf.version() RETURNS text LANGUAGE sql AS 'SELECT roach.version()';
+        CREATE FUNCTION deaf.pg_is_in_recovery() RETURNS boolean LANGUAGE plpgsql
+        AS 'BEGIN RAISE undefined_function; END';
+        CREATE TABLE citus.pg_extension AS SELECT text 'citus' AS extname, text '12.1' AS extversion;
+        CREATE TABLE citus.pg_dist_partition AS
+        SELECT c.oid::regclass AS logicalrel, 'h'::"char" AS partmethod, 's'::"char" AS repmodel
+        FROM pg_class AS c WHERE c.relname IN ('deliveries', 'handlers') AND relnamespace = 'upstream'::regnamespace;
+        CREATE ROLE roach LOGIN; ALTER ROLE roach SET search_path = roach, pg_catalog;
+        CREATE ROLE deaf LOGIN; ALTER ROLE deaf SET search_path = deaf, pg_catalog;
+        CREATE ROLE citus LOGIN IN ROLE upstream_worker; ALTER ROLE citus SET search_path = citus, pg_catalog;
+        GRANT USAGE ON SCHEMA roach, deaf, citus TO PUBLIC;
+        GRANT SELECT ON ALL TABLES IN SCHEMA citus TO PUBLIC;
+        """
 
     /// A way to be refused.
     struct Case: Sendable, CustomTestStringConvertible {
@@ -107,6 +127,33 @@ struct DatabaseRefusalTests {
             #expect(!(run.output + run.errors).contains("FAKE-wrong"))
             if command[0] == "check" { #expect(run.output.contains("FAILED  database: connect: ")) }
         }
+    }
+
+    @Test(
+        "an engine that is not PostgreSQL is named, also if it does not know our questions",
+        arguments: ["roach", "deaf"]
+    )
+    func engine(_ user: String) async throws {
+        let folder = try TemporaryFolder()
+        let path = try await configuration(folder, Case(user: user, status: 78, fix: ""))
+        let reason = "the server is CockroachDB and not PostgreSQL: its advisory locks do nothing"
+        for command in [["stats"], ["messages", "list"], ["migrate", "status"], ["check", "--connect"]] {
+            let run = try await FakeTerminal(columns: nil).run(command + ["--config", path])
+            #expect(run.status == 78 && (run.output + run.errors).contains(reason), "\(command): \(run)")
+        }
+        let check = try await FakeTerminal(columns: nil).run(["check", "--connect", "--config", path])
+        #expect(check.output.contains("FAILED  database: connect: the server is CockroachDB"), "\(check)")
+        #expect(check.output.contains("fix: use PostgreSQL 14 or later") && check.output.contains("docs/databases.md"))
+    }
+
+    @Test("Citus is refused once it spreads our tables over servers")
+    func citus() async throws {
+        let folder = try TemporaryFolder()
+        let path = try await configuration(folder, Case(user: "citus", status: 78, fix: ""))
+        let run = try await FakeTerminal(columns: nil).run(["check", "--connect", "--config", path])
+        let line =
+            "FAILED  database: server: Citus 12.1 spreads 2 tables of the schema upstream over servers, deliveries"
+        #expect(run.status == 78 && run.output.contains(line), "\(run)")
     }
 
     @Test("what a role may not do says as which role it can be done")

@@ -9,6 +9,8 @@ import QuerySupport
 /// A primary with messages, its streaming standby, and a configuration that reads there.
 final class StandbyStage: Sendable {
     let fixture: QueryFixture
+    /// Ends with its last reference.
+    private let primary: LocalCluster
     let standby: LocalCluster
     /// A session on the standby.
     let away: PostgresConnection
@@ -23,7 +25,7 @@ final class StandbyStage: Sendable {
             "max_standby_streaming_delay = 0", "autovacuum = off", "wal_retrieve_retry_interval = '100ms'",
         ]
         let place = "/tmp/upstream-reads-\(getpid())"
-        let primary = try LocalCluster.start(in: URL(filePath: place), options)
+        primary = try LocalCluster.start(in: URL(filePath: place), options)
         fixture = try await QueryFixture([Seed(id: "early")], on: primary)
         try await fixture.script(
             """

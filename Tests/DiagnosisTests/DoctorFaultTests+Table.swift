@@ -141,11 +141,11 @@ extension DoctorFaultTests {
             name: "replication-slot-behind",
             text: "the replication slot 'slow' is read and keeps ",
             make: { stage in
-                // 64 MiB are less than max_wal_size, so that the share alone tells.
-                try await stage.limitSlots("64MB")
+                // Less than max_wal_size, so that the share alone tells: 48 to 64 MiB.
+                try await stage.limitSlots("80MB")
                 try await stage.run("SELECT pg_create_logical_replication_slot('slow', 'test_decoding')")
                 try await stage.read("slow")
-                try await stage.writeLog(segments: 3)
+                try await stage.writeLog(segments: 4)
             },
             statement: #"SELECT \* FROM pg_stat_replication"#,
             // What slows it is that it is frozen.

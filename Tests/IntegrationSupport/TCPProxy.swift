@@ -131,6 +131,7 @@ package final class TCPProxy: Sendable {
         if wire.state.withLock({ $0.rate }) != nil {
             bootstrap = bootstrap.serverChannelOption(.socketOption(.so_rcvbuf), value: 8_192)
                 .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: 1_024))
+                .childChannelOption(.maxMessagesPerRead, value: 1)
         }
         return
             try await bootstrap

@@ -175,7 +175,7 @@ extension Integration {
             #expect(try pair.dump().contains("com.example.orders") && !pair.dump().contains(Pair.token))
             let bytes = try await source.texts(
                 """
-                SELECT concat_ws(' ', bool_or(position('m-499'::bytea IN data) > 0), bool_or(position('\(Pair.token)'::bytea IN data) > 0))
+                SELECT concat_ws(' ', bool_or(position('m-498'::bytea IN data) > 0), bool_or(position('\(Pair.token)'::bytea IN data) > 0))
                 FROM pg_logical_slot_get_binary_changes('bytes', NULL, NULL, 'proto_version', '1', 'publication_names', 'upstream')
                 """
             )

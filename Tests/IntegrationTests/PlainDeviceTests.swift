@@ -133,7 +133,11 @@ extension Integration {
                 try device.send(#"{"node":"com.example.news","item":"i2","inner":"\#(entry)"}"#)
                 try device.send(#"{"node":"com.example.news","retract":"i1"}"#)
                 try await waitUntil("the service has done all") { device.events("node").count == 4 }
-                try await waitUntil("all is stored") { worker.settled(.stored) >= 3 }
+                // ejabberd gives events no id: its retraction, and its notice of the subscription, are kept aside.
+                let isNamed = kind == .prosody
+                try await waitUntil("all is settled") {
+                    worker.settled(.stored) >= (isNamed ? 3 : 2) && worker.settled(.quarantined) >= (isNamed ? 0 : 2)
+                }
                 let service = "pubsub.\(StandardServer.domain)"
                 let rows = try await database.texts(
                     "SELECT concat_ws(' ', category, message_id, registration_token, data) FROM upstream.messages "
@@ -150,8 +154,9 @@ extension Integration {
                 let retracted = try await database.texts(
                     "SELECT data->'attributes'->>'id' FROM upstream.messages WHERE data->>'name' = 'retract'"
                 )
-                #expect(retracted == ["i1"])
-                #expect(try await database.integer("SELECT count(*) FROM upstream.quarantine") == 0)
+                #expect(retracted == (isNamed ? ["i1"] : []))
+                let reasons = try await database.texts("SELECT reason FROM upstream.quarantine")
+                #expect(reasons == (isNamed ? [] : ["message_id_unusable", "message_id_unusable"]))
                 #expect(device.events("error").isEmpty)
             }
         }

@@ -20,6 +20,10 @@ struct ServerOptions: Sendable {
     var stanza: Int?
     /// How many bytes a second it reads from a client.
     var rate: Int?
+    /// Whether it archives messages (XEP-0313), at most 100 in a page.
+    var archive = false
+    /// Whether it stores messages for an account that is offline.
+    var offlineStore = true
     /// Whether it serves PubSub nodes, at `pubsub.` and its domain; the peer makes them.
     var pubsub = false
     /// Whether its log has every stanza.
@@ -120,6 +124,15 @@ enum Prosody: ServerProgram {
             )
         }
         if options.isTLS12 { try text.replace("local tls = {", by: "local tls = { protocol = \"tlsv1_2\";") }
+        if options.archive {
+            try text.replace(
+                "\"smacks\" }",
+                by: "\"smacks\"; \"mam\" }\ndefault_archive_policy = true\nmax_archive_query_results = 100"
+            )
+        }
+        if !options.offlineStore {
+            try text.replace("modules_disabled = { \"s2s\" }", by: "modules_disabled = { \"s2s\"; \"offline\" }")
+        }
         if !options.management { try text.replace("; \"smacks\"", by: "") }
         if let queue = options.queue {
             try text.replace("smacks_max_queue_size = 50000", by: "smacks_max_queue_size = \(queue)")
@@ -201,6 +214,10 @@ enum Ejabberd: ServerProgram {
         }
         if !options.management {
             try text.replace("  mod_stream_mgmt: {resend_on_timeout: if_offline, max_ack_queue: 50000}\n", by: "")
+        }
+        if options.archive { try text.replace("  mod_ping: {}\n", by: "  mod_ping: {}\n  mod_mam: {default: always}\n") }
+        if !options.offlineStore {
+            try text.replace("  mod_offline: {access_max_user_messages: max_user_offline_messages}\n", by: "")
         }
         if let queue = options.queue { try text.replace("max_ack_queue: 50000", by: "max_ack_queue: \(queue)") }
         if let offline = options.offline {

@@ -54,7 +54,8 @@ extension Integration {
                     let worker = try ChildWorker(yaml: yaml, in: stage.folder)
                     try await stage.waitUntilComplete()
                     try await stage.database.waitUntilHandled(count)
-                    try await waitUntil("it is listed") { try await stage.database.count("workers") == 1 }
+                    let listed = "SELECT count(*) FROM upstream.workers WHERE worker LIKE '%:\(worker.processID)'"
+                    try await waitUntil("it is listed") { try await stage.database.integer(listed) == 1 }
                     worker.send(SIGTERM)
                     #expect(try await worker.exitCode() == 0)
                 }

@@ -80,8 +80,8 @@ struct SampleTests {
         #expect(gap.minutes == 0 && gap.handled == nil && gap.rate(gap.handled) == nil && gap.waiting == nil)
         #expect(six.rate(six.handled) == 0.1, "by the minutes that were measured, not by the step's length")
         #expect(zip(history.points, history.points.dropFirst()).allSatisfy { $1.at - $0.at == .seconds(60 * step) })
-        #expect(history.whole.handled == 6 && history.whole.minutes == 2)
-        #expect(history.joined(by: 3).compactMap(\.handled).reduce(0, +) == 6)
+        let joined = HistoryPoint.joined(history.points, by: 7)
+        #expect(joined.compactMap(\.handled).reduce(0, +) == 6 && joined.reduce(0) { $0 + $1.minutes } == 2)
     }
 
     @Test("the last hour of many handlers at once; those without samples are left out")

@@ -87,7 +87,7 @@ final class PostgresSite: Site {
         let columns = [
             "deliveries": ["next_attempt_at", "lease_until"], "delivery_blocks": ["lease_until"],
             "handlers": ["paused_until", "seen_at", "held_until"],
-            "handler_workers": ["started_at", "alive_since", "heartbeat_at"], "dead_letters": ["died_at"],
+            "handler_workers": ["started_at", "alive_since", "heartbeat_at", "share_until"], "dead_letters": ["died_at"],
         ]
         let interval = "interval '\(duration.milliseconds) ms'"
         for (table, columns) in columns {

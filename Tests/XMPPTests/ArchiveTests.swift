@@ -159,6 +159,32 @@ struct ArchiveTests {
         #expect(session.isDraining == false && session.canSend)
     }
 
+    @Test("where any stanza is a message, the result's is, and the result itself is not")
+    func anyStanza() throws {
+        var settings = StreamSettings(
+            senderID: "1234567890",
+            domain: Self.domain,
+            dialect: .xmpp,
+            trustedFrom: ["devices@gcm.googleapis.com"]
+        )
+        var plain = PlainPayload()
+        plain.forms = [.stanza]
+        (plain.messageID, plain.from, plain.category) = (.stanzaID, .sender, "c")
+        settings.payload = .plain(plain)
+        let address = try #require(JID("\(Self.own)/r"))
+        let stream = BoundStream(address: address, greeting: [], management: .unused)
+        var session = Session(settings, idPrefix: "r", stream: stream, now: 0)
+        _ = session.ask(.after(Self.point))
+        let inner = "<message xmlns='jabber:client' from='devices@gcm.googleapis.com/x' id='7'><body>x</body></message>"
+        let action = try session.hear(Self.result("a1", inner))
+        guard case .deliver(let message, _) = action else { throw Unexpected("not delivered") }
+        #expect(message.text(message.messageID) == "7" && message.isArchived)
+        #expect(Self.word(try session.hear(Self.end("a1", complete: true))) == "other")
+        _ = session.committed([message])
+        let answer = session.takeAnswer()
+        #expect(answer != nil)
+    }
+
     @Test("a quarantined stanza keeps the bytes of its own message, whatever surrounds it")
     func verbatim() throws {
         var session = try Self.asked()

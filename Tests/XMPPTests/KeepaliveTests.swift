@@ -95,14 +95,19 @@ struct KeepaliveTests {
     @Test("while the peer accepts no writes reading pauses, and the clock stands still")
     func blocked() throws {
         var session = try makeSession(.missing)
-        _ = session.start()
+        let first = session.start()
+        guard case .refresh = session.timerFired(first.id, now: 5 * Self.second) else {
+            throw Unexpected("no presence")
+        }
         guard let begun = session.writable(false, now: 10 * Self.second).timer else { throw Unexpected("no timer") }
         #expect(session.wantsInput == false && begun.delay == .milliseconds(250))
         // A full window beside it changes nothing, nor does room in it alone.
         for _ in 0..<120 { _ = try session.hear(Said.good) }
         #expect(session.committed(120, size: 0, now: 11 * Self.second) { [] }.timer == nil)
         #expect(session.wantsInput == false)
-        guard case .withdraw = session.timerFired(begun.id, now: 13 * Self.second) else { throw Unexpected("not told") }
+        guard case .withdraw(_, let away) = session.timerFired(begun.id, now: 13 * Self.second),
+            case .wait = session.timerFired(away.id, now: 43 * Self.second)
+        else { throw Unexpected("not told") }
         guard let back = session.writable(true, now: 70 * Self.second).timer else { throw Unexpected("no timer") }
         #expect(session.wantsInput && back.delay == .seconds(1))
     }

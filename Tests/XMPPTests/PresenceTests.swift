@@ -44,9 +44,9 @@ struct PresenceTests {
         }
         // While nothing is read it would bring more than is wanted; coming back from a long pause does the same.
         var busy = try makeSession(.missing)
-        let timer = busy.start()
-        _ = busy.readingPaused(true, now: 1 * second)
-        guard case .withdraw(_, let away) = busy.timerFired(timer.id, now: 5 * second) else {
+        _ = busy.start()
+        guard let begun = busy.readingPaused(true, now: 1 * second).timer else { throw Unexpected("no timer") }
+        guard case .withdraw(_, let away) = busy.timerFired(begun.id, now: 5 * second) else {
             throw Unexpected("given")
         }
         guard let back = busy.readingPaused(false, now: 20 * second).timer, back.delay == .seconds(1) else {
@@ -218,7 +218,10 @@ struct PresenceTests {
     func pingsWhileAway() throws {
         let second = Self.second
         var session = try makeSession(.missing)
-        _ = session.start()
+        let first = session.start()
+        guard case .refresh = session.timerFired(first.id, now: 5 * second) else {
+            throw Unexpected("no second presence")
+        }
         guard let begun = session.readingPaused(true, now: 28 * second).timer else { throw Unexpected("no timer") }
         guard case .withdraw = session.timerFired(begun.id, now: 31 * second) else { throw Unexpected("not away") }
         guard let soon = session.readingPaused(false, now: 31 * second).timer else { throw Unexpected("no timer") }

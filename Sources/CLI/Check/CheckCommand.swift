@@ -109,7 +109,7 @@ struct CheckCommand: ProgramCommand {
         func indented(_ text: String) -> [String] { text.split(whereSeparator: \.isNewline).map { String($0) } }
         let head = indented("\(words.mark)\(step): \(words.detail ?? "not tried")")
         let fix = words.fix.map { indented("        fix: \($0)") } ?? []
-        return head.prefix(1) + head.dropFirst().map { "        " + $0 } + fix.prefix(1)
+        return head.prefix(1) + head.dropFirst().map { "        " + $0.drop { $0 == " " } } + fix.prefix(1)
             + fix.dropFirst().map { "             " + $0 }
     }
 }

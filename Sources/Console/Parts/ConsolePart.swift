@@ -8,7 +8,8 @@ struct ConsolePart: Sendable {
     /// All parts, in the order of the navigation.
     static let all = [
         OverviewPart.part, MessagePart.part, HandlerPart.part, DeliveryPart.part, DeadPart.part, QuarantinePart.part,
-        ConflictPart.part, ReplayPart.part, RetentionPart.part, AuditPart.part, JobPart.part, HistoryPart.part, SystemPart.part,
+        ConflictPart.part, ReplayPart.part, RetentionPart.part, AuditPart.part, JobPart.part, HistoryPart.part,
+        SystemPart.part,
     ]
 }
 

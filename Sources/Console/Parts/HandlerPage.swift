@@ -20,7 +20,7 @@ struct HandlerPage {
             let page = HandlerPage(
                 view: view,
                 charts: HistoryCharts(try await History.read(connection, .handler(name), range), held: "circuit open"),
-                failures: try await FailedAttempt.latest(connection, of: [name], limit: 20)
+                failures: try await FailedAttempt.latest(connection, of: [name], limit: 10)
                     .map { $0.shown(to: request.sight) }
             )
             return (

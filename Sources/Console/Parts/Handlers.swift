@@ -105,7 +105,7 @@ enum HandlerPart {
             "Handlers",
             refresh: 5,
             """
-            \(Part.head("Handlers", "Who takes the messages, how fast, and what waits for them; failures and p95 of the last hour."))
+            \(Part.head("Handlers", "Who takes the messages; failures and p95 of the last hour."))
             <div id="handlers" class="dense" data-live>\(list(rows, order))</div>
             """
         )
@@ -129,11 +129,14 @@ enum HandlerPart {
         let hint: HTML = """
             Add one under <code>handlers:</code> in the configuration and start a worker; messages are kept either way.
             """
-        return Part.rows(
+        guard let first = rows.first else {
+            return Part.card("Handlers", Part.empty("No handler is registered", hint))
+        }
+        // Without a head, so that 30 fit one screen.
+        let table = Part.table(
             "Handlers",
             rows.map(\.view),
-            now: rows.first?.view.at ?? .now,
-            empty: ("No handler is registered", hint),
+            now: first.view.at,
             [
                 column("Handler", nil, isNumber: false) {
                     "<a href=\"\(address($0.view.state.name))\">\($0.view.state.name)</a>"
@@ -155,6 +158,7 @@ enum HandlerPart {
                 },
             ]
         )
+        return "<section class=\"card\">\(table)</section>"
     }
 
     /// The address of a handler's page.

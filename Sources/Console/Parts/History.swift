@@ -62,7 +62,7 @@ struct HistoryCharts {
 
     /// `held` says what ``HistoryPoint/isHeld`` means.
     init(_ history: History, held: String) {
-        (points, self.held) = (history.joined(by: history.range == .hour ? 1 : 3), held)
+        (points, self.held) = (HistoryPoint.joined(history.points, by: history.range == .hour ? 1 : 3), held)
     }
 
     func chart(_ title: String, _ unit: Chart.Unit, _ series: Chart.Series...) -> HTML {
@@ -80,7 +80,7 @@ struct HistoryCharts {
     /// The spans that were measured, the latest first, with some of their figures.
     func table(_ names: [String], now: Timestamp) -> HTML {
         let columns = ["at"] + names
-        let rows = points.reversed().filter { $0.minutes > 0 }
+        let rows = HistoryPoint.joined(points, by: 3).reversed().filter { $0.minutes > 0 }
         let cells = columns.map { name in
             PageColumn<HistoryPoint>(name) { point in
                 switch name {

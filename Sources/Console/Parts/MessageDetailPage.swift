@@ -212,7 +212,8 @@ enum MessageDetailPage {
                 count: "\(detail.deliveries.count)",
                 empty: ("Nothing waits", hint),
                 [
-                    PageColumn("handler") { "<a href=\"\(HandlerPart.address($0.handler))\">\($0.handler)</a>" }, "attempts",
+                    PageColumn("handler") { "<a href=\"\(HandlerPart.address($0.handler))\">\($0.handler)</a>" },
+                    "attempts",
                     "next_attempt_at", "worker", "error",
                 ]
             )

@@ -14,9 +14,9 @@ package struct HistorySubject: Sendable, Hashable, LosslessStringConvertible {
     private init(_ kind: Sample.Kind, _ name: String) { (self.kind, self.name) = (kind, name) }
 
     package init?(_ text: String) {
-        let parts = text.split(separator: ":", maxSplits: 1)
+        let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
         guard let word = parts.first, let kind = Sample.Kind(rawValue: String(word)),
-            (kind == .store) == (parts.count == 1), !text.contains("\0")
+            (kind == .store) == (parts.count == 1), parts.last?.isEmpty == false, !text.contains("\0")
         else { return nil }
         self.init(kind, parts.count > 1 ? String(parts[1]) : "")
     }
@@ -96,6 +96,13 @@ package struct HistoryPoint: Sendable, Equatable {
         sum.started += next.started
         return sum
     }
+
+    /// Adds up every `count` points, so that there are fewer.
+    package static func joined(_ points: [HistoryPoint], by count: Int) -> [HistoryPoint] {
+        stride(from: 0, to: points.count, by: count).map { start in
+            points[start + 1..<min(start + count, points.count)].reduce(points[start]) { $0.adding($1) }
+        }
+    }
 }
 
 /// A subject's figures over a range, without holes: what was not measured is a gap.
@@ -104,18 +111,6 @@ package struct History: Sendable {
     package var range: HistoryRange
     /// The oldest first; the last one may not be complete.
     package var points: [HistoryPoint]
-
-    /// All of it in one point.
-    package var whole: HistoryPoint {
-        points.dropFirst().reduce(points.first ?? HistoryPoint(at: .now)) { $0.adding($1) }
-    }
-
-    /// Adds up every `count` points, so that there are fewer.
-    package func joined(by count: Int) -> [HistoryPoint] {
-        stride(from: 0, to: points.count, by: count).map { start in
-            points[start + 1..<min(start + count, points.count)].reduce(points[start]) { $0.adding($1) }
-        }
-    }
 
     /// The history of a subject up to the last complete minute.
     package static func read(

@@ -199,7 +199,7 @@ extension WorkerParts {
         list.append(bounded(.milliseconds(200), UntilShutdown(RetentionService(self).run)))
         list.append(UntilShutdown(CertificateWatch(parts: self).run))
         // Stops after all that it reports on.
-        list.append(bounded(.milliseconds(200), HeartbeatService(self)))
+        list.append(bounded(.milliseconds(400), HeartbeatService(self)))
         if let dispatch { list.append(bounded(.milliseconds(500), dispatch) { dispatch.service.isIdle }) }
         if roles.contains(.dispatch) {
             list.append(bounded(.milliseconds(500), UntilShutdown(ReplayService(self).run)))

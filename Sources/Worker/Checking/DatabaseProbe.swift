@@ -208,7 +208,7 @@ actor DatabaseSession: HandlerProbeSession {
             var settings = try PostgresSettings(url: url, of: "database.read_url")
             settings.isReader = true
             let reader = try await PostgresConnection.open(settings)
-            let lag = try await reader.readLag()
+            let lag = try await reader.settledLag()
             _ = try await reader.result(of: "SELECT FROM upstream.messages LIMIT 0")
             let place = "connected to \(settings.description)"
             // Some providers hide the cluster's number.

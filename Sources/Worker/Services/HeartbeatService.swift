@@ -40,10 +40,10 @@ struct HeartbeatService: Service {
             roles: WorkerRole.allCases.filter(parts.roles.contains).map(\.rawValue)
         )
         if var samples = await cancelWhenGracefulShutdown({ await write(identity) }) {
-            await samples.write(isEnd: true)
             _ = try? await client.run { connection throws(PostgresError) in
                 try connection.run(WorkerStatements.remove, identity)
             }
+            await samples.write(isEnd: true)
         }
         await client.close()
     }
@@ -120,11 +120,12 @@ struct SampleWriter {
         let now = parts.clock.now()
         recorder.look(parts.activity, now: now, isEnd: isEnd)
         let (pending, day) = (recorder.pending, UTCDay(microseconds: now))
-        guard !pending.isEmpty else { return }
+        // At the start and at midnight, so that nothing is left to make when the worker ends.
+        guard ensured != day || !pending.isEmpty else { return }
         do throws(PostgresError) {
             try await client.run { [instance, ensured] connection throws(PostgresError) in
                 if ensured != day { try Samples.ensure(connection, around: day) }
-                try Samples.write(connection, pending, of: instance)
+                if !pending.isEmpty { try Samples.write(connection, pending, of: instance) }
             }
             recorder.written()
             (ensured, isFailing) = (day, false)

@@ -170,12 +170,16 @@ package struct Session: ~Copyable {
         case .finishing, .closing: return late(stanza)
         case .ended: return .none
         }
+        // First: a result is itself a stanza of our account, which some payloads take for a message.
+        if page != nil,
+            let action = paged(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following)
+        {
+            return action
+        }
         switch codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following) {
         case .message(let message): return deliver(message, now: parsedAt)
         case .messages(let messages): return deliver(messages, now: parsedAt)
-        case .other:
-            let action = page == nil ? nil : paged(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following)
-            return action ?? other(stanza, now: parsedAt)
+        case .other: return other(stanza, now: parsedAt)
         case let kind: return note(kind)
         }
     }

@@ -2,8 +2,9 @@ import Foundation
 import MessageStore
 import Vocabulary
 
-/// A chart of some figures over time, drawn as SVG: axes with units, lines that end where nothing was measured, bands
-/// where something was held, marks where a worker started. Each span has its figures as title.
+/// A chart of some figures over time, drawn as SVG; each span has its figures as title.
+///
+/// Lines end where nothing was measured; bands show where something was held, and marks where a worker started.
 struct Chart {
     enum Unit {
         case perSecond, seconds, percent, count
@@ -61,7 +62,7 @@ struct Chart {
         }
         let keys = HTML(zip(series, values).enumerated()) { number, pair in
             let last = pair.1.last { $0 != nil }?.map(unit.text) ?? "–"
-            return "<span class=\"key s\(number)\">\(pair.0.name) \(last)</span>"
+            return "<span class=\"legend s\(number)\">\(pair.0.name) \(last)</span>"
         }
         let range = points.isEmpty ? "" : ", \(points[0].at.shown) to \(points[points.count - 1].at.shown)"
         return """
@@ -134,9 +135,10 @@ struct Chart {
 
     /// The spans' figures, for whoever points at them.
     private func hits(_ values: [[Double?]], _ x: (Int) -> Double, _ step: Double) -> HTML {
-        HTML(points.enumerated()) { place, point in
-            let at = point.at.rfc3339.dropFirst(5).prefix(11).replacing("T", with: " ")
-            var parts = ["\(at) UTC"]
+        let isLong = points.count > 1 && points[1].at - points[0].at > .seconds(60)
+        return HTML(points.enumerated()) { place, point in
+            let at = point.at.rfc3339.dropFirst(isLong ? 5 : 11).prefix(isLong ? 11 : 5)
+            var parts = [String(at).replacing("T", with: " ")]
             if point.minutes == 0 { parts.append("not measured") }
             for (series, values) in zip(series, values) {
                 if let value = values[place] { parts.append("\(series.name) \(unit.text(value))") }
@@ -146,7 +148,7 @@ struct Chart {
                 parts.append("worker started: " + Set(point.started).sorted().joined(separator: ", "))
             }
             return """
-                <rect x="\(Self.short(x(place)))" width="\(Self.short(step))" height="128"><title>\(parts.joined(separator: ", "))</title></rect>
+                <rect x="\(Self.short(x(place)))" width="\(Self.short(step))"><title>\(parts.joined(separator: ", "))</title></rect>
                 """
         }
     }

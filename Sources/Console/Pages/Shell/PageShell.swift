@@ -61,12 +61,10 @@ struct PageShell: Sendable {
         """
     }
 
-    /// How old is what the page shows.
-    private var lag: HTML? {
-        LagNote.current?.lag?.note.map { note in
-            let sentence = note.prefix(1).uppercased() + String(note.dropFirst()) + "."
-            return #"<p id="read-lag" class="muted" data-live>\#(sentence)</p>"#
-        }
+    /// How old is what the page shows; there and empty where it was read at the primary, so that it goes when it is live.
+    private var lag: HTML {
+        let note = LagNote.current?.lag?.note.map { $0.prefix(1).uppercased() + String($0.dropFirst()) + "." } ?? ""
+        return #"<div id="read-lag" class="muted" data-live>\#(note)</div>"#
     }
 
     private var items: HTML {

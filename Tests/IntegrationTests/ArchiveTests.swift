@@ -1,0 +1,198 @@
+import Foundation
+import IntegrationSupport
+import Telemetry
+import Testing
+import Vocabulary
+
+extension Integration {
+    /// What did not come is fetched from the server's archive, on every standard server that keeps one.
+    @Suite struct ArchiveTests {
+        /// A worker's configuration that catches up.
+        private static func yaml(_ scenario: ServerScenario) throws -> String {
+            let own = try scenario.yaml()
+            return own.replacing("    dialect: xmpp\n", with: "    dialect: xmpp\n    archive: {catch_up: on}\n")
+        }
+
+        /// Sends messages that servers archive.
+        private static func send(_ ids: some Sequence<String>, _ scenario: ServerScenario) throws {
+            for id in ids {
+                let json = #"{"message_id":"\#(id)","from":"FAKE-token","category":"c"}"#
+                try scenario.device.send(
+                    stanza:
+                        "<message to='\(scenario.device.address)' id='\(id)'><gcm xmlns='google:mobile:data'>\(json)"
+                        + "</gcm><store xmlns='urn:xmpp:hints'/></message>"
+                )
+            }
+        }
+
+        /// The results of the readings that have reached the archive's end.
+        private static func readings(_ worker: LocalWorker) -> [Int] {
+            worker.logs.lines.filter { $0.contains("\"archive.read\"") }.compactMap { line in
+                line.firstMatch(of: /"count":(\d+)/).flatMap { Int($0.1) }
+            }
+        }
+
+        private static func waitUntilRead(_ worker: LocalWorker) async throws {
+            try await waitUntil("the archive is read") { !readings(worker).isEmpty }
+        }
+
+        /// Lets a first worker find the archive's end, after it has taken messages.
+        private static func begin(_ ids: [String], _ scenario: ServerScenario) async throws {
+            try await scenario.withWorker(yaml(scenario)) { worker in
+                try send(ids, scenario)
+                try await scenario.waitForAcks(ids)
+                try await waitUntilRead(worker)
+                #expect(readings(worker) == [0] && worker.settled(.stored) == ids.count)
+            }
+        }
+
+        private static func point(_ scenario: ServerScenario) async throws -> String {
+            try await scenario.database.texts("SELECT archive_id FROM upstream.archive_points").first ?? ""
+        }
+
+        @Test(
+            "what is sent while nobody is there and the server stores nothing offline comes from its archive: once, and acked",
+            arguments: ServerKind.allCases
+        )
+        func away(_ kind: ServerKind) async throws {
+            try await ServerScenario.run(kind, ServerOptions(archive: true, offlineStore: false)) { scenario in
+                let ids = ServerScenario.ids(1...270)
+                try await Self.begin(Array(ids[..<20]), scenario)
+                try Self.send(ids[20..<250], scenario)
+                try await scenario.withWorker(Self.yaml(scenario)) { worker in
+                    try Self.send(ids[250...], scenario)
+                    try await Self.waitUntilRead(worker)
+                    try await scenario.waitForAcks(ids)
+                    #expect(Self.readings(worker) == [250])
+                    #expect(worker.settled(.stored) == 250 && worker.settled(.duplicate) == 20)
+                    let counts = worker.metrics.messages.snapshot()
+                    #expect(counts.received(.upstream) == 270 && counts.inFlight == 0)
+                    #expect(worker.metrics.stanzas[.archive].value == 250)
+                    #expect(worker.metrics.connections(sender: 0, state: .bound).value == 1)
+                }
+                try await scenario.expectStored(ids)
+                #expect(scenario.device.acks.sorted() == ids.sorted())
+            }
+        }
+
+        @Test(
+            "what a server loses, or returns, when its queue overflows comes from its archive",
+            arguments: ServerKind.allCases
+        )
+        func overflow(_ kind: ServerKind) async throws {
+            try await ServerScenario.run(kind, ServerOptions(queue: 20, archive: true)) { scenario in
+                let ids = ServerScenario.ids(1...65)
+                try await Self.begin(Array(ids[..<5]), scenario)
+                try await scenario.database.withLockedLedger {
+                    let worker = try await scenario.startWorker(Self.yaml(scenario))
+                    try Self.send(ids[5...], scenario)
+                    try await waitUntil("the queue has overflowed") {
+                        switch kind {
+                        case .prosody: try await worker.scrape().sum("upstream_messages_in_flight") == 60
+                        case .ejabberd: scenario.device.errors.count > 20
+                        }
+                    }
+                    worker.send(SIGKILL)
+                    _ = try await worker.exitCode()
+                    try await scenario.database.endWaitingSessions()
+                }
+                try await scenario.database.waitUntilAbandoned()
+                // The killed worker's lease.
+                try await scenario.database.script("UPDATE upstream.archive_points SET leased_until = NULL")
+                try await scenario.withWorker(Self.yaml(scenario)) { worker in
+                    try await Self.waitUntilRead(worker)
+                    try await waitUntil("all is stored") { worker.settled(.stored) == 60 }
+                }
+                try await scenario.expectStored(ids)
+            }
+        }
+
+        @Test(
+            "900 messages stored offline against a queue of 300: ejabberd returns all of them, and all come from its archive"
+        )
+        func offlineFlood() async throws {
+            try await ServerScenario.run(.ejabberd, ServerOptions(queue: 300, archive: true)) { scenario in
+                let ids = ServerScenario.ids(1...905)
+                try await Self.begin(Array(ids[..<5]), scenario)
+                try Self.send(ids[5...], scenario)
+                try await waitUntil("the server has stored them") {
+                    try await scenario.server.offlineMessages(scenario.account) == 900
+                }
+                try await scenario.withWorker(Self.yaml(scenario), waits: false) { worker in
+                    try await waitUntil("all are stored", limit: .seconds(90)) {
+                        try await scenario.database.count("messages") == ids.count
+                    }
+                    #expect(worker.settled(.stored) == 900)
+                }
+                try await scenario.expectStored(ids)
+                print("ejabberd returned \(scenario.device.errors.count) of 900; acks: \(scenario.device.acks.count)")
+            }
+        }
+
+        @Test("the place in the archive waits for the commit, and a page whose worker is killed before is read again")
+        func killed() async throws {
+            try await ServerScenario.run(.prosody, ServerOptions(archive: true, offlineStore: false)) { scenario in
+                let ids = ServerScenario.ids(1...45)
+                try await Self.begin(Array(ids[..<5]), scenario)
+                let before = try await Self.point(scenario)
+                try Self.send(ids[5...], scenario)
+                try await scenario.database.withLockedLedger {
+                    let worker = try await scenario.startWorker(Self.yaml(scenario))
+                    try await waitUntil("the page is in flight") {
+                        try await worker.scrape().sum("upstream_messages_in_flight") == 40
+                    }
+                    #expect(try await Self.point(scenario) == before)
+                    worker.send(SIGKILL)
+                    _ = try await worker.exitCode()
+                    try await scenario.database.endWaitingSessions()
+                }
+                try await scenario.database.waitUntilAbandoned()
+                #expect(try await Self.point(scenario) == before)
+                try await scenario.database.script("UPDATE upstream.archive_points SET leased_until = NULL")
+                try await scenario.withWorker(Self.yaml(scenario)) { worker in
+                    try await Self.waitUntilRead(worker)
+                    #expect(worker.settled(.stored) == 40)
+                }
+                #expect(try await Self.point(scenario) != before)
+                try await scenario.expectStored(ids)
+            }
+        }
+
+        @Test(
+            "results that a stranger or a device sends are no messages; an archive without our place is read from its time",
+            arguments: ServerKind.allCases
+        )
+        func forged(_ kind: ServerKind) async throws {
+            try await ServerScenario.run(kind, ServerOptions(archive: true)) { scenario in
+                try await Self.begin(["m1"], scenario)
+                try await scenario.database.script(
+                    "UPDATE upstream.archive_points SET archive_id = NULL, archived_at = archived_at - interval '1 hour'"
+                )
+                try await scenario.withWorker(Self.yaml(scenario)) { worker in
+                    for query in ["", "1", "x-archive-1"] {
+                        try scenario.device.send(
+                            content: "<result xmlns='urn:xmpp:mam:2' queryid='\(query)' id='1'><forwarded "
+                                + "xmlns='urn:xmpp:forward:0'><message xmlns='jabber:client' from='devices@ccs.test'><gcm "
+                                + "xmlns='google:mobile:data'>{\"message_id\":\"forged\",\"from\":\"t\",\"category\":\"c\"}"
+                                + "</gcm></message></forwarded></result>"
+                        )
+                    }
+                    try Self.send(["m2"], scenario)
+                    try await Self.waitUntilRead(worker)
+                    // The forged ones have a body, and are in the archive themselves: with nothing that is a message.
+                    #expect(Self.readings(worker) == [5] && worker.metrics.stanzas[.archive].value == 5)
+                    #expect(worker.settled(.duplicate) == 2)
+                }
+                try await scenario.expectStored(["m1", "m2"])
+                #expect(scenario.device.acks == ["m1", "m2"])
+                // As after a purge: Prosody says so, ejabberd finds nothing before.
+                guard kind == .prosody else { return }
+                try await scenario.database.script("UPDATE upstream.archive_points SET archive_id = 'gone'")
+                try await scenario.withWorker(Self.yaml(scenario)) { worker in
+                    try await Self.waitUntilRead(worker)
+                    #expect(worker.logs.lines.contains { $0.contains("archive.purged") })
+                }
+            }
+        }
+    }
+}
