@@ -169,6 +169,8 @@ package struct UpstreamCodec: Sendable {
         return trusted.isOwn(UnsafeBufferPointer(rebasing: bytes[from]))
     }
 
+    // Inlined, as a function with one caller is: the other caller is rare.
+    @inline(__always)
     private mutating func read(
         _ payload: Int,
         as form: PayloadForm,
