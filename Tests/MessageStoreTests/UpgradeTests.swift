@@ -86,7 +86,7 @@ import Vocabulary
             "function store_", "function id_scope", "function unpack_", "comment function ",
             "function derive_subscriptions",
             "function register_handlers", "function raise_deliveries_missing", "column handler_workers.categories ",
-            "column subscriptions.category ", "column workers.handlers ",
+            "column subscriptions.category ", "column workers.handlers ", "comment table workers ",
         ]
         let gone = before.subtracting(after)
         #expect(!gone.isEmpty && gone.allSatisfy { line in names.contains { line.hasPrefix($0) } }, "\(gone)")
