@@ -441,7 +441,7 @@ let package = Package(
             "WorkerTests",
             [
                 "ConfigurationKeys", "Handlers", "Probing", "Querying", "UpstreamConfiguration",
-                "UpstreamKit", "Ingest", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore",
+                "UpstreamKit", "Dispatcher", "Ingest", "Vocabulary", "IntegrationSupport", "Worker", "MessageStore",
                 "Telemetry",
                 "DNS",
                 "TLSWire", "XMLWire", "XMPP", "XMPPSession", nio, nioPosix, logging, lifecycle,
