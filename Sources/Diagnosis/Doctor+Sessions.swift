@@ -61,7 +61,7 @@ extension Doctor {
                 diagnosis.find(
                     .slotInactive,
                     "\(slot) and has lost write-ahead log that its reader needs: it kept more than max_slot_wal_keep_size",
-                    fix: "drop it: \(drop), and set its reader up anew; what it read of the past is not repeated"
+                    fix: "drop it: \(drop), and set its reader up anew; what it missed is not sent again"
                 )
                 continue
             }

@@ -65,6 +65,7 @@ struct RoleTests {
         try await fixture.addRoles()
         #expect(
             try await fixture.text(grants("upstream_worker")) == """
+                archive_points: insert select update
                 attempt_batches: insert select
                 attempts: select
                 channel_bindings: delete insert select

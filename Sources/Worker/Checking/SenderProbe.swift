@@ -87,7 +87,8 @@ extension ProbeSequence {
         // The probe tests binding; how the stream ended afterwards does not matter.
         if end.negotiation == nil, case .session = end.ending {
             let pinned =
-                pin.map { "\n        pinned: by \($0.binding) at \($0.pinnedAt.rfc3339), so none without is accepted" } ?? ""
+                pin.map { "\n        pinned: by \($0.binding) at \($0.pinnedAt.rfc3339), so none without is accepted" }
+                ?? ""
             let detail = "bound at \(end.server?.summary ?? sender.host)" + report.findings + pinned
             if sender.dialect == .component {
                 let clear =

@@ -59,9 +59,10 @@ package struct UpstreamCodec: Sendable {
         acks.limit = min(AckEncoder.mostBytes, limits.stanza ?? .max)
     }
 
-    /// Reads one stanza, lent for the call, received at this Unix time in microseconds and at this time of a monotonic
-    /// clock in nanoseconds; the bytes that follow it in the same read share memory with its message. An archive says
-    /// when it stored it.
+    /// Reads one stanza, lent for the call.
+    ///
+    /// It was received at this Unix time in microseconds, and at this time of a monotonic clock in nanoseconds; the
+    /// bytes that follow it in the same read share memory with its message. An archive says when it stored it.
     package mutating func decode(
         _ stanza: Stanza,
         receivedAt: Int64,

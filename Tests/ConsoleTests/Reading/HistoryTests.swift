@@ -62,7 +62,8 @@ struct HistoryTests {
         "a handler's page draws gaps as gaps, and shows failures without what payloads say to those who may not see them"
     )
     func page() async throws {
-        try await ConsoleHarness.run(configure: { $0.showsPayloads = false }) { console in
+        let hides: @Sendable (inout ConsoleSettings) -> Void = { $0.showsPayloads = false }
+        try await ConsoleHarness.run(configure: hides) { console in
             try await console.database.script(Self.samples)
             for range in ["1h", "24h", "7d"] {
                 let page = try await console.get("/handlers/orders?range=\(range)")
