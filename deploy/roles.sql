@@ -74,20 +74,18 @@ BEGIN
     GRANT SELECT, INSERT ON upstream.message_ids, upstream.messages, upstream.senders, upstream.retention_runs TO upstream_worker;
     -- It may raise the retention policy, by a function, and never lower it.
     GRANT SELECT ON upstream.retention_policy, upstream.dead_messages TO upstream_worker;
-    GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine, upstream.archive_points TO upstream_worker;
+    GRANT SELECT, INSERT, UPDATE ON upstream.conflicts, upstream.quarantine TO upstream_worker;
     GRANT SELECT, INSERT, UPDATE, DELETE
         ON upstream.handlers, upstream.handler_workers, upstream.subscriptions, upstream.deliveries,
             upstream.delivery_blocks, upstream.dead_letters, upstream.workers
         TO upstream_worker;
-    -- The history of attempts is only ever added to, and so are samples.
-    GRANT SELECT, INSERT ON upstream.attempt_batches, upstream.samples TO upstream_worker;
+    -- The history of attempts is only ever added to.
+    GRANT SELECT, INSERT ON upstream.attempt_batches TO upstream_worker;
     GRANT SELECT ON upstream.attempts TO upstream_worker;
     -- Replays are planned and run with the same rights; they change no message.
     GRANT SELECT, INSERT, UPDATE ON upstream.replays TO upstream_worker;
     GRANT SELECT, INSERT, DELETE ON upstream.replay_messages TO upstream_worker;
     GRANT SELECT, INSERT ON upstream.replay_events TO upstream_worker;
-    -- Pins of channel binding; a command forgets one.
-    GRANT SELECT, INSERT, DELETE ON upstream.channel_bindings TO upstream_worker;
     GRANT USAGE ON SEQUENCE upstream.lease_tokens TO upstream_worker;
     GRANT EXECUTE ON FUNCTION
         upstream.ensure_partitions(date, date),
@@ -101,11 +99,19 @@ BEGIN
         upstream.purge_dead_letters(integer),
         upstream.purge_dead_messages(bigint, integer),
         upstream.purge_attempts(),
-        upstream.purge_audit(integer),
-        upstream.purge_erasures(integer),
-        upstream.ensure_samples(date, date),
-        upstream.purge_samples(interval)
+        upstream.purge_audit(integer)
         TO upstream_worker;
+    -- A database from before 0.1.0 gets these by `migrate up`.
+    IF to_regclass('upstream.channel_bindings') IS NOT NULL THEN
+        -- Samples are only ever added to.
+        GRANT SELECT, INSERT ON upstream.samples TO upstream_worker;
+        GRANT SELECT, INSERT, UPDATE ON upstream.archive_points TO upstream_worker;
+        -- Pins of channel binding; a command forgets one.
+        GRANT SELECT, INSERT, DELETE ON upstream.channel_bindings TO upstream_worker;
+        GRANT EXECUTE ON FUNCTION
+            upstream.purge_erasures(integer), upstream.ensure_samples(date, date), upstream.purge_samples(interval)
+            TO upstream_worker;
+    END IF;
     -- Commands record what they do. The audit trail itself it can't write to, and only what is older than 730 days goes.
     GRANT EXECUTE ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) TO upstream_worker;
     -- The functions that store messages run with the caller's rights; anyone may call them.

@@ -56,12 +56,12 @@ extension Doctor {
             let isKeepingMuch = bytes >= limits.walBytes || share >= limits.walShare
             guard !isActive || isKeepingMuch || ["extended", "unreserved", "lost"].contains(status) else { continue }
             let slot = "the replication slot '\(name)' is read\(isActive ? "" : " by nobody")"
-            let drop = "SELECT pg_drop_replication_slot('\(name)')"
+            let drop = "pg_drop_replication_slot('\(name)')"
             guard status != "lost" else {
                 diagnosis.find(
                     .slotInactive,
                     "\(slot) and has lost write-ahead log that its reader needs: it kept more than max_slot_wal_keep_size",
-                    fix: "drop it: \(drop), and set its reader up anew; what it missed is not sent again"
+                    fix: "drop it: SELECT \(drop), and set its reader up anew; what it missed is not sent again"
                 )
                 continue
             }
@@ -73,7 +73,7 @@ extension Doctor {
                 isActive ? .slotBehind : .slotInactive,
                 "\(slot) and keeps \(Amount.bytes(bytes)) of write-ahead log\(part)\(old)\(end)",
                 fix: (isActive
-                    ? "see what slows its reader: SELECT * FROM pg_stat_replication" : "start its reader, or \(drop)")
+                    ? "see what slows its reader: SELECT * FROM pg_stat_replication" : "start its reader, or SELECT \(drop)")
                     + bound
             )
         }

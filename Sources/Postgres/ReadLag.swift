@@ -61,6 +61,11 @@ extension PostgresConnection {
         }
     }
 
+    /// The primary's position, up to which a standby must have replayed to show what was done here.
+    package func writePosition() throws(PostgresError) -> Int64 {
+        try run("SELECT (pg_current_wal_insert_lsn() - '0/0')::int8").value()
+    }
+
     /// Asks how far the server is behind the primary, and again after a second if that is more than one.
     ///
     /// Where the primary was idle for long, its first commit seems as old as the last.

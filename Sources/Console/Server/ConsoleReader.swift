@@ -65,8 +65,7 @@ package struct ConsoleReader: Sendable {
     func acted(_ connection: isolated PostgresConnection) {
         guard primary != nil else { return }
         // Without the position the standby's lag is all that readers are told; the change itself is done.
-        let position = try? connection.run("SELECT (pg_current_wal_insert_lsn() - '0/0')::int8").value(Int64.self)
-        if let position { acts.note(position, by: ReadPool.reader) }
+        if let position = try? connection.writePosition() { acts.note(position, by: ReadPool.reader) }
     }
 
     /// Whether a session shows all that this task's reader did; notes its lag if so.

@@ -22,6 +22,14 @@ enum CheckStatements {
     static let cluster: SQL =
         "SELECT (SELECT system_identifier FROM pg_control_system())::text || ' ' || current_database()"
 
+    /// Reads no row, and fails where messages can't be read.
+    static let messages: SQL = "SELECT FROM upstream.messages LIMIT 0"
+
+    /// Fails where one of these is no regular expression.
+    static func expressions(_ texts: [String]) -> SQL {
+        "SELECT '' ~ one FROM unnest(\(texts)) AS each (one)"
+    }
+
     /// The release of the extension Citus; no row without it.
     static let citus: SQL = "SELECT extversion FROM pg_extension WHERE extname = 'citus'"
 

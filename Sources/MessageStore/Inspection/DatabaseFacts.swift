@@ -28,6 +28,16 @@ package struct DatabaseFacts: Sendable, Equatable {
 }
 
 extension PostgresConnection {
+    /// Tries to read messages, as whoever reads from a standby does.
+    package nonisolated func tryReading() async throws(PostgresError) {
+        _ = try await result(of: CheckStatements.messages)
+    }
+
+    /// Has the server judge regular expressions; fails with class 22 where one is none.
+    package nonisolated func judge(_ expressions: [String]) async throws(PostgresError) {
+        _ = try await result(of: CheckStatements.expressions(expressions))
+    }
+
     /// What primary and standbys share, and nobody else.
     package nonisolated func cluster() async throws(PostgresError) -> String {
         try await result(of: CheckStatements.cluster).value()

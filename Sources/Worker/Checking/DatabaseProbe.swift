@@ -209,7 +209,7 @@ actor DatabaseSession: HandlerProbeSession {
             settings.isReader = true
             let reader = try await PostgresConnection.open(settings)
             let lag = try await reader.settledLag()
-            _ = try await reader.result(of: "SELECT FROM upstream.messages LIMIT 0")
+            try await reader.tryReading()
             let place = "connected to \(settings.description)"
             // Some providers hide the cluster's number.
             let clusters = try? (await reader.cluster(), await connection?.cluster())
@@ -240,7 +240,7 @@ actor DatabaseSession: HandlerProbeSession {
     func judge(_ expressions: [String]) async -> Probe.Result {
         await forHandler { connection, _ throws(PostgresError) in
             do throws(PostgresError) {
-                _ = try await connection.result(of: "SELECT '' ~ one FROM unnest(\(expressions)) AS each (one)")
+                try await connection.judge(expressions)
                 return .passed(detail: "its regular expressions are valid")
             } catch  where error.sqlState?.hasPrefix("22") == true {
                 return .failed(cause: error.description, fix: "correct the handler's where", status: .configuration)

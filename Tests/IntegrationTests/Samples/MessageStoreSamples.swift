@@ -43,7 +43,16 @@ extension CheckStatements: StatementCatalog {
     static var samples: [StatementSample] {
         [
             StatementSample("facts", facts), StatementSample("missing", missing(WorkerRight.all, of: nil)),
-            StatementSample("objects", objects), StatementSample("disk", disk),
+            StatementSample("objects", objects), StatementSample("disk", disk), StatementSample("cluster", cluster),
+            StatementSample("messages", messages), StatementSample("expressions", expressions(["a"])),
+            StatementSample("citus", citus),
+            StatementSample(
+                "spreadTables",
+                spreadTables,
+                after: """
+                    CREATE TABLE pg_dist_partition (logicalrel regclass, partmethod "char", repmodel "char")
+                    """
+            ),
         ]
     }
 }
@@ -141,6 +150,10 @@ extension HandlerStatements: StatementCatalog {
     static var samples: [StatementSample] {
         [
             StatementSample("list", list(counted: 1)),
+            StatementSample(
+                "wants",
+                "SELECT FROM upstream.messages AS m, upstream.subscriptions AS s WHERE \(wants("m"))"
+            ),
             StatementSample("workers", workers),
             StatementSample("pause", pause("orders", for: nil, reason: nil)),
             StatementSample("resume", resume("orders")),
