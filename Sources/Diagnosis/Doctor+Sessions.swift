@@ -73,8 +73,8 @@ extension Doctor {
                 isActive ? .slotBehind : .slotInactive,
                 "\(slot) and keeps \(Amount.bytes(bytes)) of write-ahead log\(part)\(old)\(end)",
                 fix: (isActive
-                    ? "see what slows its reader: SELECT * FROM pg_stat_replication" : "start its reader, or SELECT \(drop)")
-                    + bound
+                    ? "see what slows its reader: SELECT * FROM pg_stat_replication"
+                    : "start its reader, or SELECT \(drop)") + bound
             )
         }
     }

@@ -1,4 +1,3 @@
-import UpstreamKit
 import Vocabulary
 
 /// A handler's rate as a token bucket that holds a second's worth, and at least one.

@@ -2,8 +2,6 @@ import Glibc
 import NIOCore
 import NIOPosix
 import TLSWire
-import Vocabulary
-import XMPP
 
 /// Finds and connects to a sender's server, one place after the other (RFC 6120 section 3.2.1); addresses by RFC 8305.
 struct StreamConnector: Sendable {

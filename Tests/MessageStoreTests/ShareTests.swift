@@ -5,7 +5,6 @@ import Postgres
 import Synchronization
 import Testing
 import UpstreamKit
-import Vocabulary
 
 /// Shares of a handler's limit over all workers.
 @Suite struct ShareTests {

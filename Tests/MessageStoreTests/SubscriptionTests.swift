@@ -1,8 +1,6 @@
 import Dispatcher
 import Ingest
-import IntegrationSupport
 import MessageStore
-import Postgres
 import Querying
 import Testing
 import UpstreamKit

@@ -1,7 +1,6 @@
 import Postgres
 import QuerySupport
 import Testing
-import Vocabulary
 
 @testable import Querying
 

@@ -1,7 +1,6 @@
 import MessageStore
 import Telemetry
 import Testing
-import Vocabulary
 
 @testable import Dispatcher
 @testable import Worker

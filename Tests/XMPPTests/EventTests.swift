@@ -1,6 +1,5 @@
 import Testing
 import Vocabulary
-import XMLWire
 
 @testable import XMPP
 
