@@ -135,7 +135,8 @@ struct SecrecyStage {
             "/api/v1/conflicts/:key": copied, "/conflicts/:key/:fingerprint": [pair],
             "/api/v1/quarantine/:id": stanzas, "/quarantine/:id": stanzas + stanzas.map { $0 + "?view=hex" },
             "/api/v1/replays/:id": replays, "/replays/:id": replays, "/api/v1/jobs/:id": jobs,
-            "/api/v1/jobs/:id/stream": jobs,
+            "/api/v1/jobs/:id/stream": jobs, "/handlers/:name": ["orders"],
+            "/api/v1/workers/:instance/dismiss": ["00000000-0000-4000-8000-000000000000"],
             "/api/v1/conflicts/:key/:fingerprint/release": [pair], "/api/v1/jobs/:id/cancel": jobs,
         ]
         .merging(["start", "pause", "resume", "cancel"].map { ("/api/v1/replays/:id/\($0)", replays) }) { $1 }

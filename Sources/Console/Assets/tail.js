@@ -132,9 +132,13 @@ export function startTail() {
     const isHeld = () => table.matches(":hover") || table.getBoundingClientRect().top < 0
         || (!getSelection().isCollapsed && body.contains(getSelection().anchorNode));
 
+    /** What waits and is not shown, once each: a stream that is opened again may repeat some. */
+    const unshown = () => [...new Map(waiting.map((message) => [message.message_key, message])).values()]
+        .filter((message) => !known.has(message.message_key));
+
     const show = () => {
         note.hidden = true;
-        const fresh = waiting.filter((message) => !known.has(message.message_key)).slice(-limit);
+        const fresh = unshown().slice(-limit);
         waiting = [];
         if (!fresh.length) return;
         for (const message of fresh) known.add(message.message_key);
@@ -152,7 +156,7 @@ export function startTail() {
         draw = undefined;
         if (!waiting.length) return;
         if (!isHeld()) return show();
-        const count = waiting.filter((message) => !known.has(message.message_key)).length;
+        const count = unshown().length;
         note.hidden = !count;
         note.textContent = count < limit ? `${count} new` : `${limit} or more new`;
     };
