@@ -42,9 +42,10 @@ extension Session {
         return timer(notAfter: now &+ Presence.shortestPause.nanoseconds, now: now)
     }
 
-    /// When presence is to be given, again or anew, unless reading is paused.
+    /// When presence is to be given, again or anew; never while reading is paused.
     private var presenceDue: UInt64 {
-        presence.needsRefresh ? boundAt &+ Presence.refreshDelay.nanoseconds : presence.returnDue ?? .max
+        guard keepalive.pause(now: 0) == nil else { return .max }
+        return presence.needsRefresh ? boundAt &+ Presence.refreshDelay.nanoseconds : presence.returnDue ?? .max
     }
 
     /// Sets the timer if it would fire later than this: a stream that keeps pausing must not put it off forever.
