@@ -15,7 +15,7 @@ struct CheckCommand: ProgramCommand {
           upstream-worker check --config worker.yaml --connect
           sudo -u upstream-worker upstream-worker check --connect   # as its role
           upstream-worker check --connect --json | jq '.steps[].result'
-          upstream-worker check --connect --forget-pin 1234567890   # its server has no channel binding any more
+          upstream-worker check --forget-pin 1234567890   # it no longer binds
 
         --connect signs in to the database and stores a message, which is rolled back; looks for each handler's \
         function, program or host, and calls none; and opens and closes a stream of each sender. Each line that \
