@@ -9,12 +9,12 @@ struct AttemptBudget: Sendable {
     static let step = Duration.milliseconds(100)
 
     /// The most that may begin at once.
-    private(set) var most: Int
+    let most: Int
 
     /// The least number claimed together: the tokens of one ``step``, so that a rate costs at most ten claims a second.
-    private(set) var portion: Int
+    let portion: Int
 
-    private var perSecond: Double
+    private let perSecond: Double
     private var tokens: Double
     private var counted: FixedInstant?
 

@@ -66,13 +66,6 @@ package enum ArchiveClaim: Sendable, Equatable {
     case from(ArchivePoint)
 }
 
-package enum ArchiveEnd: Sendable, Equatable {
-    /// All that the archive holds is read.
-    case complete
-    /// The rest waits for the next run.
-    case interrupted
-}
-
 extension MessageWriter {
     package var executor: (any TaskExecutor)? { nil }
 

@@ -41,7 +41,13 @@ package enum Partitions {
         _ connection: isolated PostgresConnection,
         around day: UTCDay
     ) throws(PostgresError) -> Int {
-        try ensure(connection, from: UTCDay(number: day.number - 1), to: UTCDay(number: day.number + 7))
+        let span = span(around: day)
+        return try ensure(connection, from: span.lowerBound, to: span.upperBound)
+    }
+
+    /// The days whose partitions are to be there: from the day before to seven days after.
+    static func span(around day: UTCDay) -> ClosedRange<UTCDay> {
+        UTCDay(number: day.number - 1)...UTCDay(number: day.number + 7)
     }
 
     /// Creates the partitions of these days; returns how many were missing.
@@ -84,8 +90,7 @@ package enum AttemptDays {
         _ connection: isolated PostgresConnection,
         around day: UTCDay
     ) throws(PostgresError) -> Int? {
-        let days = AttemptStatements.ensure(from: UTCDay(number: day.number - 1), to: UTCDay(number: day.number + 7))
-        let made: Int = try connection.run(days).value()
+        let made: Int = try connection.run(AttemptStatements.ensure(Partitions.span(around: day))).value()
         return made < 0 ? nil : made
     }
 }
@@ -126,8 +131,8 @@ enum PartitionStatements {
 /// The statements over the history's days; ``SettleStatements`` write it.
 enum AttemptStatements {
     /// Creates the missing partitions of a span of days; -1 if that has to wait.
-    static func ensure(from first: UTCDay, to last: UTCDay) -> SQL {
-        "SELECT upstream.ensure_attempts(\(first.date), \(last.date))"
+    static func ensure(_ days: ClosedRange<UTCDay>) -> SQL {
+        "SELECT upstream.ensure_attempts(\(days.lowerBound.date), \(days.upperBound.date))"
     }
 
     /// Drops the days past their retention; null if another process is doing so.

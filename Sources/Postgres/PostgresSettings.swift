@@ -54,6 +54,13 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     /// The time limit for connecting to one host, in milliseconds.
     let connectTimeout: Int
 
+    /// The settings of a session that reads where `database.read_url` says; throws when libpq can't parse it.
+    package static func reader(url: String) throws(PostgresError) -> PostgresSettings {
+        var settings = try PostgresSettings(url: url, of: "database.read_url")
+        settings.isReader = true
+        return settings
+    }
+
     /// Parses the URL of a configuration's key without connecting; throws when libpq can't.
     package init(url: String, of key: String = "database.url") throws(PostgresError) {
         self.url = url

@@ -122,18 +122,11 @@ struct ArchiveService: Sendable {
         }
     }
 
-    private func save(_ point: ArchivePoint, _ end: ArchiveWalk.End?) async throws(StoreError) -> Bool {
-        let ending: ArchiveEnd? = end.map { $0 == .complete ? .complete : .interrupted }
-        return try await points.save(
-            point,
-            sender: sender,
-            archive: archive,
-            reader: environment.reader,
-            end: ending
-        )
+    private func save(_ point: ArchivePoint, _ end: ArchiveEnd?) async throws(StoreError) -> Bool {
+        try await points.save(point, sender: sender, archive: archive, reader: environment.reader, end: end)
     }
 
-    private func finish(_ walk: ArchiveWalk, _ end: ArchiveWalk.End?) -> Outcome {
+    private func finish(_ walk: ArchiveWalk, _ end: ArchiveEnd?) -> Outcome {
         let words: StaticString =
             end == .complete
             ? "caught up from the archive" : "the archive holds more than one run takes; the next goes on"

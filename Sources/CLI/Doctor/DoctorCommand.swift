@@ -36,8 +36,8 @@ struct DoctorCommand: ProgramCommand {
             try await connection.run { connection throws(PostgresError) in try connection.becomeReadOnly() }
             var reads: Result<ReadLag, PostgresError>?
             if let url = configuration.database.readURL {
-                var settings = try PostgresSettings(url: url, of: "database.read_url")
-                (settings.isReader, settings.statementTimeout) = (true, limit)
+                var settings = try PostgresSettings.reader(url: url)
+                settings.statementTimeout = limit
                 reads = await Doctor.readLag(settings)
             }
             return try await Doctor(connection, reads: reads).examine()

@@ -63,19 +63,16 @@ struct CommonOptions: ParsableArguments {
         do {
             let configuration = try loadDatabase(context)
             let standby = isOfPrimary ? nil : configuration.database.readURL
-            var settings = try PostgresSettings(
-                url: standby ?? configuration.database.url,
-                of: standby == nil ? "database.url" : "database.read_url"
-            )
+            var settings =
+                if let standby { try PostgresSettings.reader(url: standby) } else {
+                    try PostgresSettings(url: configuration.database.url)
+                }
             settings.statementTimeout = Int(max(1, (timeout ?? 86_400_000_000) / 1_000))
-            settings.isReader = standby != nil
-            let result: Result<T, any Error>
-            do throws(PostgresError) {
-                result = try await reading(settings, context, body)
-            } catch {
-                throw standby == nil ? error : error.ofReader
+            do {
+                return try await reading(settings, context, body)
+            } catch let error as PostgresError where settings.isReader {
+                throw error.ofReader
             }
-            return try result.get()
         } catch let error as PostgresError where error.sqlState == "57014" || error.failureClass == .deadline {
             throw CommandFailure(
                 .temporaryFailure,
@@ -91,24 +88,18 @@ struct CommonOptions: ParsableArguments {
         }
     }
 
-    /// Reads over a session of its own; what `body` throws that is not the database's is the result's.
+    /// Reads over a session of its own.
     private func reading<T>(
         _ settings: PostgresSettings,
         _ context: CommandContext,
         _ body: (PostgresConnection) async throws -> T
-    ) async throws(PostgresError) -> Result<T, any Error> {
+    ) async throws -> T {
         let connection = try await PostgresConnection.open(settings)
         try await connection.run { connection throws(PostgresError) in try connection.becomeReadOnly() }
         if settings.isReader, let note = try await connection.readLag().note { context.console.message(note) }
-        do {
-            let result = try await body(connection)
-            await connection.close()
-            return .success(result)
-        } catch let error as PostgresError {
-            throw error
-        } catch {
-            return .failure(error)
-        }
+        let result = try await body(connection)
+        await connection.close()
+        return result
     }
 
     /// Warns before a query that may read very many messages one by one.

@@ -95,9 +95,7 @@ package struct ConsoleRuntime: Sendable {
         }
         var standby: PostgresSettings?
         do throws(PostgresError) {
-            standby = try configuration.database.readURL.map { url throws(PostgresError) in
-                try PostgresSettings(url: url, of: "database.read_url")
-            }
+            standby = try configuration.database.readURL.map(PostgresSettings.reader(url:))
         } catch {
             throw ConsoleError("\(error)")
         }
@@ -107,7 +105,6 @@ package struct ConsoleRuntime: Sendable {
         reading.statementTimeout = Int(limit.seconds) * 1_000 + Int(limit.attoseconds / 1_000_000_000_000_000)
         reading.lockTimeout = min(reading.statementTimeout, 2_000)
         writing.lockTimeout = 5_000
-        standby?.isReader = true
         standby?.applicationName = reading.applicationName
         standby?.statementTimeout = reading.statementTimeout
         standby?.lockTimeout = reading.lockTimeout

@@ -39,7 +39,7 @@ package enum TrialRun {
     /// - Returns: False if the table was in use: `run` tries again.
     package static func attempts(_ connection: PostgresConnection) async throws(PostgresError) -> Bool {
         try await connection.trial { connection throws(PostgresError) in
-            try connection.run(AttemptStatements.ensure(from: day, to: day)).value(Int.self) >= 0
+            try connection.run(AttemptStatements.ensure(day...day)).value(Int.self) >= 0
         }
     }
 

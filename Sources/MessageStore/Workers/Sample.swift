@@ -55,8 +55,7 @@ package enum Samples {
         _ connection: isolated PostgresConnection,
         around day: UTCDay
     ) throws(PostgresError) -> Int {
-        let (first, last) = (UTCDay(number: day.number - 1), UTCDay(number: day.number + 7))
-        return try connection.run(SampleStatements.ensure(from: first, to: last)).value()
+        try connection.run(SampleStatements.ensure(Partitions.span(around: day))).value()
     }
 }
 
@@ -80,8 +79,8 @@ enum SampleStatements {
         """
     }
 
-    static func ensure(from first: UTCDay, to last: UTCDay) -> SQL {
-        "SELECT upstream.ensure_samples(\(first.date), \(last.date))"
+    static func ensure(_ days: ClosedRange<UTCDay>) -> SQL {
+        "SELECT upstream.ensure_samples(\(days.lowerBound.date), \(days.upperBound.date))"
     }
 
     /// Drops the days past their retention; null if another process is running retention.

@@ -9,3 +9,11 @@ package struct ArchivePoint: Sendable, Equatable {
         (self.id, self.time) = (id, time)
     }
 }
+
+/// How a walk through an archive has ended.
+package enum ArchiveEnd: Sendable, Equatable {
+    /// The archive holds no more.
+    case complete
+    /// It holds more, for the next walk.
+    case interrupted
+}

@@ -205,8 +205,7 @@ actor DatabaseSession: HandlerProbeSession {
     /// Tries `database.read_url`: how far behind it is, and whether it is of the same cluster.
     func reading(_ url: String) async -> Probe.Result {
         do throws(PostgresError) {
-            var settings = try PostgresSettings(url: url, of: "database.read_url")
-            settings.isReader = true
+            let settings = try PostgresSettings.reader(url: url)
             let reader = try await PostgresConnection.open(settings)
             let lag = try await reader.settledLag()
             try await reader.tryReading()

@@ -7,17 +7,10 @@ package import Vocabulary
 package struct ArchiveWalk: Sendable {
     package enum Step: Sendable, Equatable {
         /// Save this place; if that is not the end, ask for the next page.
-        case save(ArchivePoint, end: End?)
+        case save(ArchivePoint, end: ArchiveEnd?)
         /// Ask again.
         case again
         case fail(Failure)
-    }
-
-    package enum End: Sendable, Equatable {
-        /// The archive holds no more.
-        case complete
-        /// It holds more, for the next walk.
-        case interrupted
     }
 
     package enum Failure: Sendable, Equatable {

@@ -18,7 +18,7 @@ extension ArchiveStatements: StatementCatalog {
 extension AttemptStatements: StatementCatalog {
     static var samples: [StatementSample] {
         [
-            StatementSample("ensure", ensure(from: UTCDay(number: 20_000), to: UTCDay(number: 20_001))),
+            StatementSample("ensure", ensure(UTCDay(number: 20_000)...UTCDay(number: 20_001))),
             StatementSample("purge", purge),
         ]
     }
@@ -233,7 +233,7 @@ extension SampleStatements: StatementCatalog {
         let (day, instance) = (UTCDay(number: 20_000), Digest128(high: 1, low: 1))
         return [
             StatementSample("write", write([Sample(minute: 1, kind: .store)], of: instance)),
-            StatementSample("ensure", ensure(from: day, to: day)),
+            StatementSample("ensure", ensure(day...day)),
             StatementSample("purge", purge(keeping: .seconds(1))),
         ]
     }
