@@ -1,5 +1,4 @@
 import Dispatcher
-import Ingest
 import Postgres
 import UpstreamKit
 import Vocabulary
