@@ -93,9 +93,7 @@ extension DocumentedBlock {
 
     static let operations: [DocumentedBlock] = [
         .init("Sizes and rates: `stats`", .output(["3s": "10ms"])),
-        .init("Handlers", 1, .output(columns: wide)),
-        .init("Handlers", 2, .output()),
-        .init("Audit trail", .sql),
+        .init("Handlers", .output(columns: wide)),
     ]
 
     static let findings: [DocumentedBlock] = [
