@@ -45,20 +45,12 @@ extension DocumentedBlock {
         .init("sql", 3, .test(onThePage, "sqlOnThePage")),
         .init("webhook", 1, .test(onThePage, "webhookOnThePage")),
         .init("webhook", 2, .test(onThePage, "webhookOnThePage")),
-        .init("webhook", 3, .configuration),
         .init("exec", 1, .test(onThePage, "execOnThePage")),
         .init("exec", 2, .test(onThePage, "execOnThePage")),
         .init("plugin", 1, .configuration),
         .init("plugin", 2, .test(plugins, "shownPlugin")),
-        .init("Swift", 1, .test(onThePage, "swiftOnThePage")),
-        .init(
-            "Swift",
-            2,
-            .source("Examples/swift/Package.swift", [#".product(name: "UpstreamWorker", package: "upstream-worker")"#])
-        ),
+        .init("Swift", .test(onThePage, "swiftOnThePage")),
         .init("log", .test(onThePage, "logOnThePage")),
-        .init("Retries, and how fast", .configuration),
-        .init("What was tried", .output()),
         .init("What waits: `deliveries`", .output(columns: wide)),
     ]
 
