@@ -119,12 +119,7 @@ extension DocumentedBlock {
         .init("Prosody", .test("Tests/IntegrationTests/ServerScenarioTests.swift", "signIn")),
         .init("ejabberd", .test("Tests/IntegrationTests/ServerScenarioTests.swift", "signIn")),
         .init("The worker as an account", 1, .configuration),
-        .init(
-            "The worker as an account",
-            2,
-            .labels("Sources/Worker/Checking/SenderProbe.swift", ["offered mechanisms: ", "longest stanza it takes: "])
-        ),
-        .init("The worker as an account", 3, .shell),
+        .init("The worker as an account", 2, .shell),
         .init("What a server loses", .sql),
         .init("The worker as a component", .configuration),
         .init("Plain apps", 1, .configuration),
