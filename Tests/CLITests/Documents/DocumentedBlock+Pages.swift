@@ -55,17 +55,8 @@ extension DocumentedBlock {
     ]
 
     static let queries: [DocumentedBlock] = [
-        .init("messages list", 1, .output()),
-        .init("messages list", 2, .output()),
-        .init("messages list", 3, .labels("Sources/CLI/Options/CommonOptions.swift", ["this may read about "])),
+        .init("messages list", .output()),
         .init("messages show", .output()),
-        .init(
-            "messages tail",
-            .labels(
-                "Sources/CLI/Messages/MessagesTail.swift",
-                ["missing: messages received ", " were dropped by retention during the pause"]
-            )
-        ),
         .init("messages export", 1, .output()),
         .init("messages export", 2, .json),
         .init("quarantine", .output(columns: wide)),
