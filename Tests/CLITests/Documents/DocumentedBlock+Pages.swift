@@ -64,9 +64,7 @@ extension DocumentedBlock {
     ]
 
     static let replay: [DocumentedBlock] = [
-        .init("In short", 1, .output()),
-        .init("In short", 2, .output(columns: wide)),
-        .init("To handlers", .test("Tests/CLITests/ReplayCommandTests.swift", "replayedBefore")),
+        .init("In short", .output(columns: wide)),
         .init("To an XMPP endpoint", .test("Tests/IntegrationTests/ReplayTests.swift", "endpoint")),
         .init("States", 1, .none("a drawing")),
         .init("States", 2, .output()),
