@@ -37,11 +37,6 @@ struct SQLPageTests {
             rows: "100|100|0|99",
             partitions: 3
         ),
-        "device-history": Expectation(
-            compared: "count(*), min(category), max(category)",
-            rows: "60|com.example.chat|com.example.rare",
-            partitions: 5
-        ),
         "by-message-id": Expectation(
             compared: "sender_id, category, data->>'order'",
             rows: "1234567890|com.example.orders|500",
@@ -52,33 +47,21 @@ struct SQLPageTests {
             rows: "20|0|95|142.5",
             partitions: 2
         ),
-        "payload-contains": Expectation(compared: "count", rows: "240", partitions: 2),
         "category-rates": Expectation(
             compared: "category, sum(messages), bool_and(per_second >= 0)",
             rows: "com.example.chat|600|t\ncom.example.orders|1200|t\ncom.example.rare|200|t",
             partitions: 2
         ),
-        "newest": Expectation(compared: "age < interval '10 minutes'", rows: "t", partitions: 20),
         "newest-of-category": Expectation(compared: "age < interval '10 minutes'", rows: "t", partitions: 20),
         "queue-age": Expectation(
             compared: "handler, waiting, oldest > interval '9 days', failed_before, being_handled",
             rows: "billing|5000|t|1000|0\norders|100|t|0|0"
-        ),
-        "waiting-messages": Expectation(
-            compared: "count(*), min(category)",
-            rows: "20|com.example.orders",
-            partitions: 20,
-            indexed: "deliveries"
         ),
         "dead-letters": Expectation(
             compared: "count(*), min(error_group), max(attempts)",
             rows: "20|status 503|20",
             partitions: 20,
             indexed: "dead_letters"
-        ),
-        "dead-letter-groups": Expectation(
-            compared: "handler, error_group, letters",
-            rows: "billing|status 503|3000\nbilling|timeout|1000"
         ),
         "attempts-by-message-id": Expectation(
             compared: "handler, attempt, outcome, error_group, status, duration",
@@ -114,12 +97,6 @@ struct SQLPageTests {
             rows: "00:00:04|2|0|40"
         ),
         "audit-latest": Expectation(compared: "who, action, subject, count", rows: "anna|dead.retry|dead letters|3"),
-        "quarantine-latest": Expectation(
-            compared: "reason, stanza",
-            rows:
-                "category_unusable|<message>0</message>\npayload_not_json|<message>1</message>\npayload_not_json|<message>2</message>\ncategory_unusable|<message>3</message>\npayload_not_json|<message>4</message>",
-            indexed: "quarantine"
-        ),
     ]
 
     private static func key(of token: String) -> String { Digest128(hashing: token).description }

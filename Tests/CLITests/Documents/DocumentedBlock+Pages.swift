@@ -45,35 +45,18 @@ extension DocumentedBlock {
         .init("sql", 3, .test(onThePage, "sqlOnThePage")),
         .init("webhook", 1, .test(onThePage, "webhookOnThePage")),
         .init("webhook", 2, .test(onThePage, "webhookOnThePage")),
-        .init("webhook", 3, .configuration),
         .init("exec", 1, .test(onThePage, "execOnThePage")),
         .init("exec", 2, .test(onThePage, "execOnThePage")),
         .init("plugin", 1, .configuration),
         .init("plugin", 2, .test(plugins, "shownPlugin")),
-        .init("Swift", 1, .test(onThePage, "swiftOnThePage")),
-        .init(
-            "Swift",
-            2,
-            .source("Examples/swift/Package.swift", [#".product(name: "UpstreamWorker", package: "upstream-worker")"#])
-        ),
+        .init("Swift", .test(onThePage, "swiftOnThePage")),
         .init("log", .test(onThePage, "logOnThePage")),
-        .init("Retries, and how fast", .configuration),
-        .init("What was tried", .output()),
         .init("What waits: `deliveries`", .output(columns: wide)),
     ]
 
     static let queries: [DocumentedBlock] = [
-        .init("messages list", 1, .output()),
-        .init("messages list", 2, .output()),
-        .init("messages list", 3, .labels("Sources/CLI/Options/CommonOptions.swift", ["this may read about "])),
+        .init("messages list", .output()),
         .init("messages show", .output()),
-        .init(
-            "messages tail",
-            .labels(
-                "Sources/CLI/Messages/MessagesTail.swift",
-                ["missing: messages received ", " were dropped by retention during the pause"]
-            )
-        ),
         .init("messages export", 1, .output()),
         .init("messages export", 2, .json),
         .init("quarantine", .output(columns: wide)),
@@ -81,9 +64,7 @@ extension DocumentedBlock {
     ]
 
     static let replay: [DocumentedBlock] = [
-        .init("In short", 1, .output()),
-        .init("In short", 2, .output(columns: wide)),
-        .init("To handlers", .test("Tests/CLITests/ReplayCommandTests.swift", "replayedBefore")),
+        .init("In short", .output(columns: wide)),
         .init("To an XMPP endpoint", .test("Tests/IntegrationTests/ReplayTests.swift", "endpoint")),
         .init("States", 1, .none("a drawing")),
         .init("States", 2, .output()),
@@ -93,9 +74,7 @@ extension DocumentedBlock {
 
     static let operations: [DocumentedBlock] = [
         .init("Sizes and rates: `stats`", .output(["3s": "10ms"])),
-        .init("Handlers", 1, .output(columns: wide)),
-        .init("Handlers", 2, .output()),
-        .init("Audit trail", .sql),
+        .init("Handlers", .output(columns: wide)),
     ]
 
     static let findings: [DocumentedBlock] = [
@@ -129,12 +108,7 @@ extension DocumentedBlock {
         .init("Prosody", .test("Tests/IntegrationTests/ServerScenarioTests.swift", "signIn")),
         .init("ejabberd", .test("Tests/IntegrationTests/ServerScenarioTests.swift", "signIn")),
         .init("The worker as an account", 1, .configuration),
-        .init(
-            "The worker as an account",
-            2,
-            .labels("Sources/Worker/Checking/SenderProbe.swift", ["offered mechanisms: ", "longest stanza it takes: "])
-        ),
-        .init("The worker as an account", 3, .shell),
+        .init("The worker as an account", 2, .shell),
         .init("What a server loses", .sql),
         .init("The worker as a component", .configuration),
         .init("Plain apps", 1, .configuration),
