@@ -14,11 +14,6 @@ extension DocumentedBlock {
         .init("upstream-worker", .none("a drawing")),
         .init("Two commands", 1, .source("Makefile", ["\nrun: ", "\ntest: "])),
         .init("Two commands", 2, .labels("Sources/CLI/Dev/DevStatus.swift", devStatus)),
-        .init(
-            "Two commands",
-            3,
-            .labels("Sources/CLI/Dev/DevCommand.swift", ["messages were stored once and acked once"])
-        ),
         .init("First use: Prosody", 1, .script("scripts/test-package")),
         .init("First use: Prosody", 2, .configuration),
         .init("First use: Prosody", 3, .script("scripts/test-package")),
