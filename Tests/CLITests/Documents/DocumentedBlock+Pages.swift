@@ -105,7 +105,6 @@ extension DocumentedBlock {
 
     static let retention: [DocumentedBlock] = [
         .init("Retention and erasure", .output()),
-        .init("One policy, one clock", .output()),
         .init("Erase a device: `forget`", .output()),
     ]
 
