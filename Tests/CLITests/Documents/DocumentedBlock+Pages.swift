@@ -143,7 +143,7 @@ extension DocumentedBlock {
         .init("The copy", 1, .test(changeCapture, "copy")),
         .init("The copy", 2, .test(changeCapture, "copy")),
         .init("The copy", 3, .test(changeCapture, "copy")),
-        .init("PostgreSQL 13 and 14", .test(changeCapture, "wholeTables")),
+        .init("PostgreSQL 14", .test(changeCapture, "wholeTables")),
         .init("Debezium and wal2json", 1, .none("Debezium is not among the tests' tools")),
         .init("Debezium and wal2json", 2, .test(changeCapture, "wholeTables")),
     ]
