@@ -104,7 +104,6 @@ extension DocumentedBlock {
     ]
 
     static let retention: [DocumentedBlock] = [
-        .init("Retention and erasure", .output()),
         .init("Erase a device: `forget`", .output()),
     ]
 
