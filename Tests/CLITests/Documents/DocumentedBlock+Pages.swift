@@ -104,7 +104,7 @@ extension DocumentedBlock {
     ]
 
     static let retention: [DocumentedBlock] = [
-        .init("Erase a device: `forget`", .output()),
+        .init("Erase a device: `forget`", .output())
     ]
 
     static let console: [DocumentedBlock] = [
