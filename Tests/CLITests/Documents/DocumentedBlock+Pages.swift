@@ -14,11 +14,6 @@ extension DocumentedBlock {
         .init("upstream-worker", .none("a drawing")),
         .init("Two commands", 1, .source("Makefile", ["\nrun: ", "\ntest: "])),
         .init("Two commands", 2, .labels("Sources/CLI/Dev/DevStatus.swift", devStatus)),
-        .init(
-            "Two commands",
-            3,
-            .labels("Sources/CLI/Dev/DevCommand.swift", ["messages were stored once and acked once"])
-        ),
         .init("First use: Prosody", 1, .script("scripts/test-package")),
         .init("First use: Prosody", 2, .configuration),
         .init("First use: Prosody", 3, .script("scripts/test-package")),
@@ -88,9 +83,7 @@ extension DocumentedBlock {
     ]
 
     static let retention: [DocumentedBlock] = [
-        .init("Retention and erasure", .output()),
-        .init("One policy, one clock", .output()),
-        .init("Erase a device: `forget`", .output()),
+        .init("Erase a device: `forget`", .output())
     ]
 
     static let console: [DocumentedBlock] = [
@@ -123,7 +116,7 @@ extension DocumentedBlock {
         .init("The copy", 1, .test(changeCapture, "copy")),
         .init("The copy", 2, .test(changeCapture, "copy")),
         .init("The copy", 3, .test(changeCapture, "copy")),
-        .init("PostgreSQL 13 and 14", .test(changeCapture, "wholeTables")),
+        .init("PostgreSQL 14", .test(changeCapture, "wholeTables")),
         .init("Debezium and wal2json", 1, .none("Debezium is not among the tests' tools")),
         .init("Debezium and wal2json", 2, .test(changeCapture, "wholeTables")),
     ]
