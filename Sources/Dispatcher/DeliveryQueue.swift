@@ -1,11 +1,19 @@
-/// The deliveries that wait for a slot: untried ones, and those that have failed or must go alone, each oldest first.
+/// The deliveries that wait for a slot: live ones, replayed ones, and those that have failed or must go alone, each
+/// oldest first.
 ///
-/// Neither kind starves the other. While both wait they take turns, and failed ones get at most half of the slots: if
-/// they run into their timeout, the others still have the rest.
+/// Live ones go before replayed ones, which get every ``replayTurn``th turn while live ones wait: a replay ends even if
+/// the handler is always busy. Neither of these kinds and the failed ones starve each other: while both wait they take
+/// turns, and failed ones get at most half of the slots, so that the others have the rest if they run into their timeout.
 struct DeliveryQueue: Sendable {
-    private var untried = DeliveryFIFO()
+    /// Of so many turns while live deliveries wait, one is a replayed delivery's.
+    static let replayTurn = 8
+
+    private var live = DeliveryFIFO()
+    private var replayed = DeliveryFIFO()
     private var tried = DeliveryFIFO()
     private var isTriedNext = false
+    /// The live deliveries taken since a replayed one was, while some waited.
+    private var taken = 0
     /// Deliveries handed over by ingest.
     private(set) var fresh = 0
     private(set) var freshBytes = 0
@@ -14,57 +22,63 @@ struct DeliveryQueue: Sendable {
     /// Deliveries that may crash the worker.
     private(set) var suspects = 0
 
-    var isEmpty: Bool { untried.isEmpty && tried.isEmpty }
+    var isEmpty: Bool { !hasUntried && tried.isEmpty }
 
     var hasTried: Bool { !tried.isEmpty }
 
-    var hasUntried: Bool { !untried.isEmpty }
+    var hasUntried: Bool { !live.isEmpty || !replayed.isEmpty }
 
     var count: Int { fresh + claimed }
 
     mutating func append(_ delivery: Delivery, isFresh: Bool) {
-        if delivery.isSociable {
-            untried.append(delivery, isFresh)
-        } else {
+        if !delivery.isSociable {
             tried.append(delivery, isFresh)
+        } else if delivery.replayID == nil {
+            live.append(delivery, isFresh)
+        } else {
+            replayed.append(delivery, isFresh)
         }
         count(delivery, isFresh, by: 1)
     }
 
     /// Takes the next one; `allowsTried`: it may be a failed one although untried ones wait.
     mutating func popFirst(allowsTried: Bool) -> Delivery? {
-        let isTried = untried.isEmpty || (!tried.isEmpty && allowsTried && isTriedNext)
-        if !untried.isEmpty, !tried.isEmpty { isTriedNext = !isTried }
-        guard let entry = isTried ? tried.popFirst() : untried.popFirst() else { return nil }
+        let isTried = !hasUntried || (!tried.isEmpty && allowsTried && isTriedNext)
+        if hasUntried, !tried.isEmpty { isTriedNext = !isTried }
+        guard let entry = isTried ? tried.popFirst() : popUntried() else { return nil }
         count(entry.delivery, entry.isFresh, by: -1)
         return entry.delivery
     }
 
+    private mutating func popUntried() -> DeliveryFIFO.Entry? {
+        let isReplayed = live.isEmpty || (!replayed.isEmpty && taken >= Self.replayTurn - 1)
+        taken = isReplayed || replayed.isEmpty ? 0 : taken + 1
+        return isReplayed ? replayed.popFirst() : live.popFirst()
+    }
+
     mutating func dropFirst(endingBy limit: ContinuousClock.Instant) {
-        while let end = untried.firstDeadline, end <= limit, let entry = untried.popFirst() {
-            count(entry.delivery, entry.isFresh, by: -1)
-        }
-        while let end = tried.firstDeadline, end <= limit, let entry = tried.popFirst() {
+        while let entry = live.popFirst(endingBy: limit) ?? replayed.popFirst(endingBy: limit)
+            ?? tried.popFirst(endingBy: limit)
+        {
             count(entry.delivery, entry.isFresh, by: -1)
         }
     }
 
     mutating func removeAll() -> [Delivery] {
-        let all = untried.all + tried.all
-        self = DeliveryQueue()
+        defer { self = DeliveryQueue() }
         return all.map(\.delivery)
     }
 
     func references(where condition: (Delivery) -> Bool) -> [LeaseReference] {
-        (untried.all + tried.all).map(\.delivery).filter(condition).map(\.reference)
+        all.map(\.delivery).filter(condition).map(\.reference)
     }
 
     /// Extends leases, and drops the entries whose lease was lost.
     mutating func extend(_ held: Set<LeaseReference>, lost: Set<LeaseReference>, until end: ContinuousClock.Instant) {
-        let all = untried.all + tried.all
-        let isTriedNext = isTriedNext
+        let turns = (isTriedNext, taken)
+        let all = all
         self = DeliveryQueue()
-        self.isTriedNext = isTriedNext
+        (isTriedNext, taken) = turns
         for var entry in all {
             let reference = entry.delivery.reference
             if lost.contains(reference) { continue }
@@ -72,6 +86,8 @@ struct DeliveryQueue: Sendable {
             append(entry.delivery, isFresh: entry.isFresh)
         }
     }
+
+    private var all: [DeliveryFIFO.Entry] { live.all + replayed.all + tried.all }
 
     private mutating func count(_ delivery: Delivery, _ isFresh: Bool, by step: Int) {
         if isFresh {
@@ -97,12 +113,6 @@ private struct DeliveryFIFO: Sendable {
 
     var isEmpty: Bool { leaving.isEmpty && arriving.isEmpty }
 
-    /// The end of the first entry's lease; read for each attempt, so without copying the entry.
-    var firstDeadline: ContinuousClock.Instant? {
-        if !leaving.isEmpty { return leaving[leaving.count - 1].delivery.lease.deadline }
-        return arriving.isEmpty ? nil : arriving[0].delivery.lease.deadline
-    }
-
     var all: [Entry] { leaving.reversed() + arriving }
 
     mutating func append(_ delivery: Delivery, _ isFresh: Bool) {
@@ -115,5 +125,13 @@ private struct DeliveryFIFO: Sendable {
             leaving.reverse()
         }
         return leaving.popLast()
+    }
+
+    /// Takes the first if its lease ends by then; asked for each attempt, so without copying the entry.
+    mutating func popFirst(endingBy limit: ContinuousClock.Instant) -> Entry? {
+        guard !isEmpty else { return nil }
+        let end =
+            leaving.isEmpty ? arriving[0].delivery.lease.deadline : leaving[leaving.count - 1].delivery.lease.deadline
+        return end <= limit ? popFirst() : nil
     }
 }

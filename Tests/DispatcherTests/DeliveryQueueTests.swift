@@ -8,10 +8,15 @@ import Vocabulary
 struct DeliveryQueueTests {
     private let start = ContinuousClock.now
 
-    private func delivery(_ number: UInt64, leaseEnd: Duration = .seconds(60)) -> Delivery {
+    private func delivery(
+        _ number: UInt64,
+        leaseEnd: Duration = .seconds(60),
+        replayID: String? = nil
+    ) -> Delivery {
         Delivery(
             content: .stored(.sample(category: "c", data: nil)),
             messageKey: Digest128(high: 0, low: number),
+            replayID: replayID,
             lease: Lease(token: Int64(number), deadline: start + leaseEnd)
         )
     }
@@ -90,5 +95,43 @@ struct DeliveryQueueTests {
         #expect(next?.delivery.messageKey.low == 3)
         #expect(machine.waiting.count == 3 && machine.waiting.freshBytes == 3 * size)
         #expect(begun(&machine) == [4, 5, 6])
+    }
+
+    @Test(
+        "A live message begins before the replayed ones that waited, whichever way they came",
+        arguments: [false, true]
+    )
+    func liveFirst(isFresh: Bool) {
+        var queue = DeliveryQueue()
+        for number in 1...20 as ClosedRange<UInt64> {
+            queue.append(delivery(number, replayID: "friday"), isFresh: isFresh)
+        }
+        func next() -> UInt64? { queue.popFirst(allowsTried: true)?.messageKey.low }
+        #expect([next(), next()] == [1, 2])
+        queue.append(delivery(100), isFresh: true)
+        #expect([next(), next()] == [100, 3])
+    }
+
+    @Test("A replay goes on beside a handler that always has live messages, by one turn in eight")
+    func neverStarves() {
+        var queue = DeliveryQueue()
+        for number in 1...3 as ClosedRange<UInt64> {
+            queue.append(delivery(number, replayID: "friday"), isFresh: false)
+        }
+        for number in 101...130 as ClosedRange<UInt64> { queue.append(delivery(number), isFresh: true) }
+        let order = (0..<24).compactMap { _ in queue.popFirst(allowsTried: true)?.messageKey.low }
+        #expect(order.filter { $0 > 100 } == Array(101...121))
+        #expect(order.indices.filter { order[$0] <= 3 } == [7, 15, 23])
+    }
+
+    @Test("Replayed ones whose lease ended are dropped, and what is left keeps its turn")
+    func droppedReplayed() {
+        var queue = DeliveryQueue()
+        queue.append(delivery(1, leaseEnd: .seconds(1), replayID: "friday"), isFresh: false)
+        queue.append(delivery(2, replayID: "friday"), isFresh: false)
+        queue.append(delivery(3), isFresh: true)
+        queue.dropFirst(endingBy: start + .seconds(1))
+        #expect(queue.count == 2 && queue.claimed == 1)
+        #expect(queue.removeAll().map(\.messageKey.low) == [3, 2])
     }
 }

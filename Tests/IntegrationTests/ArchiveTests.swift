@@ -64,10 +64,10 @@ extension Integration {
                     try await Self.waitUntilRead(worker)
                     try await scenario.waitForAcks(ids)
                     #expect(Self.readings(worker) == [250])
-                    // What was sent before the worker was present comes from the archive alone.
+                    // A slow server delivers what it had not read when the worker became present: known copies.
                     let counts = worker.metrics.messages.snapshot()
                     let duplicates = worker.settled(.duplicate)
-                    #expect(worker.settled(.stored) == 250 && duplicates <= 20)
+                    #expect(worker.settled(.stored) == 250)
                     #expect(counts.received(.upstream) == 250 + duplicates && counts.inFlight == 0)
                     #expect(worker.metrics.stanzas[.archive].value == 250)
                     #expect(worker.metrics.connections(sender: 0, state: .bound).value == 1)
