@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 
 /// The programs of `Tests/Tools`, and the Python that runs them.
 package enum TestTools {
@@ -22,6 +22,33 @@ package enum TestTools {
             throw Unavailable(description: "no \(python); make it with scripts/install-test-tools")
         }
         return python
+    }
+
+    /// Runs a program to its end, in a folder, with `input` and what it prints in files there.
+    ///
+    /// What came with ``python()`` goes by its name, without a path.
+    package static func run(
+        _ program: String,
+        _ arguments: [String],
+        input: String = "",
+        in folder: URL
+    ) async throws -> (status: Int32, output: String, errors: String) {
+        let own = URL(filePath: try python()).deletingLastPathComponent()
+        let process = Process()
+        process.executableURL = URL(filePath: program, relativeTo: own)
+        (process.arguments, process.currentDirectoryURL) = (arguments, folder)
+        let files = ["input", "output", "errors"].map { folder.appending(path: $0) }
+        for file in files { try Data(file == files[0] ? input.utf8 : "".utf8).write(to: file) }
+        process.standardInput = try FileHandle(forReadingFrom: files[0])
+        process.standardOutput = try FileHandle(forWritingTo: files[1])
+        process.standardError = try FileHandle(forWritingTo: files[2])
+        let (ends, end) = AsyncStream<Int32>.makeStream()
+        process.terminationHandler = { end.yield($0.terminationStatus) }
+        try process.run()
+        var status = ends.makeAsyncIterator()
+        let code = await status.next() ?? -1
+        let texts = try files.map { String(decoding: try Data(contentsOf: $0), as: UTF8.self) }
+        return (code, texts[1], texts[2])
     }
 
     /// The path of one of the programs.

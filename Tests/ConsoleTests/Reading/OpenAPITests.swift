@@ -1,5 +1,6 @@
 import ConsoleSupport
 import Foundation
+import IntegrationSupport
 import QuerySupport
 import Testing
 
@@ -32,6 +33,58 @@ struct OpenAPITests {
 
     @Test("schemathesis finds no answer that the description lacks, and no server error")
     func schemathesis() async throws {
+        try await Self.withRows { console, folder in
+            let found = try await TestTools.run(
+                "schemathesis",
+                [
+                    "run", "http://127.0.0.1:\(console.port)/api/v1/openapi.json",
+                    "--header", "Authorization: Bearer \(ConsoleHarness.Caller.viewer.token ?? "")",
+                    // A seed of its own that never changes, and a bounded number of examples.
+                    "--phases", "examples,coverage,fuzzing", "--max-examples", "12", "--seed", "7",
+                    "--generation-database", "none", "--request-timeout", "20", "--warnings", "off",
+                    // With two, Hypothesis' search for a lambda's source fails now and then: its cache, and `ast.parse` of
+                    // Python 3.11, are not made for threads.
+                    "--workers", "1",
+                    // An endless stream is no answer that can be read whole.
+                    "--exclude-path", "/messages/stream",
+                    "--checks",
+                    "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,"
+                        + "response_schema_conformance,unsupported_method",
+                    "--continue-on-failure", "--no-color",
+                ],
+                in: folder
+            )
+            #expect(found.status == 0, "\((found.output + found.errors).suffix(6_000))")
+        }
+    }
+
+    @Test("the client that openapi-python-client generates is imported, lists every resource, and pauses a handler")
+    func client() async throws {
+        try await Self.withRows { console, folder in
+            let found = try await TestTools.run(
+                TestTools.python(),
+                [TestTools.path("api_client.py"), "http://127.0.0.1:\(console.port)/api/v1", folder.path],
+                input: ConsoleHarness.Caller.operator_.token ?? "",
+                in: folder
+            )
+            try #require(found.status == 0, "\(found.errors.suffix(6_000))")
+            let results = try #require(
+                try JSONSerialization.jsonObject(with: Data(found.output.utf8)) as? [String: Any]
+            )
+            let keyless = try await SecrecyStage.server().endpoints.filter {
+                $0.body == nil && !$0.parameters.contains(where: \.isRequired)
+                    && $0.operation.description != "streamMessages"
+            }
+            #expect(Set(results.keys) == Set(keyless.map(\.operation.description)).union(["pauseHandler"]))
+            for kind in ["Messages", "Conflicts", "DeadLetters", "Deliveries", "Handlers", "Quarantine"] {
+                #expect(results["list\(kind)"] as? Int ?? 0 > 0, "\(kind)")
+            }
+            #expect((results["pauseHandler"] as? [String: Any])?["paused"] as? Bool == true)
+        }
+    }
+
+    /// Lends a console over some rows of each kind, and a folder.
+    private static func withRows(_ body: @escaping @Sendable (ConsoleHarness, URL) async throws -> Void) async throws {
         try await ConsoleHarness.run(Awkward.seeds) { console in
             try await console.database.add([Seed(id: "plain", data: #"{"other":1}"#, at: 99)], into: "conflicts")
             try await console.database.script(
@@ -47,53 +100,10 @@ struct OpenAPITests {
                 ) VALUES ('1', 'payload_not_json', '', '\\x00ff1b', sha256('x'), 1, now(), now())
                 """
             )
-            let found = try await Schemathesis.run(console)
-            #expect(found.status == 0, "\(found.output.suffix(6_000))")
+            let folder = FileManager.default.temporaryDirectory.appending(path: "api-\(UUID().uuidString)")
+            try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+            defer { try? FileManager.default.removeItem(at: folder) }
+            try await body(console, folder)
         }
-    }
-}
-
-/// The program of PyPI that tries an API out by its description.
-enum Schemathesis {
-    /// Runs it against a console, with a seed of its own that never changes and a bounded number of examples.
-    static func run(_ console: ConsoleHarness) async throws -> (status: Int32, output: String) {
-        let tests = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent()
-        let tool = tests.deletingLastPathComponent().appending(path: ".build/test-tools/bin/schemathesis")
-        try #require(
-            FileManager.default.isExecutableFile(atPath: tool.path),
-            "no \(tool.path): scripts/install-test-tools installs it"
-        )
-        let folder = FileManager.default.temporaryDirectory.appending(path: "schemathesis-\(UUID().uuidString)")
-        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
-        defer { try? FileManager.default.removeItem(at: folder) }
-        let output = folder.appending(path: "output")
-        try Data().write(to: output)
-        let process = Process()
-        process.executableURL = tool
-        process.currentDirectoryURL = folder
-        process.arguments = [
-            "run", "http://127.0.0.1:\(console.port)/api/v1/openapi.json",
-            "--header", "Authorization: Bearer \(ConsoleHarness.Caller.viewer.token ?? "")",
-            "--phases", "examples,coverage,fuzzing", "--max-examples", "12", "--seed", "7",
-            "--generation-database", "none", "--request-timeout", "20", "--warnings", "off",
-            // With two, Hypothesis' search for a lambda's source fails now and then: its cache, and `ast.parse` of Python 3.11,
-            // are not made for threads.
-            "--workers", "1",
-            // An endless stream is no answer that can be read whole.
-            "--exclude-path", "/messages/stream",
-            "--checks",
-            "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,"
-                + "response_schema_conformance,unsupported_method",
-            "--continue-on-failure", "--no-color",
-        ]
-        let handle = try FileHandle(forWritingTo: output)
-        (process.standardOutput, process.standardError) = (handle, handle)
-        let (ends, end) = AsyncStream<Int32>.makeStream()
-        process.terminationHandler = { end.yield($0.terminationStatus) }
-        try process.run()
-        var status = ends.makeAsyncIterator()
-        let code = await status.next() ?? -1
-        return (code, String(decoding: try Data(contentsOf: output), as: UTF8.self))
     }
 }
