@@ -55,10 +55,10 @@ BEGIN
     END IF;
     FOR day IN SELECT first_day + n FROM generate_series(0, last_day - first_day) AS n LOOP
         title := 'samples_' || to_char(day, 'YYYYMMDD');
-        CONTINUE WHEN to_regclass('upstream.' || title) IS NOT NULL;
-        -- One maker at a time; whoever waited looks again.
+        CONTINUE WHEN EXISTS (SELECT FROM pg_class WHERE relnamespace = 'upstream'::regnamespace AND relname = title);
+        -- One maker at a time; whoever waited looks again. (to_regclass would remember that there was none.)
         PERFORM pg_advisory_xact_lock(hashtextextended('upstream.ensure_samples', 0));
-        CONTINUE WHEN to_regclass('upstream.' || title) IS NOT NULL;
+        CONTINUE WHEN EXISTS (SELECT FROM pg_class WHERE relnamespace = 'upstream'::regnamespace AND relname = title);
         EXECUTE format('CREATE TABLE upstream.%I (LIKE upstream.samples INCLUDING ALL)', title);
         EXECUTE format('COMMENT ON TABLE upstream.%I IS %L', title, 'Samples of ' || day || ' UTC.');
         EXECUTE format(
