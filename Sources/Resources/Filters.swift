@@ -38,7 +38,7 @@ extension QuarantineQuery: Filtered {
 
 extension DeadLetterFilter: Filtered {
     package static let filters: [FilterField<DeadLetterFilter>] = [
-        .text("handler", \.handler, "Handler", "Only of this handler."),
+        .text("handler", \.handler, "Handler", "Only of this handler.", "billing"),
         .group(\.group, "Only of this error group."),
         .text("category", \.category, "Category", "Only of this category.", exampleCategory),
         .message(\.messageKey),
@@ -49,7 +49,7 @@ extension DeadLetterFilter: Filtered {
 
 extension WaitingFilter: Filtered {
     package static let filters: [FilterField<WaitingFilter>] = [
-        .text("handler", \.handler, "Handler", "Only to this handler."),
+        .text("handler", \.handler, "Handler", "Only to this handler.", "billing"),
         .text("category", \.category, "Category", "Only of this category.", exampleCategory),
         .message(\.messageKey),
         .group(\.errorGroup, "Only those whose latest attempt failed so: an error group."),
@@ -60,7 +60,7 @@ extension WaitingFilter: Filtered {
 
 extension AuditFilter: Filtered {
     package static let filters: [FilterField<AuditFilter>] = [
-        .text("who", \.who, "Who", "Only by this name."),
+        .text("who", \.who, "Who", "Only by this name.", "on-call"),
         .text("action", \.action, "Action", "Only this action, or group of actions.", "dead.retry"),
         .since("Since", "At or after."),
         .until("Until", "Before."),

@@ -26,7 +26,10 @@ enum DeliveryPart {
 
     /// The most deliveries per request, which is one transaction.
     private static let most = BulkAction.Act.waiting(.retryNow, WaitingFilter()).batch
-    private static let limit = Member<Int>("limit", #"{"type":"integer","minimum":1,"maximum":\#(most)}"#)
+    private static let limit = Member<Int>(
+        "limit",
+        #"{"type":"integer","minimum":1,"maximum":\#(most),"examples":[100]}"#
+    )
 
     private static func retryNow(_ request: ActionRequest) async throws -> Response {
         let limit = request.body[limit] ?? most

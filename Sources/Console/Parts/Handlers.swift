@@ -18,7 +18,11 @@ enum HandlerPart {
         pages: [Page(path: "handlers", make: page), Page(path: "handlers/{name}", make: HandlerPage.make)]
     )
 
-    private static let name = Parameter.path("name", "The handler's name.") { $0 }
+    private static let name = Parameter.path(
+        "name",
+        schema: #"{"type":"string","examples":["billing"]}"#,
+        "The handler's name."
+    ) { $0 }
     private static let length = Member<String>("for", #"{"type":"string","examples":["30m"]}"#)
 
     private static func handlers(_ connection: PostgresConnection) async throws -> [HandlerView] {

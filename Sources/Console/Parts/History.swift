@@ -17,8 +17,11 @@ enum HistoryPart {
         ]
     )
 
-    private static let subject = Parameter("subject", "`store`, `sender:ID` or `handler:NAME`; the store without it.") {
-        text throws(Problem) in
+    private static let subject = Parameter(
+        "subject",
+        schema: #"{"type":"string","examples":["handler:billing"]}"#,
+        "`store`, `sender:ID` or `handler:NAME`; the store without it."
+    ) { text throws(Problem) in
         guard let text else { return HistorySubject.store }
         guard let subject = HistorySubject(text) else {
             throw .badRequest("'subject' is store, sender:ID or handler:NAME")

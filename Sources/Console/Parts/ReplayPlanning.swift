@@ -24,21 +24,21 @@ enum ReplayPlanning {
     ]
 
     /// Generated if nil.
-    private static let name = Member<String>("name", #"{"type":"string","maxLength":100}"#)
+    private static let name = Member<String>("name", #"{"type":"string","maxLength":100,"examples":["friday"]}"#)
     /// These, whatever their subscriptions; nil for the subscribed ones.
     private static let handlers = Member<[String]>(
         "handlers",
-        #"{"type":"array","items":{"type":"string"},"maxItems":100}"#
+        #"{"type":"array","items":{"type":"string"},"maxItems":100,"examples":[["billing"]]}"#
     )
     private static let scope = Member<String>("scope", #"{"enum":["not_handled","only_failed","all"]}"#)
     /// Whether to include messages that an earlier replay sent to the same handler.
     private static let includesReplayed = Member<Bool>("include_replayed", #"{"type":"boolean"}"#)
     /// The most messages per second.
-    private static let rate = Member<Double>("rate", #"{"type":"number"}"#)
+    private static let rate = Member<Double>("rate", #"{"type":"number","examples":[100]}"#)
     /// The factor to the original pacing.
-    private static let speed = Member<Double>("speed", #"{"type":"number"}"#)
+    private static let speed = Member<Double>("speed", #"{"type":"number","examples":[1]}"#)
     /// The most deliveries in flight.
-    private static let concurrency = Member<Int>("concurrency", #"{"type":"integer"}"#)
+    private static let concurrency = Member<Int>("concurrency", #"{"type":"integer","examples":[1000]}"#)
     private static let filter = FilterMember<MessageFilter>()
 
     private static func wanted(_ request: ActionRequest) throws -> ReplayRequest {

@@ -31,7 +31,11 @@ enum ReplayPart {
 
     private static let limit = Parameter.limit(1_000)
     private static let id = Parameter.uuid("id", "Its id.")
-    private static let name = Parameter.path("id", "The replay's id or name.") { $0 }
+    private static let name = Parameter.path(
+        "id",
+        schema: #"{"type":"string","examples":["friday"]}"#,
+        "The replay's id or name."
+    ) { $0 }
     /// Whether `start` begins again with the first message.
     private static let again = Member<Bool>("again", #"{"type":"boolean"}"#)
 

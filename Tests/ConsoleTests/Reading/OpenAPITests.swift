@@ -23,6 +23,18 @@ struct OpenAPITests {
         #expect((document["info"] as? [String: Any])?["version"] as? String == "1.2.3")
     }
 
+    @Test("what an operation takes has an example, unless its schema says all: a form, its words or a range")
+    func examples() async throws {
+        let says = ["examples", "format", "enum", "minimum", "boolean", "properties"]
+        for endpoint in try await SecrecyStage.server().endpoints {
+            let parameters = endpoint.parameters.filter { $0.name.description != "after" }
+            let members = endpoint.body ?? []
+            for (name, schema) in parameters.map({ ($0.name, $0.schema) }) + members.map({ ($0.name, $0.schema) }) {
+                #expect(says.contains { schema.contains("\"\($0)\"") }, "\(endpoint.operation): \(name)")
+            }
+        }
+    }
+
     @Test("it is served to anybody")
     func served() async throws {
         try await ConsoleHarness.run { console in

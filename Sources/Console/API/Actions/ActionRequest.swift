@@ -23,7 +23,7 @@ struct ActionRequest: Sendable {
         var parameter = Parameter(
             "Idempotency-Key",
             in: .header,
-            schema: #"{"type":"string","minLength":1,"maxLength":255}"#,
+            schema: #"{"type":"string","minLength":1,"maxLength":255,"examples":["retry-billing-1"]}"#,
             "Names the request: sent again with the same key within 24 hours it is answered again and not done again.",
             unquoted
         )

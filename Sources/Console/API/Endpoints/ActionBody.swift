@@ -50,7 +50,10 @@ extension FilterField: BodyMember {
 /// Others are refused: a filter with a typing error must not select everything.
 struct ActionBody: DecodableWithConfiguration, Sendable {
     /// Why, for the audit trail.
-    static let reason = Member<String>("reason", #"{"type":"string","maxLength":1000}"#)
+    static let reason = Member<String>(
+        "reason",
+        #"{"type":"string","maxLength":1000,"examples":["its server is back"]}"#
+    )
     /// Whether an empty filter may select everything.
     static let all = Member<Bool>("all", #"{"type":"boolean"}"#)
 

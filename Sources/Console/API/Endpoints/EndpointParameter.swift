@@ -143,7 +143,8 @@ extension FilterField: EndpointParameter {
     var schema: String {
         let value =
             switch kind {
-            case .text: #"{"type":"string"}"#
+            case .text where hint.utf8CodeUnitCount == 0: #"{"type":"string"}"#
+            case .text: #"{"type":"string","examples":["\#(hint)"]}"#
             case .clause: #"{"type":"string","examples":["data.total>=190"]}"#
             case .uuid: #"{"type":"string","format":"uuid"}"#
             case .time: #"{"type":"string","examples":["2h","yesterday","2026-01-31","2026-01-31T12:00:00Z"]}"#
