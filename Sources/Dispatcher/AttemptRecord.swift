@@ -16,7 +16,6 @@ package enum AttemptEnd: Sendable {
     }
 }
 
-/// One message of a call.
 package struct AttemptCall: Sendable {
     package var delivery: Delivery
     package var message: UpstreamMessage
@@ -27,7 +26,6 @@ package struct AttemptCall: Sendable {
     }
 }
 
-/// How the attempts of one call ended.
 package struct CallEnd: Sendable {
     /// In the order of the call.
     package var ends: [AttemptEnd]

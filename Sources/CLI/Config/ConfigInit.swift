@@ -2,6 +2,7 @@ import ArgumentParser
 import CGlibc
 import ConfigurationKeys
 import Glibc
+import Querying
 import UpstreamConfiguration
 import Vocabulary
 
@@ -203,12 +204,10 @@ struct ConfigurationTarget {
         let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw failure() }
         defer { unlink(temporary) }
-        var bytes = Array(text.utf8)[...]
-        while !bytes.isEmpty {
-            let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
-            if count < 0, errno == EINTR { continue }
-            guard count > 0 else { throw closing(descriptor) }
-            bytes = bytes.dropFirst(count)
+        do throws(ExportError) {
+            try ExportFile(stream: descriptor).write(Array(text.utf8))
+        } catch {
+            throw closing(descriptor)
         }
         // The group of the Debian package's system user; elsewhere the file stays the caller's.
         if geteuid() == 0, let group = getgrnam("upstream-worker") {

@@ -171,10 +171,8 @@ extension AuditAuthor {
 }
 
 extension ArgumentHelp {
-    /// What an option is for, and what its value is called.
     static func value(_ name: String, _ text: String) -> ArgumentHelp { ArgumentHelp(text, valueName: name) }
 
-    /// The help of an option that is not shown.
     static func unlisted(_ text: String) -> ArgumentHelp { ArgumentHelp(text, visibility: .hidden) }
 }
 
