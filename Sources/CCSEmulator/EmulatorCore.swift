@@ -10,7 +10,7 @@ final class EmulatorCore {
     let ackFile: LineFile?
     private(set) var pools: [String: SenderPool] = [:]
     private(set) var connections: [Int: ConnectionHandler] = [:]
-    var schedule: FaultSchedule
+    var rules: [FaultRule]
     var counts = Tally()
     var deliveries = 0
     var reader = ClientAckReader()
@@ -42,7 +42,7 @@ final class EmulatorCore {
         self.tlsContext = tlsContext
         transcript = try configuration.transcript.map { try LineFile(path: $0, name: "the transcript file") }
         ackFile = try configuration.acks.map { try LineFile(path: $0, name: "the file of acks") }
-        schedule = FaultSchedule(configuration.faults.rules)
+        rules = configuration.faults.rules
         latency = configuration.latencySampling.map { LatencyBook(every: $0) }
         startTasks()
     }
@@ -63,7 +63,7 @@ final class EmulatorCore {
         accepted += 1
         counts.connections += 1
         let number = accepted
-        let faults = schedule.due(atConnection: number)
+        let faults = rules.due(atConnection: number)
         let connection = ConnectionHandler(
             number: number,
             core: self,
@@ -134,7 +134,7 @@ final class EmulatorCore {
             connection.canDeliver
         {
             // Before a message is taken: a write may reveal that the connection is gone, and the message would be lost.
-            let faults = schedule.due(atDelivery: deliveries + 1)
+            let faults = rules.due(atDelivery: deliveries + 1)
             if batch.readableBytes > 0, !faults.isEmpty {
                 connection.write(batch)
                 batch.clear()

@@ -41,17 +41,10 @@ package struct FaultRule: Sendable, Equatable {
     }
 }
 
-/// The due faults, decided by counts of deliveries and connections.
-struct FaultSchedule {
-    private var rules: [FaultRule]
-
-    init(_ rules: [FaultRule]) { self.rules = rules }
-
-    mutating func add(_ rule: FaultRule) { rules.append(rule) }
-
+extension [FaultRule] {
     /// The faults triggered by the delivery of this number.
     func due(atDelivery number: Int) -> [Fault] {
-        rules.compactMap { rule in
+        compactMap { rule in
             switch rule.trigger {
             case .after(number): rule.fault
             case .every(let count) where number % count == 0: rule.fault
@@ -61,7 +54,7 @@ struct FaultSchedule {
     }
 
     func due(atConnection number: Int) -> [Fault] {
-        rules.compactMap { rule in
+        compactMap { rule in
             if case .connection(let range) = rule.trigger, range.contains(number) { rule.fault } else { nil }
         }
     }

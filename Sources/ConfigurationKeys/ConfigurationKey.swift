@@ -40,13 +40,11 @@ package enum ValueShape: Sendable, Equatable {
 package struct ConfigurationSection: Sendable, Equatable {
     /// The dotted path, with `N` for a list index, except of this list itself.
     package var path: String
-    /// Whether it is a list of mappings.
     package var isList = false
     /// The sections of this mapping of which exactly one is required; empty if none is.
     package var oneOf: [String] = []
 }
 
-/// What a reading declares.
 package enum ConfigurationDeclaration: Sendable {
     case key(ConfigurationKey)
     case section(ConfigurationSection)

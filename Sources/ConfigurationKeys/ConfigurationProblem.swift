@@ -1,4 +1,3 @@
-/// The origin of a value or a problem.
 package enum ConfigurationOrigin: Sendable, Equatable, CustomStringConvertible {
     /// A place in the file; lines and columns count from 1.
     case file(String, line: Int, column: Int)

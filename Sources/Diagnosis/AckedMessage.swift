@@ -7,7 +7,6 @@ package struct AckedMessage: Sendable, Decodable {
     private var messageKey: String?
     /// The message's key where ids are unique only per device (`id_scope: device`); written by `emulate --acks`.
     private var keyByDevice: String?
-    /// The sender it was addressed to.
     var senderID: String?
     var messageID: String?
     private var ackedAt: String?

@@ -3,7 +3,6 @@ import Vocabulary
 
 extension Conservation {
     private struct Compared: Sendable {
-        /// Lines that were looked up.
         var looked: Int64 = 0
         /// The positions, from 0, of lines that neither the ledger nor the quarantine knows.
         var unknown: [Int] = []

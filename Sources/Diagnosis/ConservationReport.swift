@@ -4,15 +4,12 @@ package enum ConservationCheck: String, Sendable, CaseIterable, Encodable {
     case ledgerHasBody = "ledger-has-body"
     /// Days without a partition may have been dropped by retention.
     case daysDropped = "days-dropped-by-retention"
-    /// Every body is in the ledger.
     case bodyInLedger = "body-in-ledger"
     /// No message has two bodies: each body has the ledger's time.
     case oneBody = "one-body-each"
-    /// Every delivery has its message.
     case deliveryHasMessage = "delivery-has-message"
     /// Every delivery in a block has its message.
     case blockHasMessage = "block-has-message"
-    /// Every dead letter has its message.
     case deadLetterHasMessage = "dead-letter-has-message"
     /// Every message that a file lists as acked is known.
     case ackedIsKnown = "acked-is-known"
@@ -24,7 +21,6 @@ package struct ConservationReport: Sendable, Equatable {
         package var check: ConservationCheck
         /// How many items were examined.
         package var looked: Int64 = 0
-        /// How many of them are wrong.
         package var wrong: Int64 = 0
         /// The first wrong ones: keys, `handler key`, days, or `sender id`.
         package var examples: [String] = []
@@ -45,13 +41,10 @@ package struct ConservationReport: Sendable, Equatable {
         package var missing: Int64 = 0
     }
 
-    /// The checks made.
     package internal(set) var results: [Result] = []
-    /// Counts of the ledger's rows.
     package internal(set) var ledger = Ledger()
     /// Acks of a file that were not found and need not be: older than retention keeps, or impossible to look up.
     package internal(set) var unverifiable: Int64 = 0
-    /// Remarks beside the figures.
     package internal(set) var remarks: [String] = []
 
     package init() {}

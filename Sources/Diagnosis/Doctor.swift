@@ -48,7 +48,6 @@ package struct Doctor: Sendable {
         package var failures = 20
         /// The share of a sequence in use.
         package var sequence = 0.5
-        /// Clock difference.
         package var clock = Duration.seconds(10)
         /// Time since the last run of retention.
         package var retention = Duration.seconds(26 * 3_600)

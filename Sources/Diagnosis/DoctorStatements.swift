@@ -103,7 +103,6 @@ enum DoctorStatements {
         WHERE paused AND (paused_until IS NULL OR paused_until > now()) AND paused_at IS NOT NULL
         """
 
-    /// What died within a time, counted up to a limit.
     static func died(within time: Duration, counted limit: Int) -> SQL {
         """
         SELECT count(*) FROM (

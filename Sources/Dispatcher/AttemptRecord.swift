@@ -16,7 +16,6 @@ package enum AttemptEnd: Sendable {
     }
 }
 
-/// One message of a call.
 package struct AttemptCall: Sendable {
     package var delivery: Delivery
     package var message: UpstreamMessage
@@ -27,7 +26,6 @@ package struct AttemptCall: Sendable {
     }
 }
 
-/// How the attempts of one call ended.
 package struct CallEnd: Sendable {
     /// In the order of the call.
     package var ends: [AttemptEnd]
@@ -64,21 +62,6 @@ extension HandlerRegistration {
 
 /// Runs the attempts of one call; must end soon after cancellation.
 package typealias DeliveryExecutor = @Sendable (HandlerRegistration, [AttemptCall]) async -> CallEnd
-
-/// What became of an attempt; the values of the history's column `outcome`.
-package enum AttemptOutcome: String, Sendable {
-    case done
-    /// Counted, and to be retried.
-    case retry
-    /// The handler rejected the message: a dead letter.
-    case rejected
-    /// The attempts are used up: a dead letter.
-    case exhausted
-    /// Not counted, and to be retried.
-    case released
-    /// Another worker holds the lease now, and decides; not in the history.
-    case lost
-}
 
 /// What the history keeps of an attempt (`upstream.attempts`), besides its settlement.
 package struct AttemptRecord: Sendable, Equatable {

@@ -33,10 +33,10 @@ struct AttemptTrace: Sendable {
         handler.tracestate = own.state
     }
 
-    func ended(_ outcome: AttemptOutcome, _ failure: HandlerFailure?) {
+    func ended(_ outcome: AttemptOutcome?, _ failure: HandlerFailure?) {
         guard let span else { return }
         span.updateAttributes { attributes in
-            attributes[.outcome] = .string(outcome.rawValue)
+            attributes[.outcome] = .string(outcome?.rawValue ?? "lost")
             if let failure { attributes[.errorType] = .string(failure.isQuoted ? "_OTHER" : failure.group) }
         }
         if let failure { span.setStatus(SpanStatus(code: .error, message: failure.logText)) }

@@ -220,9 +220,9 @@ final class DispatchLane: Sendable {
         to now: ContinuousClock.Instant
     ) -> Settlement? {
         guard var settlement = action.settlement else { return nil }
-        if settings.dispatch.recordsAttempts {
+        if settings.dispatch.recordsAttempts, let ending = action.ending {
             settlement.attempt = AttemptRecord(
-                outcome: action.ending,
+                outcome: ending,
                 started: start,
                 took: start.duration(to: now),
                 receivedAt: delivery.receivedAt

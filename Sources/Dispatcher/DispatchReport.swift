@@ -93,7 +93,7 @@ struct HandlerReport: Sendable {
         took: Duration
     ) {
         // An attempt whose lease was lost counts as released.
-        metrics.deliveries[DeliveryOutcome(rawValue: action.ending.rawValue) ?? .released].increment()
+        metrics.deliveries[action.ending ?? .released].increment()
         metrics.duration.observe(took)
         guard action.ending != .done else { return }
         let key = attempt.delivery.messageKey.description
@@ -102,7 +102,7 @@ struct HandlerReport: Sendable {
         ]
         switch action.ending {
         case .rejected, .exhausted: shared.letters.add(handler, failure, complete(fields, failure))
-        case .lost:
+        case nil:
             event(.warning, .leaseLost, "an attempt outlived its lease; its outcome is ignored", fields, failure)
         case .retry: event(.info, .deliveryFailed, "an attempt failed and will be retried", fields, failure)
         case .released:

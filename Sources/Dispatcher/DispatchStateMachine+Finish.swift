@@ -1,10 +1,11 @@
 package import UpstreamKit
-import Vocabulary
+package import Vocabulary
 
 // The end of an attempt: what follows for the table, the circuit breaker and the other slots.
 extension DispatchStateMachine {
     package struct FinishAction: Sendable, Equatable {
-        package var ending: AttemptOutcome
+        /// Nil if the lease was lost: another worker holds it now, and decides.
+        package var ending: AttemptOutcome?
         /// The settlement for the table; nil if the lease was lost, or the row is settled already.
         package var settlement: Settlement?
         package var transition: CircuitBreaker.Transition?
@@ -25,10 +26,10 @@ extension DispatchStateMachine {
         now: ContinuousClock.Instant,
         random: @autoclosure () -> Double
     ) -> FinishAction {
-        guard let run = running.removeValue(forKey: id) else { return FinishAction(ending: .lost) }
+        guard let run = running.removeValue(forKey: id) else { return FinishAction() }
         finishedSinceTick += 1
         if run.delivery.isSuspect { suspectEnded() }
-        var action = FinishAction(ending: .lost)
+        var action = FinishAction()
         switch end {
         case .settled:
             action.ending = .done
@@ -66,7 +67,7 @@ extension DispatchStateMachine {
         }
         if run.isLost, action.settlement != nil {
             action.settlement = nil
-            action.ending = .lost
+            action.ending = nil
         }
         action.wantsClaim = wantsClaim(now: now)
         return action

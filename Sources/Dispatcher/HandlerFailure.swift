@@ -1,4 +1,5 @@
 import UpstreamKit
+import Vocabulary
 
 /// The failure of a delivery, in the two forms that are kept.
 package struct HandlerFailure: Error, Sendable, Hashable {
@@ -68,14 +69,7 @@ package struct HandlerFailure: Error, Sendable, Hashable {
 
     /// The text cut at a character's boundary, without U+0000, which no `text` column can hold.
     private static func storable(_ text: String) -> String {
-        var result = ""
-        var count = 0
-        for scalar in text.unicodeScalars {
-            count += UTF8.width(scalar)
-            guard count <= detailLimit else { break }
-            result.unicodeScalars.append(scalar.value == 0 ? "\u{FFFD}" : scalar)
-        }
-        return result
+        text.cut(to: detailLimit).replacing("\0", with: "\u{FFFD}")
     }
 }
 

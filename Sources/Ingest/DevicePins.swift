@@ -9,8 +9,6 @@ struct DevicePins {
     private var slots: [UInt64] = []
     private var mask = 0
 
-    var isEmpty: Bool { mask == 0 }
-
     /// Pins exactly the devices of these messages.
     mutating func pin(_ messages: [IncomingMessage]) {
         // At most half full, so that probing ends soon.

@@ -69,7 +69,6 @@ struct StatementDeadline {
     private let now: () -> Int64
 
     private(set) var hasCancelled = false
-    /// Whether it waits for a standby, or has.
     private(set) var waitsForStandby = false
     private(set) var isLate = false
 

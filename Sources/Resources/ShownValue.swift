@@ -166,6 +166,8 @@ package struct JSONObject: ShownValue, ExpressibleByDictionaryLiteral {
 
     package mutating func add(_ name: String, _ value: any ShownValue) { members.append((name, value)) }
 
+    package mutating func add(_ other: JSONObject) { members += other.members }
+
     package func write(to json: inout JSONWriter) {
         json.beginObject()
         for (name, value) in members {

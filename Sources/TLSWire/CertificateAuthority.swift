@@ -7,7 +7,6 @@ package struct IssuedCertificate: Sendable {
     package var keyPEM: [UInt8]
 }
 
-/// An `otherName` of a certificate.
 package struct OtherName: Sendable {
     /// The type's object identifier in dotted form.
     var type: String

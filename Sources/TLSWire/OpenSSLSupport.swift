@@ -129,7 +129,6 @@ extension PEMSource {
     }
 }
 
-/// When certificates expire.
 package enum CertificateEnd {
     /// The seconds until the first certificate of a PEM text expires; negative if it has.
     package static func remaining(_ source: PEMSource) throws(TLSError) -> Int {

@@ -174,16 +174,3 @@ extension SpanKind {
         }
     }
 }
-
-extension String {
-    /// The text, cut between characters to at most this many bytes.
-    fileprivate func cut(to limit: Int) -> String {
-        guard utf8.count > limit else { return self }
-        var count = 0
-        let kept = unicodeScalars.prefix { scalar in
-            count += UTF8.width(scalar)
-            return count <= limit
-        }
-        return String(String.UnicodeScalarView(kept))
-    }
-}

@@ -1,29 +1,29 @@
-import ConfigurationKeys
+package import ConfigurationKeys
 
 /// The configuration's keys as a tree, for the JSON Schema and the commented file.
-final class ConfigurationOutline {
-    enum Content {
+package final class ConfigurationOutline {
+    package enum Content {
         case value(ConfigurationKey)
         case mapping
         case list
     }
 
-    let name: String
+    package let name: String
     /// The dotted path, with `N` for a list index.
-    let path: String
-    let content: Content
+    package let path: String
+    package let content: Content
     /// The members of a mapping, or of each mapping in a list, in the order of the table.
-    private(set) var members: [ConfigurationOutline] = []
+    package private(set) var members: [ConfigurationOutline] = []
     /// The members of which exactly one is required; empty if none is.
-    private(set) var oneOf: [String] = []
+    package private(set) var oneOf: [String] = []
 
     private init(name: String, path: String, _ content: Content) {
         (self.name, self.path, self.content) = (name, path, content)
     }
 
-    static func make(_ declarations: [ConfigurationDeclaration]) -> ConfigurationOutline {
+    package static var root: ConfigurationOutline {
         let root = ConfigurationOutline(name: "", path: "", .mapping)
-        for declaration in declarations {
+        for declaration in ConfigurationLoader.declarations {
             switch declaration {
             case .key(let key): _ = root.place(key.path, .value(key))
             case .section(let section):

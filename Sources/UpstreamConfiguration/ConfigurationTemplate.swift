@@ -24,7 +24,7 @@ package struct ConfigurationTemplate: Sendable {
             "# to change it. Secrets never stand here, only the names of their files. Each key can be overridden by a variable:",
             "# log.level by UPSTREAM_LOG__LEVEL. To find mistakes: upstream-worker check --connect",
         ]
-        for member in ConfigurationOutline.make(ConfigurationLoader.declarations).members {
+        for member in ConfigurationOutline.root.members {
             lines.append("")
             lines += self.lines(member)
         }

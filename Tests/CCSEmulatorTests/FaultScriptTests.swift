@@ -60,15 +60,15 @@ struct FaultScriptTests {
 
     @Test("faults fall due with their delivery, once or each time")
     func schedule() {
-        var schedule = FaultSchedule([
+        var rules: [FaultRule] = [
             .init(.every(3), .duplicate), .init(.after(4), .drain), .init(.after(6), .close),
             .init(.connection(2...3), .refuse),
-        ])
-        let due = (1...9).map { schedule.due(atDelivery: $0) }
+        ]
+        let due = (1...9).map { rules.due(atDelivery: $0) }
         #expect(due == [[], [], [.duplicate], [.drain], [], [.duplicate, .close], [], [], [.duplicate]])
-        #expect((1...4).map { schedule.due(atConnection: $0) } == [[], [.refuse], [.refuse], []])
-        schedule.add(.init(.every(5), .ping))
-        let tenth = schedule.due(atDelivery: 10)
+        #expect((1...4).map { rules.due(atConnection: $0) } == [[], [.refuse], [.refuse], []])
+        rules.append(.init(.every(5), .ping))
+        let tenth = rules.due(atDelivery: 10)
         #expect(tenth == [.ping])
     }
 

@@ -152,7 +152,7 @@ struct DispatchFaultTests {
     func interrupted() throws {
         var machine = machine(maxAttempts: 2)
         var attempts = 0
-        var endings: [AttemptOutcome] = []
+        var endings: [AttemptOutcome?] = []
         for _ in 1...5 {
             _ = machine.claimed([delivery(1, attempts: attempts)], hasMore: false, now: start)
             let (_, action) = try #require(run(&machine, .interrupted(failure)))

@@ -130,10 +130,10 @@ struct DispatchMachineTests {
         #expect(first.settlement == nil)
         let second = try #require(run(&machine))
         let action = machine.finished(second, .lost, now: start, random: 1)
-        #expect(action.ending == .lost)
+        #expect(action.ending == nil)
         #expect(action.settlement == nil)
         let again = machine.finished(second, .verdict(.done), now: start, random: 1)
-        #expect(again.ending == .lost)
+        #expect(again.ending == nil)
     }
 
     @Test("an attempt cancelled for its time counts as failed")
@@ -158,7 +158,7 @@ struct DispatchMachineTests {
         let held = Set(references.filter { $0.token == 2 })
         #expect(machine.extended(references, held: held, until: start + .seconds(85)) == [id])
         let action = machine.finished(id, .verdict(.done), now: start + .seconds(26), random: 1)
-        #expect(action.ending == .lost)
+        #expect(action.ending == nil)
         #expect(action.settlement == nil)
         // The other's lease goes on.
         #expect(run(&machine, at: .seconds(70)) != nil)

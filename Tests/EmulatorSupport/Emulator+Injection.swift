@@ -75,7 +75,7 @@ extension Emulator {
         }
     }
 
-    package func add(_ rule: FaultRule) async throws { try await onLoop { $0.schedule.add(rule) } }
+    package func add(_ rule: FaultRule) async throws { try await onLoop { $0.rules.append(rule) } }
 
     /// Cuts a connection, bound or not, by a TCP reset or by closing the socket without TLS's close_notify.
     package func kill(_ connection: Int, reset: Bool) async throws {

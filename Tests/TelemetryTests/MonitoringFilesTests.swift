@@ -15,7 +15,7 @@ struct MonitoringFilesTests {
         .acks: ["outcome": all(AckOutcome.self)],
         .databaseErrors: ["class": all(DatabaseErrorClass.self)],
         .reconnects: ["reason": all(ReconnectReason.self)],
-        .deliveries: ["outcome": all(DeliveryOutcome.self)],
+        .deliveries: ["outcome": all(AttemptOutcome.self)],
         .circuit: ["state": all(CircuitState.self)],
     ]
 

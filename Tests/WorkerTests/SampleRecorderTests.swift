@@ -1,6 +1,7 @@
 import MessageStore
 import Telemetry
 import Testing
+import Vocabulary
 
 @testable import Dispatcher
 @testable import Worker

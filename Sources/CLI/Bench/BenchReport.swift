@@ -31,7 +31,6 @@ struct BenchFigure: Sendable {
 struct BenchReport: Sendable {
     /// The figures of each number of connections: the same ones, in the same order.
     var throughput: [[BenchFigure]] = []
-    /// The figures of the other parts.
     var others: [(part: BenchCommand.Part, figures: [BenchFigure])] = []
     /// Violated guarantees: messages lost or acked twice.
     var problems: [String] = []

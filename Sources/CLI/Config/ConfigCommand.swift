@@ -48,7 +48,7 @@ struct ConfigShow: ProgramCommand {
             columns: [.init("key"), .init("value", minimum: 16), .init("source", minimum: 12, dropOrder: 1)],
             cells: { [$0.key, Self.text($0), $0.source] },
             texts: { [$0.key, $0.value == nil ? nil : Self.text($0), Self.kind($0.origin)] },
-            json: { Self.json($0, isForTerminal: $1) }
+            json: { Self.json($0).json(isForTerminal: $1) }
         )
         try context.console.show(values, format, list, piped: .table)
         guard effective.problems.isEmpty else {
@@ -66,30 +66,21 @@ struct ConfigShow: ProgramCommand {
         }
     }
 
-    private static func json(_ value: EffectiveValue, isForTerminal: Bool) -> [UInt8] {
-        var json = JSONWriter(isForTerminal: isForTerminal)
-        json.beginObject()
-        json.member("key", value.key)
-        json.name("value")
-        switch value.value {
-        case .text(let text): json.string(text)
-        case .list(let list):
-            json.beginArray()
-            for text in list { json.string(text) }
-            json.endArray()
-        case nil: json.null()
-        }
-        json.member("source", kind(value.origin))
+    private static func json(_ value: EffectiveValue) -> JSONObject {
+        let shown: any ShownValue =
+            switch value.value {
+            case .text(let text): text
+            case .list(let list): list
+            case nil: String?.none
+            }
+        var json: JSONObject = ["key": value.key, "value": shown, "source": kind(value.origin)]
         switch value.origin {
-        case .file(let path, let line, _):
-            json.member("file", path)
-            json.member("line", line)
-        case .environment(let name): json.member("variable", name)
-        case .flag(let name): json.member("flag", name)
+        case .file(let path, let line, _): json.add(["file": path, "line": line])
+        case .environment(let name): json.add("variable", name)
+        case .flag(let name): json.add("flag", name)
         case .absent: break
         }
-        json.endObject()
-        return json.finish()
+        return json
     }
 
     private static func kind(_ origin: ConfigurationOrigin) -> String {
@@ -190,7 +181,7 @@ struct ConfigSchema: ProgramCommand {
         """
 
     func run(in context: CommandContext) async throws {
-        for line in JSONIndent.lines(ConfigurationSchema.json) { context.console.data(line) }
+        for line in JSONIndent.lines(ConfigurationSchema.object.json()) { context.console.data(line) }
     }
 }
 

@@ -2,6 +2,7 @@ import ArgumentParser
 import CGlibc
 import ConfigurationKeys
 import Glibc
+import Querying
 import UpstreamConfiguration
 import Vocabulary
 
@@ -78,11 +79,18 @@ struct ConfigInit: ProgramCommand {
         // Before anything is asked.
         try target.check()
         let template = try template(context)
-        let notes = try Self.check(template, path, context)
+        // What `check` would refuse, except a missing secret file, which may come later.
+        let problems = Self.problems(template, path, context)
+        let secrets = problems.filter { $0.key.hasSuffix("secret_file") && $0.message != "is required" }
+        let others = problems.filter { !secrets.contains($0) }
+        guard others.isEmpty else {
+            let text = others.map { "\($0.key): \($0.message)" }.joined(separator: "\n")
+            throw CommandFailure(.usage, text + "\nnothing was written")
+        }
         guard path != "-" else { return context.console.data(String(template.text.dropLast())) }
         try target.write(template.text)
         context.console.message("wrote \(path), mode 640")
-        for note in notes { context.console.message("note: \(note)") }
+        for secret in secrets { context.console.message("note: \(secret.key): \(secret.message)") }
         let next = path == ConfigurationLoader.defaultPath ? "" : " --config \(path)"
         context.console.message("next: \(context.suggestion("check\(next) --connect"))")
     }
@@ -162,22 +170,6 @@ struct ConfigInit: ProgramCommand {
             return error.problems
         }
     }
-
-    /// Refuses what `check` would refuse, except a missing secret file, which may come later.
-    private static func check(
-        _ template: ConfigurationTemplate,
-        _ path: String,
-        _ context: CommandContext
-    ) throws -> [String] {
-        let problems = problems(template, path, context)
-        let secrets = problems.filter { $0.key.hasSuffix("secret_file") && $0.message != "is required" }
-        let others = problems.filter { !secrets.contains($0) }
-        guard others.isEmpty else {
-            let text = others.map { "\($0.key): \($0.message)" }.joined(separator: "\n")
-            throw CommandFailure(.usage, text + "\nnothing was written")
-        }
-        return secrets.map { "\($0.key): \($0.message)" }
-    }
 }
 
 /// The file that `config init` writes: atomically, and never over another unless told.
@@ -203,12 +195,10 @@ struct ConfigurationTarget {
         let descriptor = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw failure() }
         defer { unlink(temporary) }
-        var bytes = Array(text.utf8)[...]
-        while !bytes.isEmpty {
-            let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
-            if count < 0, errno == EINTR { continue }
-            guard count > 0 else { throw closing(descriptor) }
-            bytes = bytes.dropFirst(count)
+        do throws(ExportError) {
+            try ExportFile(stream: descriptor).write(Array(text.utf8))
+        } catch {
+            throw closing(descriptor)
         }
         // The group of the Debian package's system user; elsewhere the file stays the caller's.
         if geteuid() == 0, let group = getgrnam("upstream-worker") {

@@ -3,33 +3,20 @@ import Telemetry
 import Vocabulary
 
 struct DevStatus {
-    /// Copies read from the wire.
-    let received: Int
-    let stored: Int
-    let duplicates: Int
-    let conflicts: Int
-    let quarantined: Int
-    let acked: Int
+    private let books: MessageAccounts.Snapshot
+    private let acked: Int
     /// Messages that the sample handler has handled.
     let handled: Int
-    /// Copies between the wire and the database.
-    let inFlight: Int
-    let streams: Int
+    private let streams: Int
     /// Copies acked a second, over the last interval.
-    private(set) var rate = 0.0
+    private var rate = 0.0
     /// The histogram's bound of the ack latency's median, in seconds, and of its 99th percentile.
-    let median: Double?
-    let slowest: Double?
+    private let median: Double?
+    private let slowest: Double?
 
     /// Reads the worker's metrics; the rate is the change since `before`.
     init(_ metrics: Metrics, before: DevStatus?, seconds: Double) {
-        let books = metrics.messages.snapshot()
-        received = Int(books.received.reduce(0, +))
-        stored = Int(books.settled(.stored))
-        duplicates = Int(books.settled(.duplicate))
-        conflicts = Int(books.settled(.conflict))
-        quarantined = Int(books.settled(.quarantined))
-        inFlight = books.inFlight
+        books = metrics.messages.snapshot()
         acked = Int(metrics.acks[.sent].value)
         handled = metrics.handlers.indices.reduce(0) { $0 + Int(metrics.handler($1).deliveries[.done].value) }
         streams = metrics.senders.indices.reduce(0) { sum, sender in
@@ -48,21 +35,25 @@ struct DevStatus {
     func screen(elapsed: Int, total: Int?) -> [String] {
         var lines = [
             "  streams     \(streams) bound",
-            "  received    \(received)",
-            "  stored      \(stored)",
-            "  duplicates  \(duplicates)   conflicts \(conflicts)   quarantined \(quarantined)",
+            "  received    \(books.received.reduce(0, +))",
+            "  stored      \(books.settled(.stored))",
+            "  duplicates  \(books.settled(.duplicate))   conflicts \(books.settled(.conflict))   "
+                + "quarantined \(books.settled(.quarantined))",
             "  acked       \(acked)",
-            "  in flight   \(inFlight)",
+            "  in flight   \(books.inFlight)",
             "  handled     \(handled)   (\(Self.handledBy))",
             "  rate        \(Int(rate.rounded())) msg/s   ack p50 \(Self.time(median))   p99 \(Self.time(slowest))",
             "  elapsed     \(elapsed) s",
         ]
-        if let total, total > 0 { lines.append("  " + ProgressBar.meter(Double(stored) / Double(total), width: 40)) }
+        if let total, total > 0 {
+            lines.append("  " + ProgressBar.meter(Double(books.settled(.stored)) / Double(total), width: 40))
+        }
         return lines
     }
 
     var line: String {
-        "received \(received)  stored \(stored)  duplicates \(duplicates)  acked \(acked)  in flight \(inFlight)  "
+        "received \(books.received.reduce(0, +))  stored \(books.settled(.stored))  "
+            + "duplicates \(books.settled(.duplicate))  acked \(acked)  in flight \(books.inFlight)  "
             + "handled \(handled)  "
             + "\(Int(rate.rounded())) msg/s  ack p50 \(Self.time(median)) p99 \(Self.time(slowest))"
     }

@@ -69,7 +69,12 @@ struct CommonOptions: ParsableArguments {
                 }
             settings.statementTimeout = Int(max(1, (timeout ?? 86_400_000_000) / 1_000))
             do {
-                return try await reading(settings, context, body)
+                let connection = try await PostgresConnection.open(settings)
+                try await connection.run { connection throws(PostgresError) in try connection.becomeReadOnly() }
+                if settings.isReader, let note = try await connection.readLag().note { context.console.message(note) }
+                let result = try await body(connection)
+                await connection.close()
+                return result
             } catch let error as PostgresError where settings.isReader {
                 throw error.ofReader
             }
@@ -86,20 +91,6 @@ struct CommonOptions: ParsableArguments {
         } catch let error as PostgresError where error.sqlState == "2201B" {
             throw CommandFailure(.usage, "--where: \(error.message)")
         }
-    }
-
-    /// Reads over a session of its own.
-    private func reading<T>(
-        _ settings: PostgresSettings,
-        _ context: CommandContext,
-        _ body: (PostgresConnection) async throws -> T
-    ) async throws -> T {
-        let connection = try await PostgresConnection.open(settings)
-        try await connection.run { connection throws(PostgresError) in try connection.becomeReadOnly() }
-        if settings.isReader, let note = try await connection.readLag().note { context.console.message(note) }
-        let result = try await body(connection)
-        await connection.close()
-        return result
     }
 
     /// Warns before a query that may read very many messages one by one.
@@ -171,10 +162,8 @@ extension AuditAuthor {
 }
 
 extension ArgumentHelp {
-    /// What an option is for, and what its value is called.
     static func value(_ name: String, _ text: String) -> ArgumentHelp { ArgumentHelp(text, valueName: name) }
 
-    /// The help of an option that is not shown.
     static func unlisted(_ text: String) -> ArgumentHelp { ArgumentHelp(text, visibility: .hidden) }
 }
 

@@ -116,7 +116,6 @@ struct RevealOptions: SightOptions {
     var sight: Sight { Sight(tokens: reveal, payloads: true) }
 }
 
-/// The options of commands that list rows.
 struct ListOptions: ParsableArguments {
     @Flag(exclusivity: .exclusive) var format: OutputFormat?
     @Option(help: .value("names", "Only these columns of the table or CSV, in this order, separated by commas."))

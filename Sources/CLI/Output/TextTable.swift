@@ -97,24 +97,18 @@ package struct TextTable: Sendable {
 }
 
 /// Names with values, one below the other; long values are wrapped, and nothing is cut.
-package struct FactList: Sendable {
+struct FactList: Sendable {
     private var facts: [(name: String, value: String, tones: (name: Tone?, value: Tone?))] = []
     private let minimum: Int
 
-    package init(nameWidth minimum: Int = 0) {
-        self.minimum = minimum
-    }
-
     /// A list of these facts; values may be untrusted.
-    init(_ facts: [(name: String, text: String)], nameWidth: Int = 0) {
-        self.init(nameWidth: nameWidth)
+    init(_ facts: [(name: String, text: String)] = [], nameWidth minimum: Int = 0) {
+        self.minimum = minimum
         for (name, text) in facts { add(name, text) }
     }
 
     /// Adds a fact; the value may be untrusted.
-    package mutating func add(_ name: String, _ value: String) { add(name, value, nil) }
-
-    mutating func add(_ name: String, _ value: String, _ tone: Tone?) {
+    mutating func add(_ name: String, _ value: String, _ tone: Tone? = nil) {
         facts.append((name, TerminalText.escape(value), (nil, tone)))
     }
 
@@ -125,7 +119,7 @@ package struct FactList: Sendable {
     /// The lines without their ends, at least one per fact.
     ///
     /// `width` is the terminal's, nil for no limit; `isColoured` applies tones.
-    package func lines(width: Int?, isColoured: Bool = false) -> [String] {
+    func lines(width: Int?, isColoured: Bool = false) -> [String] {
         func painted(_ text: String, _ tone: Tone?) -> String {
             isColoured && !text.isEmpty ? tone?.painted(text) ?? text : text
         }

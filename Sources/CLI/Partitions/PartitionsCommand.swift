@@ -279,26 +279,20 @@ struct PartitionsPolicy: ProgramCommand {
             let wanted = configuration.retention
             let plan = try await retention.plan(under: wanted)
             try show(inForce, plan, console)
-            if apply { try await set(wanted, inForce?.policy, retention, console) }
+            guard apply else { return }
+            guard inForce?.policy != wanted else {
+                return console.message("the policy is what the configuration says")
+            }
+            if inForce?.policy.longer(than: wanted).isEmpty == false {
+                try console.confirm("Keep data for a shorter time?", yes: yes, because: "--apply makes a time shorter")
+            }
+            do throws(PostgresError) {
+                try await retention.set(wanted, by: reason.author)
+            } catch  where error.failureClass == .permission {
+                throw CommandFailure(notOwner: error, may: "set the policy")
+            }
+            console.message("the policy is set: the next run of retention deletes what has expired")
         }
-    }
-
-    private func set(
-        _ wanted: RetentionPolicy,
-        _ inForce: RetentionPolicy?,
-        _ retention: Retention,
-        _ console: Terminal
-    ) async throws {
-        guard inForce != wanted else { return console.message("the policy is what the configuration says") }
-        if inForce?.longer(than: wanted).isEmpty == false {
-            try console.confirm("Keep data for a shorter time?", yes: yes, because: "--apply makes a time shorter")
-        }
-        do {
-            try await retention.set(wanted, by: reason.author)
-        } catch  where error.failureClass == .permission {
-            throw CommandFailure(notOwner: error, may: "set the policy")
-        }
-        console.message("the policy is set: the next run of retention deletes what has expired")
     }
 
     private func show(_ inForce: RetentionPolicyInForce?, _ plan: RetentionPlan, _ console: Terminal) throws {

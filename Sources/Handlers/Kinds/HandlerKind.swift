@@ -53,7 +53,6 @@ package struct AnyHandlerKind: Sendable, Equatable {
     package static func == (one: Self, other: Self) -> Bool { one.wrappedValue.equals(other.wrappedValue) }
 }
 
-/// What handlers of all kinds have.
 package struct HandlerCommon: Sendable {
     package var name: String
     package var concurrency: Int

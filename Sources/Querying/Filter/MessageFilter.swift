@@ -8,7 +8,6 @@ package import Vocabulary
 /// Replays store its JSON form (`Codable`) with their frozen selection.
 package struct MessageFilter: Sendable, Equatable {
     package var categories: [String] = []
-    /// The sender that they were addressed to.
     package var senderID: String?
     package var deviceKey: DeviceKey?
     /// The id from the device, compared as bytes.
@@ -27,7 +26,6 @@ package struct MessageFilter: Sendable, Equatable {
 
     package init() {}
 
-    /// Selects one message.
     package init(messageKey: MessageKey) { self.messageKey = messageKey }
 
     /// Texts are compared as bytes, as the database does.

@@ -9,7 +9,6 @@ package struct StoredMessage: Sendable {
     package var sight = Sight(tokens: false, payloads: false)
     private let values: MessageRow
 
-    /// Reads a row.
     init(_ values: MessageRow) throws(PostgresError) {
         self.values = values
         let data: JSONColumn? = try values.value(.data)

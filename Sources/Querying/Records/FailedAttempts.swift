@@ -1,7 +1,6 @@
 package import Postgres
 package import UpstreamKit
 
-/// A failed attempt, with its message.
 package struct FailedAttempt: Sendable, Equatable {
     package var messageKey: MessageKey
     package var attempt: AttemptRow

@@ -117,7 +117,9 @@ package struct MessageTail: Sendable {
                         bytes += sizes[end]
                         end += 1
                     }
-                    let page = try await Self.page(Array(places[next..<end]), connection)
+                    let times = places[next].receivedAt...places[end - 1].receivedAt
+                    let sql = MessageStatements.at(Array(places[next..<end]), in: times)
+                    let page = try await MessagePage(connection.result(of: sql))
                     for row in 0..<page.count {
                         try show(page, row)
                         // Same order; a row deleted in the meantime is skipped.
@@ -158,17 +160,6 @@ package struct MessageTail: Sendable {
             cursor = found.last?.place
             if found.count < Self.placeLimit { return }
         }
-    }
-
-    private static func page(
-        _ places: [MessageCursor],
-        _ connection: PostgresConnection
-    ) async throws(PostgresError) -> MessagePage {
-        let times = places.map(\.receivedAt)
-        guard let first = times.min(), let last = times.max() else {
-            throw PostgresError(.other, "a page of messages was asked for without places")
-        }
-        return try await MessagePage(connection.result(of: MessageStatements.at(places, in: first...last)))
     }
 
     private static let placeLimit = 10_000

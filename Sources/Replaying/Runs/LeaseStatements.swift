@@ -13,7 +13,6 @@ enum LeaseStatements {
         """
     }
 
-    /// Who holds the lease of a replay.
     static func holder(of replay: Digest128) -> SQL {
         "SELECT state, lease_token, lease_owner, lease_until FROM upstream.replays WHERE replay_id = \(replay)"
     }

@@ -1,4 +1,4 @@
-package import Postgres
+import Postgres
 import Vocabulary
 
 /// The right to run a replay, held by one process at a time.
@@ -109,11 +109,4 @@ package struct ReplayLease: Sendable {
     }
 }
 
-extension ReplayState: SQLDecodable {
-    package init(_ field: SQLField) throws(SQLFieldFault) {
-        guard let state = ReplayState(rawValue: try String(field)) else {
-            throw .form("state of a replay that this version knows")
-        }
-        self = state
-    }
-}
+extension ReplayState: SQLDecodable {}

@@ -33,7 +33,6 @@ enum SelectionStatements {
         ) AS m WHERE m.before < \(raw: "\(mostBytes)") ORDER BY m.place
         """
 
-    /// The `received_at` of the messages of a span.
     static let times: PreparedStatement<Span> = "SELECT received_at FROM (\(chosen)) AS chosen ORDER BY place"
 
     private static let chosen: PreparedStatement<Span> = """

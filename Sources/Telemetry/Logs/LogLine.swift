@@ -77,10 +77,7 @@ struct LogLine {
 
     /// At most ``longestValue`` bytes, cut between characters and marked with an ellipsis.
     static func cut(_ text: String) -> String {
-        guard text.utf8.count > longestValue else { return text }
-        var end = text.utf8.index(text.startIndex, offsetBy: longestValue)
-        while end.samePosition(in: text.unicodeScalars) == nil { end = text.utf8.index(before: end) }
-        return text[..<end] + "…"
+        text.utf8.count > longestValue ? text.cut(to: longestValue) + "…" : text
     }
 
     private static func quoted(_ text: String) -> String {

@@ -1,4 +1,5 @@
 import Synchronization
+package import Vocabulary
 
 /// A count of events since the process started; lock-free, safe from any thread.
 package final class Counter: Sendable {
@@ -59,7 +60,7 @@ package struct CounterFamily<Label: MetricLabel>: Sendable {
 }
 
 package struct HandlerMetrics: Sendable {
-    package let deliveries = CounterFamily<DeliveryOutcome>()
+    package let deliveries = CounterFamily<AttemptOutcome>()
     package let duration = Histogram(bounds: Histogram.latencyBounds)
     package let deadLetters = Gauge()
     /// In seconds; 0 if none waits.

@@ -9,6 +9,9 @@ extension MetricLabel {
 }
 
 extension DatabaseErrorClass: MetricLabel {}
+/// The outcome of an attempt (`upstream_deliveries_total{outcome}`).
+extension AttemptOutcome: MetricLabel {}
+
 /// The outcome of a received copy (`upstream_messages_total{outcome}`).
 extension StoreOutcome: MetricLabel {}
 /// The kind of a received copy (`upstream_stanzas_received_total{kind}`).
@@ -68,18 +71,6 @@ package enum ReconnectReason: String, MetricLabel {
     /// The peer answered no ping, or accepted none of our data.
     case pingTimeout = "ping_timeout"
     case connectionLost = "connection_lost"
-}
-
-/// The outcome of an attempt (`upstream_deliveries_total{outcome}`).
-package enum DeliveryOutcome: String, MetricLabel {
-    case done
-    case retry
-    /// The handler rejected the message for good.
-    case rejected
-    /// Dead-lettered after the last attempt.
-    case exhausted
-    /// Returned without counting an attempt: shutdown, or a lost lease.
-    case released
 }
 
 /// The state of a handler's circuit breaker (`upstream_handler_circuit{state}`).
