@@ -2,6 +2,7 @@ import ConfigurationKeys
 import Dispatcher
 import Foundation
 import HTTPWire
+import Synchronization
 import TLSWire
 import Testing
 import UpstreamKit
@@ -106,14 +107,17 @@ import Vocabulary
         }
     }
 
-    /// A server that answers 204 to whatever comes.
-    private final class VersionedServer {
+    /// A server that answers 204 once a handshake is through.
+    private final class VersionedServer: Sendable {
+        /// What it printed, and whether it was told to answer.
+        private typealias Talk = (text: String, isAnswered: Bool)
+
         let folder: Folder
         let port: Int
         private let process = Process()
         private let output = Pipe()
         private let input = Pipe()
-        private var text = ""
+        private let talk = Mutex<Talk>(("", false))
 
         init(_ version: String) throws {
             folder = try Folder()
@@ -131,6 +135,7 @@ import Vocabulary
             process.standardOutput = output
             process.standardError = output
             try process.run()
+            var text = ""
             while !text.contains("ACCEPT 127.0.0.1:") || text.last != "\n" {
                 let more = output.fileHandleForReading.availableData
                 try #require(!more.isEmpty, "\(text)")
@@ -138,15 +143,29 @@ import Vocabulary
             }
             let line = try #require(text.split(separator: "\n").first { $0.hasPrefix("ACCEPT") })
             port = try #require(line.split(separator: ":").last.flatMap { Int($0) })
-            // Sent to the client once there is one.
-            input.fileHandleForWriting.write(Data("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".utf8))
+            output.fileHandleForReading.readabilityHandler = { [unowned self] in took($0.availableData) }
+        }
+
+        /// Answers when the handshake's result is printed: what it is told before, it may send in the middle of one.
+        private func took(_ more: Data) {
+            let answers = talk.withLock { talk in
+                talk.text += String(decoding: more, as: UTF8.self)
+                guard !talk.isAnswered, talk.text.contains("CIPHER is") else { return false }
+                talk.isAnswered = true
+                return true
+            }
+            if answers {
+                input.fileHandleForWriting.write(Data("HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".utf8))
+            }
         }
 
         /// What it printed until its end.
         func end() -> String {
             try? input.fileHandleForWriting.close()
-            text += String(decoding: output.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-            return text
+            process.waitUntilExit()
+            output.fileHandleForReading.readabilityHandler = nil
+            let rest = output.fileHandleForReading.readDataToEndOfFile()
+            return talk.withLock { $0.text + String(decoding: rest, as: UTF8.self) }
         }
 
         deinit { if process.isRunning { kill(process.processIdentifier, SIGKILL) } }
