@@ -210,9 +210,14 @@ struct ReplayDatabaseTests {
                     guard try await fixture.replay().state == .running else { return }
                     round += 1
                     try await fixture.script("DELETE FROM upstream.deliveries")
+                    // An expired lease, which its holder may renew first; and one that is lost whoever is first.
                     if round % 4 == 0 {
                         try await fixture.script(
-                            "UPDATE upstream.replays SET lease_until = now() - interval '1 s' WHERE lease_until IS NOT NULL"
+                            """
+                            UPDATE upstream.replays
+                            SET lease_until = now() - interval '1 s', lease_token = lease_token + \(round % 8 == 0 ? 1 : 0)
+                            WHERE lease_until IS NOT NULL
+                            """
                         )
                     }
                 }
