@@ -25,18 +25,15 @@ package struct ShareRequest: Sendable, Equatable {
 struct LimitShare: Sendable {
     let limit: HandlerLimit
     private var parts = 0
-    @FixedInstant private var end: ContinuousClock.Instant
+    private var end: ContinuousClock.Instant?
 
-    init(_ limit: HandlerLimit, now: ContinuousClock.Instant = .now) {
-        self.limit = limit
-        end = now
-    }
+    init(_ limit: HandlerLimit) { self.limit = limit }
 
     mutating func adopt(_ parts: Int, until end: ContinuousClock.Instant) { (self.parts, self.end) = (parts, end) }
 
     /// How many calls may run at the same time, of the `most` that this worker makes.
     func calls(most: Int, now: ContinuousClock.Instant) -> Int {
-        guard parts > 0, now < end else { return 0 }
+        guard parts > 0, let end, now < end else { return 0 }
         return limit.concurrency.map { min(most, $0 * parts / limit.parts) } ?? most
     }
 

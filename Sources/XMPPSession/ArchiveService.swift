@@ -18,7 +18,7 @@ struct ArchiveService: Sendable {
     private static let leaseCheck = Duration.seconds(120)
     private static let retry = Backoff(initial: .seconds(60), maximum: interval, minimum: .seconds(30))
     /// The pause after a page is as long as the page took, within this: at most half of a server's time is taken.
-    private static let pause = Duration.milliseconds(20)...Duration.seconds(5)
+    private static let pause = TimeAmount.milliseconds(20)...TimeAmount.seconds(5)
 
     private enum Outcome {
         case done
@@ -102,7 +102,7 @@ struct ArchiveService: Sendable {
         var walk = ArchiveWalk(request)
         do throws(StoreError) {
             while true {
-                let begun = ContinuousClock.now
+                let begun = eventLoop.now
                 guard let answer = await connection.page(walk.request).value else {
                     return .success(fail("the connection has ended"))
                 }
@@ -113,12 +113,21 @@ struct ArchiveService: Sendable {
                 case .save(let point, let end):
                     guard try await save(point, end) else { return .success(.taken) }
                     guard end == nil else { return .success(finish(walk, end)) }
-                    let time = ContinuousClock.now - begun
-                    try? await Task.sleep(for: min(max(time, Self.pause.lowerBound), Self.pause.upperBound))
+                    await rest(after: eventLoop.now - begun)
                 }
             }
         } catch {
             return .failure(error)
+        }
+    }
+
+    private func rest(after page: TimeAmount) async {
+        let time = min(max(page, Self.pause.lowerBound), Self.pause.upperBound)
+        let timer = eventLoop.scheduleTask(in: time) {}
+        await withTaskCancellationHandler {
+            try? await timer.futureResult.get()
+        } onCancel: {
+            timer.cancel()
         }
     }
 
@@ -151,7 +160,7 @@ final class ArchiveTicks: Sendable {
     let stream: AsyncStream<Void>
     private let continuation: AsyncStream<Void>.Continuation
     private let eventLoop: any EventLoop
-    private let next = Mutex<(due: ContinuousClock.Instant, timer: Scheduled<Void>)?>(nil)
+    private let next = Mutex<(due: NIODeadline, timer: Scheduled<Void>)?>(nil)
 
     init(on eventLoop: any EventLoop) {
         self.eventLoop = eventLoop
@@ -160,7 +169,7 @@ final class ArchiveTicks: Sendable {
 
     /// Has the archive read after this time, unless it is to be read sooner.
     func tick(in delay: Duration) {
-        let due = ContinuousClock.now + delay
+        let due = eventLoop.now + TimeAmount(delay)
         let replaced = next.withLock { next -> Scheduled<Void>? in
             if let next, next.due <= due { return nil }
             let timer = eventLoop.scheduleTask(in: TimeAmount(delay)) { [self] in
