@@ -43,7 +43,7 @@ struct OddCommandTests {
         #expect(several.status == 64 && prints.allSatisfy { several.errors.contains("--fingerprint \($0)") })
         let chosen = release + ["--fingerprint", try #require(prints.first)]
         let nobody = try await stage.run(chosen + ["--json"])
-        #expect(nobody.status == 1 && nobody.output.isEmpty && nobody.errors.contains("no handler is subscribed"))
+        #expect(nobody.status == 1 && nobody.output.isEmpty && nobody.errors.contains("no handler wants"))
         try await stage.fixture.script(
             """
             INSERT INTO upstream.handlers (name) VALUES ('orders'), ('other');

@@ -76,7 +76,8 @@ struct Database: Sendable {
         func run(_ sql: String) async throws {
             try await session.run { connection throws(PostgresError) in try connection.script(sql) }
         }
-        try await run("BEGIN; LOCK TABLE \(table)")
+        // The body may take longer than our sessions may rest.
+        try await run("SET idle_in_transaction_session_timeout = 0; BEGIN; LOCK TABLE \(table)")
         do {
             let value = try await body()
             try await run("ROLLBACK")
