@@ -467,7 +467,7 @@ let package = Package(
                 "UpstreamConfiguration",
                 "Vocabulary", "IntegrationSupport", "EmulatorSupport",
                 "DatabaseSupport", "CLI", "Console", "Diagnosis", "Worker", "CCSEmulator", "Postgres", "LocalDatabase",
-                "Handlers", "Probing", "Compare", "Dispatcher", "Ingest", "UpstreamKit",
+                "Handlers", "Probing", "Compare", "Dispatcher", "UpstreamKit",
                 "MessageStore", "Querying", "Replaying", "TLSWire",
                 "Telemetry", nio, nioPosix, logging,
             ]
