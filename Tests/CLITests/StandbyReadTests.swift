@@ -54,18 +54,18 @@ struct StandbyReadTests {
     func console() async throws {
         let stage = try await stage()
         try await stage.hold(true)
-        try await stage.fixture.add([Seed(id: "unseen", at: 6)])
+        try await stage.fixture.add([Seed(id: "held-back", at: 6)])
         try await stage.console { console in
             try await waitUntil("the lag grows") {
                 let reply = try await console.get("/api/v1/messages")
-                #expect(!ids(reply).contains("unseen"))
+                #expect(!ids(reply).contains("held-back"))
                 return Double(reply.header("Upstream-Read-Lag") ?? "") ?? 0 >= 0.2
             }
             let page = try await console.get("/messages")
             #expect(page.text.contains(#"<div id="read-lag" class="muted" data-live>Read from a standby, "#))
-            #expect(page.text.contains(" behind.</div>") && !page.text.contains("unseen"))
+            #expect(page.text.contains(" behind.</div>") && !page.text.contains("held-back"))
             let export = try await console.get("/api/v1/messages/export")
-            #expect(export.header("Upstream-Read-Lag") != nil && !export.text.contains("unseen"))
+            #expect(export.header("Upstream-Read-Lag") != nil && !export.text.contains("held-back"))
             // How things stand is of the primary: no lag.
             for path in ["/api/v1/overview", "/api/v1/handlers", "/api/v1/replays", "/", "/handlers", "/replays"] {
                 let reply = try await console.get(path)
@@ -76,7 +76,7 @@ struct StandbyReadTests {
         try await stage.hold(false)
         try await stage.console { console in
             let reply = try await console.get("/api/v1/messages")
-            #expect(ids(reply).contains("unseen") && reply.header("Upstream-Read-Lag") == "0")
+            #expect(ids(reply).contains("held-back") && reply.header("Upstream-Read-Lag") == "0")
         }
     }
 
