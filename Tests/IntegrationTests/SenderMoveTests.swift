@@ -40,9 +40,9 @@ extension Integration {
 
         @Test(
             "under load nothing is lost and nothing doubled, and the new database knows the old one's ids",
-            arguments: [SIGTERM, SIGKILL]
+            arguments: zip([SIGTERM, SIGKILL], ["sender", "device"])
         )
-        func move(_ signal: Int32) async throws {
+        func move(_ signal: Int32, _ scope: String) async throws {
             let (old, new) = (try await database("old"), try await database("new"))
             defer {
                 old.cluster.stop()
@@ -54,7 +54,7 @@ extension Integration {
                 $0.acks = acks
             } _: { stage in
                 var options = WorkerOptions(database: old.url(as: "upstream-worker"))
-                (options.handlers, options.lease) = (Self.handlers, "3s")
+                (options.handlers, options.lease, options.idScope) = (Self.handlers, "3s", scope)
                 let before = try stage.yaml(options)
                 options.database = new.url(as: "upstream-worker")
                 let after = try stage.yaml(options)
