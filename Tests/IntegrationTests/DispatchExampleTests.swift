@@ -94,7 +94,7 @@ extension Integration {
 
         @Test("the pages' handler of kind sql, and its function over arrays", arguments: pages, [1, 2])
         func sqlOnThePage(_ page: String, _ number: Int) async throws {
-            let section = try Section("sql", of: try text(page))
+            let section = try PageSection("sql", of: try text(page))
             try await Stage.run { stage in
                 try await stage.database.script(
                     "CREATE SCHEMA app; CREATE TABLE app.orders (key uuid PRIMARY KEY, item text)"
@@ -111,7 +111,7 @@ extension Integration {
 
         @Test("the pages' handler of kind exec", arguments: pages)
         func execOnThePage(_ page: String) async throws {
-            let section = try Section("exec", of: try text(page))
+            let section = try PageSection("exec", of: try text(page))
             try await Stage.run { stage in
                 let script = try stage.folder.write(try section.block("python").utf8, as: "orders.py")
                 let handlers = try section.handlers().replacing("/usr/lib/orders/orders.py", with: script)
@@ -121,7 +121,7 @@ extension Integration {
 
         @Test("the pages' handler of kind webhook", arguments: pages)
         func webhookOnThePage(_ page: String) async throws {
-            let section = try Section("webhook", of: try text(page))
+            let section = try PageSection("webhook", of: try text(page))
             try await Stage.run { stage in
                 let port = try Socket.freePort()
                 let secret = try stage.folder.write("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".utf8, as: "orders")
@@ -139,7 +139,7 @@ extension Integration {
 
         @Test("the pages' handler of kind log", arguments: pages)
         func logOnThePage(_ page: String) async throws {
-            let section = try Section("log", of: try text(page))
+            let section = try PageSection("log", of: try text(page))
             try await Stage.run { stage in
                 try await check(stage, try section.handlers(), name: "everything", dead: nil) { worker async throws in
                     #expect(try worker.events("handler.message").count == 2)
@@ -150,7 +150,10 @@ extension Integration {
         @Test("the pages' worker with a handler in Swift", arguments: pages)
         func swiftOnThePage(_ page: String) async throws {
             let source = try text("Examples/swift/Sources/shortest-worker/ShortestWorker.swift")
-            #expect(try Section("Swift", of: try text(page)).block("swift") == source, "what is built is what is shown")
+            #expect(
+                try PageSection("Swift", of: try text(page)).block("swift") == source,
+                "what is built is what is shown"
+            )
             try await Stage.run { stage in
                 let worker = try ChildWorker(
                     yaml: try stage.yaml(WorkerOptions()),
@@ -186,37 +189,5 @@ extension Integration {
             #expect(code == 0, "\(printed.suffix(2_000))")
             try await body(worker)
         }
-    }
-}
-
-/// One section of a page: what stands between its heading and the next.
-private struct Section {
-    private var lines: [Substring]
-
-    /// The section with this heading, of whatever level.
-    init(_ heading: String, of page: String) throws {
-        let lines = page.split(separator: "\n", omittingEmptySubsequences: false)
-        let start = try #require(lines.firstIndex { $0.hasPrefix("##") && $0.hasSuffix("# \(heading)") })
-        var isCode = false
-        let rest = lines[(start + 1)...].prefix { line in
-            if line.hasPrefix("```") { isCode.toggle() }
-            return isCode || !line.hasPrefix("#")
-        }
-        self.lines = Array(rest)
-    }
-
-    /// A block in this language, by default the first.
-    func block(_ language: String, _ number: Int = 1) throws -> String {
-        let starts = lines.indices.filter { lines[$0] == "```\(language)" }
-        try #require(starts.count >= number, "no block in \(language)")
-        let start = starts[number - 1]
-        return lines[(start + 1)...].prefix { $0 != "```" }.map { $0 + "\n" }.joined()
-    }
-
-    /// The list below `handlers:` in its YAML.
-    func handlers() throws -> String {
-        let block = try block("yaml")
-        #expect(block.hasPrefix("handlers:\n"))
-        return String(block.dropFirst("handlers:\n".count))
     }
 }

@@ -1,6 +1,8 @@
 extension DocumentedBlock {
     private static let onThePage = "Tests/IntegrationTests/DispatchExampleTests.swift"
     private static let changeCapture = "Tests/IntegrationTests/ChangeCaptureTests.swift"
+    private static let drill = "Tests/IntegrationTests/RecoveryDrillTests.swift"
+    private static let move = "Tests/IntegrationTests/SenderMoveTests.swift"
     private static let plugins = "Tests/HandlersTests/PluginLoadingTests.swift"
     private static let devStatus = [
         "  streams     ", " bound", "  received    ", "  stored      ", "  duplicates  ", "   conflicts ",
@@ -126,5 +128,13 @@ extension DocumentedBlock {
         .init("Back up", 2, .shell),
         .init("Restore", .shell),
         .init("Reconcile", .output()),
+        .init("Drill", 1, .test(drill, "counted")),
+        .init("Drill", 2, .test(drill, "counted")),
+        .init("Drill", 3, .test(drill, "counted")),
+    ]
+
+    static let highAvailability: [DocumentedBlock] = [
+        .init("Move a sender to another database", 1, .test(move, "move")),
+        .init("Move a sender to another database", 2, .test(move, "move")),
     ]
 }

@@ -45,6 +45,6 @@ struct DocumentedBlock {
         "docs/replay.md": replay, "docs/operations.md": operations, "docs/findings.md": findings,
         "docs/metrics.md": metrics, "docs/retention.md": retention, "docs/console.md": console, "docs/api.md": api,
         "docs/servers.md": servers, "docs/upgrade.md": upgrade, "docs/backup.md": backup,
-        "docs/cdc.md": cdc,
+        "docs/cdc.md": cdc, "docs/high-availability.md": highAvailability,
     ]
 }
