@@ -92,6 +92,91 @@ struct KeepaliveTests {
         #expect(session.timerFired(last.id, now: 95 * Self.second) == .end([], .silent))
     }
 
+    /// Pings at 30 s a standard server, or a CCS, that sends messages until `end` with so many seconds between them, and
+    /// that answers at `answer`; the second at which the peer was found dead, or nil if that was not before 300 s.
+    private static func death(
+        _ offer: StreamManagement.Offer,
+        everySeconds step: UInt64,
+        until end: UInt64,
+        answer: UInt64? = nil
+    ) throws -> UInt64? {
+        var session = try makeSession(offer)
+        if offer == .offered { _ = try session.hear(Said.enabled) }
+        var timer = session.start()
+        var (due, id) = (UInt64(timer.delay / .seconds(1)), "")
+        for now in UInt64(1)...300 {
+            if now > 30, now <= end, now % step == 0 {
+                guard
+                    case .deliver(let message, _) = session.stanza(
+                        try stanza(Said.good),
+                        receivedAt: 0,
+                        parsedAt: now * second
+                    )
+                else { throw Unexpected("not delivered") }
+                _ = session.committed(1, size: message.bytes.count, now: now * second) { [message] }
+            }
+            if now == answer {
+                let pong = try stanza("<iq type='result' id='\(id)'/>")
+                _ = session.stanza(pong, receivedAt: 0, parsedAt: now * second)
+            }
+            while due <= now {
+                switch session.timerFired(timer.id, now: now * second) {
+                case .ping(let bytes, let next):
+                    // <iq type="get" to="…" id="…">
+                    id = String(text(bytes).split(separator: "\"")[5])
+                    timer = next
+                case .wait(let next), .refresh(_, let next): timer = next
+                case .end(_, .silent): return now
+                case let action: throw Unexpected("\(action)")
+                }
+                due = now + UInt64(max(timer.delay / .seconds(1), 1))
+            }
+        }
+        return nil
+    }
+
+    @Test("a standard server's answer has time while messages come, which may be all that it had stored; not for ever")
+    func flushedStore() throws {
+        for offer in [StreamManagement.Offer.missing, .offered] {
+            // The answer follows the store.
+            #expect(try Self.death(offer, everySeconds: 1, until: 100, answer: 101) == 101 + 30 + 15)
+            // The connection dies amid the store.
+            let dead = try Self.death(offer, everySeconds: 1, until: 90)
+            #expect(dead == 105)
+            // A server that sends and does not hear: eight times the ping's time.
+            #expect(try Self.death(offer, everySeconds: 1, until: 300) == 30 + 8 * 15)
+            // Too slow to show that it goes on.
+            #expect(try Self.death(offer, everySeconds: 20, until: 300) == 30 + 15 + 10)
+        }
+        // Before a CCS's answer stand no more messages than the window.
+        #expect(try Self.death(.unused, everySeconds: 1, until: 300) == 45)
+    }
+
+    @Test("a pause amid the store stops that clock too")
+    func pausedStore() throws {
+        var session = try makeSession(.missing)
+        let start = session.start()
+        guard case .refresh(_, let first) = session.timerFired(start.id, now: 5 * Self.second),
+            case .ping(_, var timer) = session.timerFired(first.id, now: 30 * Self.second)
+        else { throw Unexpected("no ping") }
+        // Paused half of the time: 240 s instead of 120.
+        for now in stride(from: UInt64(31), through: 400, by: 1) {
+            if let next = session.readingPaused(now % 2 == 1, now: now * Self.second).timer { timer = next }
+            if now % 2 == 0 {
+                _ = session.stanza(try stanza("<message/>"), receivedAt: 0, parsedAt: now * Self.second)
+            }
+            guard now % 15 == 0 else { continue }
+            switch session.timerFired(timer.id, now: now * Self.second) {
+            case .wait(let next): timer = next
+            case .end(_, .silent):
+                #expect(now >= 260 && now <= 290, "\(now)")
+                return
+            case let action: throw Unexpected("\(action)")
+            }
+        }
+        Issue.record("never found dead")
+    }
+
     @Test("while the peer accepts no writes reading pauses, and the clock stands still")
     func blocked() throws {
         var session = try makeSession(.missing)

@@ -63,6 +63,8 @@ struct Presence: Sendable {
 
     var isAvailable: Bool { if case .available = state { true } else { false } }
 
+    var isUsed: Bool { if case .unused = state { false } else { true } }
+
     var needsRefresh: Bool { !isRefreshed && isAvailable }
 
     /// Counts a message that came.

@@ -70,6 +70,11 @@ extension Session {
         if hasPing { keepalive.answered(now: now) } else { keepalive.moved(now: now) }
     }
 
+    /// Whether the answer to a ping may wait behind all that a standard server has stored.
+    ///
+    /// A server that resumed a session and answers nothing is deaf.
+    var mayAnswerWait: Bool { presence.isUsed && isHeard && keepalive.isAsked }
+
     // MARK: Firing
 
     package enum TimerAction: Sendable, Equatable {

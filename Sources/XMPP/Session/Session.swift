@@ -170,6 +170,9 @@ package struct Session: ~Copyable {
         case .finishing, .closing: return late(stanza)
         case .ended: return .none
         }
+        if mayAnswerWait, stanza.equals(stanza.elements[0].namespace, XMLNamespace.client) {
+            keepalive.heard(now: parsedAt)
+        }
         // First: a result is itself a stanza of our account, which some payloads take for a message.
         if page != nil,
             let action = paged(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following)
