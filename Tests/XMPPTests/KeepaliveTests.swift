@@ -152,6 +152,38 @@ struct KeepaliveTests {
         #expect(try Self.death(.unused, everySeconds: 1, until: 300) == 45)
     }
 
+    @Test(
+        "a server that is asked for its store may read all of it before it sends any; after the first stanza it must go on",
+        arguments: [nil, 50, 150, 158] as [UInt64?]
+    )
+    func silentStore(_ first: UInt64?) throws {
+        let second = Self.second
+        var session = try makeSession(.missing)
+        let start = session.start()
+        guard case .refresh = session.timerFired(start.id, now: 5 * second),
+            let begun = session.readingPaused(true, now: 29 * second).timer,
+            case .withdraw = session.timerFired(begun.id, now: 35 * second),
+            let back = session.readingPaused(false, now: 39 * second).timer,
+            case .refresh(_, let due) = session.timerFired(back.id, now: 40 * second),
+            case .ping(_, var timer) = session.timerFired(due.id, now: 40 * second)
+        else { throw Unexpected("not back") }
+        var next = 40 + UInt64(timer.delay / .seconds(1))
+        for now in UInt64(41)...400 {
+            if now == first { _ = session.stanza(try stanza("<message/>"), receivedAt: 0, parsedAt: now * second) }
+            guard now == next else { continue }
+            switch session.timerFired(timer.id, now: now * second) {
+            case .wait(let more): timer = more
+            case .end(_, .silent):
+                // 8 times 15 s at most; 15 s from the first stanza, which comes too late at 158.
+                #expect(now == min((first ?? 400) + 15, 160))
+                return
+            case let action: throw Unexpected("\(action)")
+            }
+            next = now + UInt64(timer.delay / .seconds(1))
+        }
+        Issue.record("never found dead")
+    }
+
     @Test("a pause amid the store stops that clock too")
     func pausedStore() throws {
         var session = try makeSession(.missing)

@@ -25,8 +25,8 @@ package struct SentBytes: Sendable, Equatable {
 /// Only the answer to our own ping is proof: a peer may send for hours while nothing of ours reaches it. A ping may wait
 /// behind our acks for a slow peer, so its time begins anew whenever bytes written before it move, and not once they are
 /// all there: a proxy takes bytes for a server that is gone. Its answer may wait behind all that a standard server has
-/// stored, so there its time begins anew with each stanza as well, up to ``longest`` times over. While we pause reading
-/// no answer can be read, so the clock stops, and later continues.
+/// stored: there it has ``longest`` times as long, until the first stanza of that comes, and its time begins anew with each
+/// stanza. While we pause reading no answer can be read, so the clock stops, and later continues.
 struct Keepalive: Sendable {
     private enum State {
         /// Nothing is known: the stream was resumed. To `asked`.
@@ -69,6 +69,8 @@ struct Keepalive: Sendable {
     private let interval: UInt64
     private let timeout: UInt64
     private var state: State
+    /// Whether the server has been asked for what it has stored, and nothing has come since.
+    private var awaitsStore = false
     private var pausedSince: UInt64?
 
     /// A watch over a stream that is bound at this instant, in nanoseconds of a monotonic clock, and was not resumed.
@@ -78,13 +80,18 @@ struct Keepalive: Sendable {
         state = isProven ? .proven(at: now) : .unknown
     }
 
-    var isAsked: Bool { if case .asked = state { true } else { false } }
+    /// Whether stanzas count, as signs that the peer goes on.
+    var listens: Bool { if case .asked = state { true } else { awaitsStore } }
 
     /// Notes the answer to the current ping; an unexpected answer proves nothing new.
     mutating func answered(now: UInt64) {
         guard case .asked = state else { return }
         state = .proven(at: now)
+        awaitsStore = false
     }
+
+    /// Notes that the server will send what it has stored: it may read all of that before it sends any, or hears us.
+    mutating func storeRequested() { awaitsStore = true }
 
     mutating func paused(_ paused: Bool, now: UInt64) {
         guard let since = pausedSince else {
@@ -106,6 +113,7 @@ struct Keepalive: Sendable {
 
     /// Notes a stanza from a peer whose answers may wait behind many: the ping's time begins anew.
     mutating func heard(now: UInt64) {
+        awaitsStore = false
         guard case .asked(var ping) = state else { return }
         ping.at = max(ping.at, min(now, ping.sentAt &+ ping.limit &* (Keepalive.longest - 1)))
         state = .asked(ping)
@@ -128,9 +136,12 @@ struct Keepalive: Sendable {
         state = .asked(ping)
     }
 
-    /// How often the transport's counters are looked at: often, since bytes count as moved only when that is seen.
+    /// How often to look, while a ping is under way: bytes count as moved only when that is seen, and a stanza shortens the
+    /// time of a server that reads its store.
     private var grain: UInt64 {
-        if case .asked(let ping) = state, ping.backlog?.isMoving == true { ping.limit / 8 } else { .max }
+        guard case .asked(let ping) = state else { return .max }
+        if ping.backlog?.isMoving == true { return ping.limit / 8 }
+        return awaitsStore ? ping.limit : .max
     }
 
     func pause(now: UInt64) -> Duration? {
@@ -143,6 +154,7 @@ struct Keepalive: Sendable {
             switch state {
             case .unknown: (0, 0)
             case .proven(let at): (at, interval)
+            case .asked(let ping) where awaitsStore: (ping.sentAt, ping.limit &* Keepalive.longest)
             case .asked(let ping): (ping.at, ping.limit)
             }
         let (due, overflow) = at.addingReportingOverflow(span)
@@ -167,6 +179,6 @@ struct Keepalive: Sendable {
     private mutating func ask(_ now: UInt64, limit: UInt64, _ bytes: SentBytes?) -> Action {
         let backlog = bytes.map { Backlog(reached: $0.acked, end: $0.acked &+ $0.waiting) }
         state = .asked(Ping(sentAt: now, at: now, limit: limit, backlog: backlog))
-        return .ping(.nanoseconds(Int64(clamping: min(limit, grain))))
+        return .ping(.nanoseconds(Int64(clamping: min(due &- now, grain))))
     }
 }

@@ -3,8 +3,9 @@ import XMLWire
 
 // The session's timer (keepalive, stream management's answer, presence, the peer's end) and the draining timer.
 extension Session {
-    /// The longest wait for the answer to our request for stream management.
-    static let managementTimeout = Duration.seconds(30)
+    /// The longest wait for the answer to our request for stream management: it comes with what the server has stored, of
+    /// which the server may read all first.
+    static let managementTimeout = Duration.seconds(120)
     /// The time after which we close a stream that the peer drains and does not close.
     package static let drainingLimit = Duration.seconds(600)
     /// The id of the draining timer; the session's own timer counts from 1.
@@ -19,7 +20,7 @@ extension Session {
     }
 
     /// When the answer to our request for stream management is overdue.
-    private var managementDue: UInt64 { boundAt &+ min(keepaliveInterval, Session.managementTimeout).nanoseconds }
+    private var managementDue: UInt64 { boundAt &+ Session.managementTimeout.nanoseconds }
 
     mutating func timer(after delay: Duration, from now: UInt64? = nil) -> SessionTimer {
         timerID += 1
@@ -73,7 +74,7 @@ extension Session {
     /// Whether the answer to a ping may wait behind all that a standard server has stored.
     ///
     /// A server that resumed a session and answers nothing is deaf.
-    var mayAnswerWait: Bool { presence.isUsed && isHeard && keepalive.isAsked }
+    var mayAnswerWait: Bool { presence.isUsed && isHeard && keepalive.listens }
 
     // MARK: Firing
 
@@ -122,8 +123,10 @@ extension Session {
         if let pause = keepalive.pause(now: now) {
             if presence.isAvailable { return pausedFired(pause, now: now) }
         } else if now >= presenceDue {
-            management.wrote(presence.needsRefresh ? 2 : 1)
-            let bytes = presence.needsRefresh ? presence.refresh() : presence.becomeAvailable(now: now) ?? []
+            let isReturn = !presence.needsRefresh
+            management.wrote(isReturn ? 1 : 2)
+            if isReturn { keepalive.storeRequested() }
+            let bytes = isReturn ? presence.becomeAvailable(now: now) ?? [] : presence.refresh()
             return .refresh(bytes, timer(at: keepalive.due, now: now))
         }
         switch keepalive.timerFired(now: now, sent: bytes) {
