@@ -336,6 +336,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
             delegate.noticed(.withdrawn)
             write(bytes)
             setTimer(timer)
+        case .leave(let step): perform(step)
         case .drainExpired(let step):
             delegate.noticed(.drainExpired)
             perform(step)

@@ -88,6 +88,8 @@ extension Session {
         case refresh([UInt8], SessionTimer)
         /// Reading has been paused for long: send these bytes, which make the server store messages, and set the timer.
         case withdraw([UInt8], SessionTimer)
+        /// The server has stored much: take this step, after which that is fetched.
+        case leave(EndStep)
         /// The peer has not closed the stream that it drains: take this step.
         case drainExpired(EndStep)
         /// Send these bytes, if any, and close the transport.
@@ -123,6 +125,7 @@ extension Session {
         if let pause = keepalive.pause(now: now) {
             if presence.isAvailable { return pausedFired(pause, now: now) }
         } else if now >= presenceDue {
+            if settings.storeIsFetched, presence.mayOverflow(now: now) { return .leave(close()) }
             let isReturn = !presence.needsRefresh
             management.wrote(isReturn ? 1 : 2)
             if isReturn { keepalive.storeRequested() }

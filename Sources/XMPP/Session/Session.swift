@@ -46,6 +46,8 @@ package struct Session: ~Copyable {
     var pings: UInt64 = 0
     /// The page of our account's archive that is asked for; nil on a stream that receives messages.
     var page: ArchivePage?
+    /// The request about our account's offline store that is under way; nil likewise.
+    var offline: OfflineQuery?
     var pages: UInt64 = 0
     /// The number of the last ping among our stanzas, as stream management counts them.
     var pingNumber: UInt32 = 0
@@ -179,6 +181,7 @@ package struct Session: ~Copyable {
         {
             return action
         }
+        if offline != nil, let action = answered(stanza) { return action }
         switch codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following) {
         case .message(let message): return deliver(message, now: parsedAt)
         case .messages(let messages): return deliver(messages, now: parsedAt)
@@ -313,6 +316,7 @@ package struct Session: ~Copyable {
         guard case .open = state else { return false }
         hasTakenStanza = true
         if name.isStanza { management.noted() }
+        offline?.skipped(name)
         return true
     }
 }
