@@ -184,6 +184,39 @@ struct KeepaliveTests {
         Issue.record("never found dead")
     }
 
+    @Test(
+        "our bytes may wait for a server that is busy with its store, until it answers a ping that follows the presence"
+    )
+    func busyServer() throws {
+        let second = Self.second
+        #expect(try makeSession().writePatience == 1)
+        var session = try makeSession(.missing)
+        #expect(session.writePatience == 8)
+        let start = session.start()
+        /// Answers the last ping.
+        func answer(_ number: Int, at now: UInt64) throws {
+            let pong = try stanza("<iq type='result' id='r-ping-\(number)'/>")
+            _ = session.stanza(pong, receivedAt: 0, parsedAt: now * second)
+        }
+        guard case .refresh(_, let first) = session.timerFired(start.id, now: 5 * second),
+            case .ping = session.timerFired(first.id, now: 30 * second)
+        else { throw Unexpected("no ping") }
+        try answer(1, at: 31)
+        #expect(session.writePatience == 1)
+        guard let begun = session.readingPaused(true, now: 40 * second).timer,
+            case .withdraw = session.timerFired(begun.id, now: 45 * second),
+            let back = session.readingPaused(false, now: 66 * second).timer,
+            case .wait(let due) = session.timerFired(back.id, now: 66 * second),
+            case .refresh(_, let next) = session.timerFired(due.id, now: 67 * second)
+        else { throw Unexpected("not back") }
+        #expect(session.writePatience == 8)
+        guard case .ping = session.timerFired(next.id, now: 87 * second) else { throw Unexpected("no ping") }
+        _ = session.stanza(try stanza(Said.good), receivedAt: 0, parsedAt: 90 * second)
+        #expect(session.writePatience == 8)
+        try answer(2, at: 91)
+        #expect(session.writePatience == 1)
+    }
+
     @Test("a pause amid the store stops that clock too")
     func pausedStore() throws {
         var session = try makeSession(.missing)

@@ -46,6 +46,18 @@ struct Keepalive: Sendable {
         /// How long its answer may take from there.
         let limit: UInt64
         var backlog: Backlog?
+        /// Whether the server was asked for its store after it.
+        var isOlder = false
+    }
+
+    /// What a standard server does with all that it has stored for us.
+    private enum Store {
+        /// Nothing, as far as we know. To `requested`.
+        case idle
+        /// It may read all of it before it sends any, or hears us. To `coming`.
+        case requested
+        /// It sends it; the answer to a ping is its end. To `idle`, `requested`.
+        case coming
     }
 
     /// What was written before a ping, in ``SentBytes/acked``.
@@ -69,8 +81,7 @@ struct Keepalive: Sendable {
     private let interval: UInt64
     private let timeout: UInt64
     private var state: State
-    /// Whether the server has been asked for what it has stored, and nothing has come since.
-    private var awaitsStore = false
+    private var store = Store.idle
     private var pausedSince: UInt64?
 
     /// A watch over a stream that is bound at this instant, in nanoseconds of a monotonic clock, and was not resumed.
@@ -85,13 +96,23 @@ struct Keepalive: Sendable {
 
     /// Notes the answer to the current ping; an unexpected answer proves nothing new.
     mutating func answered(now: UInt64) {
-        guard case .asked = state else { return }
+        guard case .asked(let ping) = state else { return }
         state = .proven(at: now)
-        awaitsStore = false
+        if !ping.isOlder { store = .idle }
     }
 
-    /// Notes that the server will send what it has stored: it may read all of that before it sends any, or hears us.
-    mutating func storeRequested() { awaitsStore = true }
+    /// Notes that the server was asked for what it has stored, or that this comes already.
+    mutating func storeRequested(isComing: Bool = false) {
+        store = isComing ? .coming : .requested
+        guard case .asked(var ping) = state else { return }
+        ping.isOlder = true
+        state = .asked(ping)
+    }
+
+    /// How many times its usual limit the server may leave our bytes where they are: it may be busy with its store.
+    var patience: UInt64 { if case .idle = store { 1 } else { Keepalive.longest } }
+
+    private var awaitsStore: Bool { if case .requested = store { true } else { false } }
 
     mutating func paused(_ paused: Bool, now: UInt64) {
         guard let since = pausedSince else {
@@ -113,7 +134,7 @@ struct Keepalive: Sendable {
 
     /// Notes a stanza from a peer whose answers may wait behind many: the ping's time begins anew.
     mutating func heard(now: UInt64) {
-        awaitsStore = false
+        if awaitsStore { store = .coming }
         guard case .asked(var ping) = state else { return }
         ping.at = max(ping.at, min(now, ping.sentAt &+ ping.limit &* (Keepalive.longest - 1)))
         state = .asked(ping)

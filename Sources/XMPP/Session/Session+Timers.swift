@@ -76,6 +76,9 @@ extension Session {
     /// A server that resumed a session and answers nothing is deaf.
     var mayAnswerWait: Bool { presence.isUsed && isHeard && keepalive.listens }
 
+    /// How many times as long as ever what we have written may wait for the peer.
+    package var writePatience: UInt64 { keepalive.patience }
+
     // MARK: Firing
 
     package enum TimerAction: Sendable, Equatable {

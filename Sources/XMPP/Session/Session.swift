@@ -103,6 +103,7 @@ package struct Session: ~Copyable {
             now: now,
             isProven: isHeard
         )
+        if presence.isUsed, isHeard { keepalive.storeRequested(isComing: true) }
     }
 
     var settings: StreamSettings { codec.settings }
