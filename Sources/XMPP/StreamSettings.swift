@@ -46,6 +46,8 @@ package struct StreamSettings: Sendable {
     package var priority: Int8 = 0
     /// Whether messages come over its streams; one without presence, at a standard server, gets none.
     package var isPresent = true
+    /// Whether what the server has stored is fetched before each login, rather than sent all at once with our presence.
+    package var storeIsFetched = false
     /// How long the server is asked to hold the session of a lost connection (XEP-0198 section 5); zero for not at all.
     package var resume = Duration.zero
     /// The hosts that `see-other-host` may name, each with or without its port.

@@ -49,6 +49,10 @@ package enum XMLNamespace {
     package static var resultSet: StaticString { "http://jabber.org/protocol/rsm" }
     /// Forwarded stanzas (XEP-0297).
     package static var forward: StaticString { "urn:xmpp:forward:0" }
+    /// Flexible retrieval of messages stored offline (XEP-0013), and its node of service discovery.
+    package static var offline: StaticString { "http://jabber.org/protocol/offline" }
+    /// Data forms (XEP-0004).
+    package static var dataForm: StaticString { "jabber:x:data" }
     /// The CCS payload (`gcm`).
     package static var payload: StaticString { "google:mobile:data" }
 }

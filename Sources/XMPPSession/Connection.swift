@@ -117,10 +117,30 @@ package final class Connection: AckSink {
     ///
     /// Its answer comes once all of it is committed; nil if the connection ends before.
     func page(_ request: ArchiveRequest) -> EventLoopFuture<ArchiveAnswer?> {
-        let promise = eventLoop.makePromise(of: ArchiveAnswer?.self)
+        page {
+            $0.ask(request)
+        } take: {
+            $0.takeAnswer()
+        }
+    }
+
+    /// Asks about our account's offline store; likewise.
+    func stored(_ request: OfflineRequest) -> EventLoopFuture<OfflineAnswer?> {
+        page {
+            $0.ask(request)
+        } take: {
+            $0.takeOfflineAnswer()
+        }
+    }
+
+    private func page<Answer: Sendable>(
+        ask: @escaping @Sendable (inout Session) -> [UInt8]?,
+        take: @escaping @Sendable (inout Session) -> Answer?
+    ) -> EventLoopFuture<Answer?> {
+        let promise = eventLoop.makePromise(of: Answer?.self)
         eventLoop.execute { [handler] in
             guard let stream = handler.value else { return promise.succeed(nil) }
-            stream.ask(for: AwaitedPage(request: request, promise: promise))
+            stream.ask(for: AwaitedPage(for: promise, ask: ask, take: take))
         }
         let timer = eventLoop.scheduleTask(in: Self.pageTimeout) { [self] in shutDown() }
         promise.futureResult.whenComplete { _ in timer.cancel() }

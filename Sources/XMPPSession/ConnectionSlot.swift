@@ -7,11 +7,15 @@ import XMPP
 
 /// Keeps one connection open, beside those that drain; not a task, which would take 2.6 KB while it waits.
 final class ConnectionSlot: Sendable {
+    private static let lostFetchLimit = 3
+
     private let settings: SharedSettings
     /// Runs its connections; chosen once for each slot, so that they spread over the event loops.
     private let eventLoop: any EventLoop
     private let environment: Connection.Environment
     private let gate: OpeningGate
+    /// Reads the offline store before a connection; nil if none is to be read.
+    private let retrieval: OfflineRetrieval?
     private let logger: Logger
     private let state = Mutex(State())
     private let endPromise: EventLoopPromise<Void>
@@ -26,6 +30,8 @@ final class ConnectionSlot: Sendable {
         var policy = ReconnectPolicy()
         /// The end of the last connection, with its stream to resume; nil if it drains.
         var last: Last?
+        /// How many connections in a row were lost before the offline store was read.
+        var lostFetches = 0
         /// What to do after the awaited event.
         var next: (@Sendable () -> Void)?
         var timer: Scheduled<Void>?
@@ -37,12 +43,14 @@ final class ConnectionSlot: Sendable {
         on eventLoop: any EventLoop,
         environment: Connection.Environment,
         gate: OpeningGate,
+        retrieval: OfflineRetrieval? = nil,
         logger: Logger
     ) {
         self.settings = settings
         self.eventLoop = eventLoop
         self.environment = environment
         self.gate = gate
+        self.retrieval = retrieval
         self.logger = logger
         endPromise = eventLoop.makePromise()
     }
@@ -97,18 +105,78 @@ final class ConnectionSlot: Sendable {
             lost.abandon(environment.metrics)
             suspended = nil
         }
-        let connection = Connection(
-            settings: target(after: last),
-            on: eventLoop,
-            environment: environment,
-            logger: logger
-        )
+        let target = target(after: last)
+        if suspended == nil, let retrieval, retrieval.isWanted, mayFetch() { return fetch(retrieval, target, place) }
+        connect(target, resuming: suspended, place: place)
+    }
+
+    /// Whether to read the offline store before the next connection; after several that were lost, not.
+    private func mayFetch() -> Bool {
+        state.withLock { state in
+            let isAllowed = state.lostFetches < Self.lostFetchLimit
+            if !isAllowed { state.lostFetches = 0 }
+            return isAllowed
+        }
+    }
+
+    private func open(
+        _ settings: SharedSettings,
+        _ logger: Logger,
+        resuming suspended: SuspendedStream? = nil,
+        place: OpeningGate.Place?
+    ) -> Connection {
+        let connection = Connection(settings: settings, on: eventLoop, environment: environment, logger: logger)
         connection.open(resuming: suspended, place: place)
         let isLate = state.withLock { state in
             state.current = connection
             return state.isCancelled
         }
         if isLate { connection.shutDown() }
+        return connection
+    }
+
+    /// Reads the offline store, then connects; a connection that is lost before is one like any other.
+    private func fetch(_ retrieval: OfflineRetrieval, _ target: SharedSettings, _ place: OpeningGate.Place) {
+        // It comes and goes with each connection.
+        var logger = logger
+        logger.logLevel = max(logger.logLevel, .notice)
+        let connection = open(OfflineRetrieval.settings(target), logger, place: place)
+        let lost = Mutex<Int?>(nil)
+        retrieval.run(over: connection, OfflineWalk(queue: target.value.stream.serverQueue)) { removed in
+            lost.withLock { $0 = removed }
+        }
+        connection.end.whenSuccess { [self] end in
+            let isWaiting = wait { [self] in
+                let isDone = state.withLock { state in
+                    state.current = nil
+                    guard let removed = lost.withLock({ $0 }) else {
+                        state.lostFetches = 0
+                        return !state.isCancelled
+                    }
+                    state.last = (end, nil)
+                    // What was removed does not come again, so the next one gets further; but not for ever.
+                    if end.management != nil { state.lostFetches = removed > 0 ? state.lostFetches + 1 : .max }
+                    return false
+                }
+                if isDone { return connect(target, place: nil) }
+                reopen(after: end.ending, end.reason)
+            }
+            if isWaiting { connection.whenSettled { [self] in goOn() } }
+        }
+    }
+
+    private func connect(
+        _ target: SharedSettings,
+        resuming suspended: SuspendedStream? = nil,
+        place: OpeningGate.Place?
+    ) {
+        var target = target
+        if retrieval?.isOffered == true {
+            var settings = target.value
+            settings.stream.storeIsFetched = true
+            target = SharedSettings(settings)
+        }
+        let connection = open(target, logger, resuming: suspended, place: place)
         connection.whenTurning { [self] turn in
             switch turn {
             case .draining(let bound): draining(connection, bound: bound)

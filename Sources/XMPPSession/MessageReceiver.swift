@@ -32,7 +32,7 @@ final class MessageReceiver: StreamDelegate {
     private(set) var lostAt: UInt64 = 0
     /// The acks that the server may lack, if the stream can be resumed.
     var unconfirmed = UnconfirmedAcks()
-    /// The page of the archive that is waited for, and the stream that it comes over.
+    /// The page of what the server has stored that is waited for, and the stream that it comes over.
     var page: AwaitedPage?
     private weak var archiveStream: StreamHandler<MessageReceiver>?
     /// The stream to resume over this connection, until it is resumed or given up.
@@ -187,7 +187,7 @@ final class MessageReceiver: StreamDelegate {
         // An answer that can't be right: the next connection binds a new session.
         if end.negotiation?.code == .badStream { suspendedStream.take()?.abandon(metrics) }
         log(end)
-        page.take()?.promise.succeed(nil)
+        page.take()?.abandon()
         turn.succeed(.ended(end))
         self.end.succeed(end)
     }

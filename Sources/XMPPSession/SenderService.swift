@@ -42,7 +42,16 @@ package struct SenderService: Sendable {
                 settings.stream.resource = resource
                 own = SharedSettings(settings)
             }
-            return ConnectionSlot(settings: own, on: group.next(), environment: environment, gate: gate, logger: logger)
+            // What the account has stored is one for all.
+            let retrieval = slot == 0 && settings.fetchesOffline ? OfflineRetrieval(logger: logger) : nil
+            return ConnectionSlot(
+                settings: own,
+                on: group.next(),
+                environment: environment,
+                gate: gate,
+                retrieval: retrieval,
+                logger: logger
+            )
         }
     }
 

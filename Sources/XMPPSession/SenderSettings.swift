@@ -61,6 +61,8 @@ package struct SenderSettings: Sendable {
     package var pin: BindingPin?
     /// Whether what is missing is fetched from the server's archive.
     package var catchesUp = false
+    /// Whether what a standard server has stored offline is fetched before our presence.
+    package var fetchesOffline = false
     /// Has the archive read after a bind.
     var archiveTicks: ArchiveTicks?
     /// Opens the transport; nil for TCP, and TLS as ``security`` says.

@@ -1,19 +1,37 @@
 import NIOCore
 import XMPP
 
-/// A page of our account's archive that somebody waits for.
+/// A page of our account's archive, or of its offline store, that somebody waits for.
 struct AwaitedPage {
-    let request: ArchiveRequest
-    /// Fulfilled once all of it is committed; nil if the connection ends before.
-    let promise: EventLoopPromise<ArchiveAnswer?>
+    /// Begins to ask for it and returns the query; nil if nothing may be sent any more.
+    let ask: @Sendable (inout Session) -> [UInt8]?
+    /// Hands it over once all of it is committed; returns whether it has.
+    let finish: (inout Session) -> Bool
+    /// Tells that the connection has ended before.
+    let abandon: () -> Void
     var isAsked = false
+
+    /// A page whose promise is fulfilled with what the session has taken.
+    init<Answer: Sendable>(
+        for promise: EventLoopPromise<Answer?>,
+        ask: @escaping @Sendable (inout Session) -> [UInt8]?,
+        take: @escaping @Sendable (inout Session) -> Answer?
+    ) {
+        self.ask = ask
+        finish = { session in
+            guard let answer = take(&session) else { return false }
+            promise.succeed(answer)
+            return true
+        }
+        abandon = { promise.succeed(nil) }
+    }
 }
 
-// Reading our account's archive.
+// Reading our account's archive, or its offline store.
 extension StreamHandler where Delegate == MessageReceiver {
     /// Asks for a page, once the stream is bound.
     func ask(for page: AwaitedPage) {
-        if case .ended = phase { return page.promise.succeed(nil) }
+        if case .ended = phase { return page.abandon() }
         delegate.page = page
         askForPage()
     }
@@ -21,7 +39,7 @@ extension StreamHandler where Delegate == MessageReceiver {
     func askForPage() {
         guard case .bound(let bound) = phase, let page = delegate.page, !page.isAsked else { return }
         // A stream that is ending fulfils the promise at its end.
-        guard let query = bound.session.ask(page.request) else { return }
+        guard let query = page.ask(&bound.session) else { return }
         delegate.page?.isAsked = true
         write(query)
         flush()
@@ -29,7 +47,7 @@ extension StreamHandler where Delegate == MessageReceiver {
 
     /// Hands the page over once all of it is committed.
     func finishPage() {
-        guard delegate.page != nil, let answer = bound?.session.takeAnswer() else { return }
-        delegate.page.take()?.promise.succeed(answer)
+        guard let bound, let page = delegate.page.take(), !page.finish(&bound.session) else { return }
+        delegate.page = page
     }
 }

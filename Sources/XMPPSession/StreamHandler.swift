@@ -206,17 +206,22 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         guard writeTimer == nil, let context else { return }
         if case .ended = phase { return }
         let now = clock.monotonic()
-        unsent.look(context.channel.sentBytes, now: now)
+        look(now)
         guard let due = unsent.due else { return }
         let delay = TimeAmount.nanoseconds(Int64(clamping: min(due > now ? due - now : 0, unsent.interval)))
         writeTimer = context.eventLoop.assumeIsolated().scheduleTask(in: delay) {
             self.writeTimer = nil
             let now = self.clock.monotonic()
-            self.unsent.look(self.context?.channel.sentBytes, now: now)
+            self.look(now)
             guard let due = self.unsent.due, now >= due else { return self.watchWrites() }
             self.end(.pingTimeout, "the peer takes nothing of what we send: the connection is dead")
             self.closeChannel()
         }
+    }
+
+    private func look(_ now: UInt64) {
+        unsent.patience = bound?.session.writePatience ?? 1
+        unsent.look(context?.channel.sentBytes, now: now)
     }
 
     func cancelTimers() {
@@ -336,6 +341,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
             delegate.noticed(.withdrawn)
             write(bytes)
             setTimer(timer)
+        case .leave(let step): perform(step)
         case .drainExpired(let step):
             delegate.noticed(.drainExpired)
             perform(step)

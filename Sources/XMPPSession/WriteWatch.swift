@@ -12,6 +12,8 @@ struct WriteWatch {
         var at: UInt64
     }
 
+    /// How many times the limit a write may wait now.
+    var patience: UInt64 = 1
     private let limit: UInt64
     private let grain: UInt64
     private var marks: [Mark] = []
@@ -54,9 +56,9 @@ struct WriteWatch {
     /// How often to look at the counters.
     var interval: UInt64 { limit / 8 }
 
-    /// When the oldest byte has waited too long, up to a sixteenth later than the limit; nil if none waits.
+    /// When the oldest byte has waited too long, up to a sixteenth of the limit later; nil if none waits.
     var due: UInt64? {
         let oldest = min(marks.first?.at ?? .max, waitingSince ?? .max)
-        return oldest == .max ? nil : max(oldest, movedAt) &+ limit &+ grain
+        return oldest == .max ? nil : max(oldest, movedAt) &+ limit &* patience &+ grain
     }
 }

@@ -11,6 +11,8 @@ struct WriteWatchTests {
         #expect(watch.due == nil)
         let first = watch.wrote(now: 5)
         #expect(watch.due == 17_000_005)
+        watch.patience = 8
+        #expect(watch.due == 129_000_005)
         watch.ended(first)
         #expect(watch.due == nil)
     }

@@ -92,6 +92,156 @@ struct KeepaliveTests {
         #expect(session.timerFired(last.id, now: 95 * Self.second) == .end([], .silent))
     }
 
+    /// Pings at 30 s a standard server, or a CCS, that sends messages until `end` with so many seconds between them, and
+    /// that answers at `answer`; the second at which the peer was found dead, or nil if that was not before 300 s.
+    private static func death(
+        _ offer: StreamManagement.Offer,
+        everySeconds step: UInt64,
+        until end: UInt64,
+        answer: UInt64? = nil
+    ) throws -> UInt64? {
+        var session = try makeSession(offer)
+        if offer == .offered { _ = try session.hear(Said.enabled) }
+        var timer = session.start()
+        var (due, id) = (UInt64(timer.delay / .seconds(1)), "")
+        for now in UInt64(1)...300 {
+            if now > 30, now <= end, now % step == 0 {
+                guard
+                    case .deliver(let message, _) = session.stanza(
+                        try stanza(Said.good),
+                        receivedAt: 0,
+                        parsedAt: now * second
+                    )
+                else { throw Unexpected("not delivered") }
+                _ = session.committed(1, size: message.bytes.count, now: now * second) { [message] }
+            }
+            if now == answer {
+                let pong = try stanza("<iq type='result' id='\(id)'/>")
+                _ = session.stanza(pong, receivedAt: 0, parsedAt: now * second)
+            }
+            while due <= now {
+                switch session.timerFired(timer.id, now: now * second) {
+                case .ping(let bytes, let next):
+                    // <iq type="get" to="…" id="…">
+                    id = String(text(bytes).split(separator: "\"")[5])
+                    timer = next
+                case .wait(let next), .refresh(_, let next): timer = next
+                case .end(_, .silent): return now
+                case let action: throw Unexpected("\(action)")
+                }
+                due = now + UInt64(max(timer.delay / .seconds(1), 1))
+            }
+        }
+        return nil
+    }
+
+    @Test("a standard server's answer has time while messages come, which may be all that it had stored; not for ever")
+    func flushedStore() throws {
+        for offer in [StreamManagement.Offer.missing, .offered] {
+            // The answer follows the store.
+            #expect(try Self.death(offer, everySeconds: 1, until: 100, answer: 101) == 101 + 30 + 15)
+            // The connection dies amid the store.
+            let dead = try Self.death(offer, everySeconds: 1, until: 90)
+            #expect(dead == 105)
+            // A server that sends and does not hear: eight times the ping's time.
+            #expect(try Self.death(offer, everySeconds: 1, until: 300) == 30 + 8 * 15)
+            // Too slow to show that it goes on.
+            #expect(try Self.death(offer, everySeconds: 20, until: 300) == 30 + 15 + 10)
+        }
+        // Before a CCS's answer stand no more messages than the window.
+        #expect(try Self.death(.unused, everySeconds: 1, until: 300) == 45)
+    }
+
+    @Test(
+        "a server that is asked for its store may read all of it before it sends any; after the first stanza it must go on",
+        arguments: [nil, 50, 150, 158] as [UInt64?]
+    )
+    func silentStore(_ first: UInt64?) throws {
+        let second = Self.second
+        var session = try makeSession(.missing)
+        let start = session.start()
+        guard case .refresh = session.timerFired(start.id, now: 5 * second),
+            let begun = session.readingPaused(true, now: 29 * second).timer,
+            case .withdraw = session.timerFired(begun.id, now: 35 * second),
+            let back = session.readingPaused(false, now: 39 * second).timer,
+            case .refresh(_, let due) = session.timerFired(back.id, now: 40 * second),
+            case .ping(_, var timer) = session.timerFired(due.id, now: 40 * second)
+        else { throw Unexpected("not back") }
+        var next = 40 + UInt64(timer.delay / .seconds(1))
+        for now in UInt64(41)...400 {
+            if now == first { _ = session.stanza(try stanza("<message/>"), receivedAt: 0, parsedAt: now * second) }
+            guard now == next else { continue }
+            switch session.timerFired(timer.id, now: now * second) {
+            case .wait(let more): timer = more
+            case .end(_, .silent):
+                // 8 times 15 s at most; 15 s from the first stanza, which comes too late at 158.
+                #expect(now == min((first ?? 400) + 15, 160))
+                return
+            case let action: throw Unexpected("\(action)")
+            }
+            next = now + UInt64(timer.delay / .seconds(1))
+        }
+        Issue.record("never found dead")
+    }
+
+    @Test(
+        "our bytes may wait for a server that is busy with its store, until it answers a ping that follows the presence"
+    )
+    func busyServer() throws {
+        let second = Self.second
+        #expect(try makeSession().writePatience == 1)
+        var session = try makeSession(.missing)
+        #expect(session.writePatience == 8)
+        let start = session.start()
+        /// Answers the last ping.
+        func answer(_ number: Int, at now: UInt64) throws {
+            let pong = try stanza("<iq type='result' id='r-ping-\(number)'/>")
+            _ = session.stanza(pong, receivedAt: 0, parsedAt: now * second)
+        }
+        guard case .refresh(_, let first) = session.timerFired(start.id, now: 5 * second),
+            case .ping = session.timerFired(first.id, now: 30 * second)
+        else { throw Unexpected("no ping") }
+        try answer(1, at: 31)
+        #expect(session.writePatience == 1)
+        guard let begun = session.readingPaused(true, now: 40 * second).timer,
+            case .withdraw = session.timerFired(begun.id, now: 45 * second),
+            let back = session.readingPaused(false, now: 66 * second).timer,
+            case .wait(let due) = session.timerFired(back.id, now: 66 * second),
+            case .refresh(_, let next) = session.timerFired(due.id, now: 67 * second)
+        else { throw Unexpected("not back") }
+        #expect(session.writePatience == 8)
+        guard case .ping = session.timerFired(next.id, now: 87 * second) else { throw Unexpected("no ping") }
+        _ = session.stanza(try stanza(Said.good), receivedAt: 0, parsedAt: 90 * second)
+        #expect(session.writePatience == 8)
+        try answer(2, at: 91)
+        #expect(session.writePatience == 1)
+    }
+
+    @Test("a pause amid the store stops that clock too")
+    func pausedStore() throws {
+        var session = try makeSession(.missing)
+        let start = session.start()
+        guard case .refresh(_, let first) = session.timerFired(start.id, now: 5 * Self.second),
+            case .ping(_, var timer) = session.timerFired(first.id, now: 30 * Self.second)
+        else { throw Unexpected("no ping") }
+        // Paused half of the time: 240 s instead of 120.
+        for now in stride(from: UInt64(31), through: 400, by: 1) {
+            if let next = session.readingPaused(now % 2 == 1, now: now * Self.second).timer { timer = next }
+            if now % 2 == 0 {
+                _ = session.stanza(try stanza("<message/>"), receivedAt: 0, parsedAt: now * Self.second)
+            }
+            guard now % 15 == 0 else { continue }
+            switch session.timerFired(timer.id, now: now * Self.second) {
+            case .wait(let next): timer = next
+            case .end(_, .silent):
+                #expect(now >= 260 && now <= 290, "\(now)")
+                return
+            case let action: throw Unexpected("\(action)")
+            }
+        }
+        Issue.record("never found dead")
+    }
+
     @Test("while the peer accepts no writes reading pauses, and the clock stands still")
     func blocked() throws {
         var session = try makeSession(.missing)

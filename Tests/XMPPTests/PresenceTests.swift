@@ -241,6 +241,30 @@ struct PresenceTests {
         #expect(!bytes.isEmpty && answer.delay == .seconds(15))
     }
 
+    @Test(
+        "what a long absence has stored is fetched before the next login, where the server offers that",
+        // 100 messages a second at least: more than 250 after 3 s.
+        arguments: [(28, true, true), (27, true, false), (40, false, false)] as [(UInt64, Bool, Bool)]
+    )
+    func fetchedStore(_ second: UInt64, _ isFetched: Bool, _ leaves: Bool) throws {
+        var settings = StreamSettings(senderID: "1", domain: "example.org", dialect: .xmpp)
+        settings.storeIsFetched = isFetched
+        let stream = BoundStream(address: try #require(JID("1@example.org/r")), greeting: [], management: .missing)
+        var session = Session(settings, idPrefix: "r", stream: stream, now: 0)
+        let first = session.start()
+        guard case .refresh = session.timerFired(first.id, now: 5 * Self.second),
+            let begun = session.readingPaused(true, now: 20 * Self.second).timer,
+            case .withdraw = session.timerFired(begun.id, now: 25 * Self.second),
+            let back = session.readingPaused(false, now: (second - 1) * Self.second).timer
+        else { throw Unexpected("not away") }
+        switch session.timerFired(back.id, now: second * Self.second) {
+        case .leave(.close(let bytes, _)): #expect(leaves && text(bytes) == "</stream:stream>")
+        case .refresh(let bytes, _): #expect(!leaves && text(bytes) == "<presence/>")
+        case let action: throw Unexpected("\(action)")
+        }
+        #expect(session.canSend == !leaves)
+    }
+
     @Test("the window of a standard server's session is at most half of the server's queue")
     func window() {
         var settings = StreamSettings(senderID: "1", domain: "example.org", dialect: .xmpp)

@@ -83,7 +83,7 @@ struct SessionTableTests {
         case .ping: "ping"
         case .refresh: "refresh"
         case .withdraw: "withdraw"
-        case .drainExpired(let step): word(step)
+        case .leave(let step), .drainExpired(let step): word(step)
         case .end(let bytes, let outcome): "\(word(outcome)) \(word(bytes))"
         }
     }

@@ -345,8 +345,8 @@ struct StreamManagementTests {
         guard case .wait(let timer) = session.timerFired(first.id, now: 5_000_000_000) else {
             throw Unexpected("not waited for")
         }
-        #expect(timer.delay == .seconds(25))
-        guard case .end(let bytes, .unmanaged) = session.timerFired(timer.id, now: 30_000_000_000) else {
+        #expect(timer.delay == .seconds(115))
+        guard case .end(let bytes, .unmanaged) = session.timerFired(timer.id, now: 120_000_000_000) else {
             throw Unexpected("goes on without an answer")
         }
         #expect(text(bytes).hasSuffix("</stream:error></stream:stream>"))

@@ -38,6 +38,8 @@ package enum EventName: String, CaseIterable, Sendable {
     case archiveRead = "archive.read"
     case archivePurged = "archive.purged"
     case archiveFailed = "archive.failed"
+    case offlineRead = "offline.read"
+    case offlineFailed = "offline.failed"
     case certificateExpiring = "tls.certificate_expiring"
     case reconnectScheduled = "stream.reconnect_scheduled"
     case stanzaIgnored = "stanza.ignored"

@@ -33,6 +33,7 @@ extension SenderSettings {
         )
         connections = sender.connections
         catchesUp = sender.catchUp == .on
+        fetchesOffline = sender.dialect == .xmpp
         self.limits = limits
         if sender.isFound {
             let allows = { (mode: TLSMode) in !sender.isTLSModeGiven || sender.tlsMode == mode }

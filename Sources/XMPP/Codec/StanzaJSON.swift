@@ -6,8 +6,8 @@ import XMLWire
 /// An element is `{"name":…,"xmlns":…,"attributes":{…},"text":…,"children":[…]}`, without the members that are empty.
 /// `xmlns` stands where it is not the parent's, attributes are sorted by their bytes (`xml:lang`, or the name behind
 /// its namespace in braces), and `text` is what the element holds directly, joined. Prefixes are not kept. Of the stanza
-/// itself these are left out, in which copies differ: its addresses, and what servers add (`<delay/>`, XEP-0203, and
-/// `<stanza-id/>`, XEP-0359).
+/// itself these are left out, in which copies differ: its addresses, and what servers add (`<delay/>`, XEP-0203,
+/// `<stanza-id/>`, XEP-0359, and `<offline/>`, XEP-0013).
 struct StanzaJSON {
     private let stanza: Stanza
     private let limit: Int
@@ -101,6 +101,7 @@ struct StanzaJSON {
     private func isAdded(_ child: Int) -> Bool {
         stanza.element(child, is: "delay", in: XMLNamespace.delay)
             || stanza.element(child, is: "stanza-id", in: XMLNamespace.stanzaIDs)
+            || stanza.element(child, is: "offline", in: XMLNamespace.offline)
             || stanza.element(child, is: "archived", in: "urn:xmpp:mam:tmp")
     }
 }

@@ -62,7 +62,7 @@ struct ArchivePage: Sendable {
     private static func form(start: Timestamp) -> String {
         // Whole seconds, which every server reads.
         let time = Timestamp(microseconds: start.microseconds - start.microseconds % 1_000_000).rfc3339
-        return "<x xmlns=\"jabber:x:data\" type=\"submit\">"
+        return "<x xmlns=\"\(XMLNamespace.dataForm)\" type=\"submit\">"
             + "<field var=\"FORM_TYPE\" type=\"hidden\"><value>\(XMLNamespace.archive)</value></field>"
             + "<field var=\"start\"><value>\(time)</value></field></x>"
     }
@@ -161,7 +161,7 @@ extension Session {
     }
 
     /// Whether the server speaks for our account (RFC 6120 section 8.1.2.1): its archive has our bare address.
-    private func isFromOwnAccount(_ stanza: Stanza) -> Bool {
+    func isFromOwnAccount(_ stanza: Stanza) -> Bool {
         guard let from = stanza.attribute("from", of: 0) else { return true }
         return JID(stanza.string(from)) == address.bare
     }

@@ -24,16 +24,40 @@ package struct SentBytes: Sendable, Equatable {
 ///
 /// Only the answer to our own ping is proof: a peer may send for hours while nothing of ours reaches it. A ping may wait
 /// behind our acks for a slow peer, so its time begins anew whenever bytes written before it move, and not once they are
-/// all there: a proxy takes bytes for a server that is gone. While we pause reading no answer can be read, so the clock
-/// stops, and later continues.
+/// all there: a proxy takes bytes for a server that is gone. Its answer may wait behind all that a standard server has
+/// stored: there it has ``longest`` times as long, until the first stanza of that comes, and its time begins anew with each
+/// stanza. While we pause reading no answer can be read, so the clock stops, and later continues.
 struct Keepalive: Sendable {
     private enum State {
         /// Nothing is known: the stream was resumed. To `asked`.
         case unknown
         /// The peer was known at this instant to receive. To `asked`.
         case proven(at: UInt64)
-        /// A ping is under way, and has so long from this instant. To `proven`.
-        case asked(at: UInt64, limit: UInt64, Backlog?)
+        /// A ping is under way. To `proven`.
+        case asked(Ping)
+    }
+
+    /// A ping that is under way.
+    private struct Ping {
+        /// When it was sent, by the clock that stops.
+        var sentAt: UInt64
+        /// The last instant at which the peer was seen to go on, or the one at which it was sent.
+        var at: UInt64
+        /// How long its answer may take from there.
+        let limit: UInt64
+        var backlog: Backlog?
+        /// Whether the server was asked for its store after it.
+        var isOlder = false
+    }
+
+    /// What a standard server does with all that it has stored for us.
+    private enum Store {
+        /// Nothing, as far as we know. To `requested`.
+        case idle
+        /// It may read all of it before it sends any, or hears us. To `coming`.
+        case requested
+        /// It sends it; the answer to a ping is its end. To `idle`, `requested`.
+        case coming
     }
 
     /// What was written before a ping, in ``SentBytes/acked``.
@@ -51,9 +75,13 @@ struct Keepalive: Sendable {
         case dead
     }
 
+    /// How many times its limit a ping has at most while stanzas come: a peer may send for hours while it is deaf.
+    static let longest: UInt64 = 8
+
     private let interval: UInt64
     private let timeout: UInt64
     private var state: State
+    private var store = Store.idle
     private var pausedSince: UInt64?
 
     /// A watch over a stream that is bound at this instant, in nanoseconds of a monotonic clock, and was not resumed.
@@ -63,11 +91,28 @@ struct Keepalive: Sendable {
         state = isProven ? .proven(at: now) : .unknown
     }
 
+    /// Whether stanzas count, as signs that the peer goes on.
+    var listens: Bool { if case .asked = state { true } else { awaitsStore } }
+
     /// Notes the answer to the current ping; an unexpected answer proves nothing new.
     mutating func answered(now: UInt64) {
-        guard case .asked = state else { return }
+        guard case .asked(let ping) = state else { return }
         state = .proven(at: now)
+        if !ping.isOlder { store = .idle }
     }
+
+    /// Notes that the server was asked for what it has stored, or that this comes already.
+    mutating func storeRequested(isComing: Bool = false) {
+        store = isComing ? .coming : .requested
+        guard case .asked(var ping) = state else { return }
+        ping.isOlder = true
+        state = .asked(ping)
+    }
+
+    /// How many times its usual limit the server may leave our bytes where they are: it may be busy with its store.
+    var patience: UInt64 { if case .idle = store { 1 } else { Keepalive.longest } }
+
+    private var awaitsStore: Bool { if case .requested = store { true } else { false } }
 
     mutating func paused(_ paused: Bool, now: UInt64) {
         guard let since = pausedSince else {
@@ -80,28 +125,44 @@ struct Keepalive: Sendable {
         switch state {
         case .unknown: break
         case .proven(let at): state = .proven(at: at &+ pause)
-        case .asked(let at, let limit, let backlog): state = .asked(at: at &+ pause, limit: limit, backlog)
+        case .asked(var ping):
+            ping.sentAt &+= pause
+            ping.at &+= pause
+            state = .asked(ping)
         }
+    }
+
+    /// Notes a stanza from a peer whose answers may wait behind many: the ping's time begins anew.
+    mutating func heard(now: UInt64) {
+        if awaitsStore { store = .coming }
+        guard case .asked(var ping) = state else { return }
+        ping.at = max(ping.at, min(now, ping.sentAt &+ ping.limit &* (Keepalive.longest - 1)))
+        state = .asked(ping)
     }
 
     /// Notes that the peer has more of what was written before the ping: the ping's time begins anew.
     mutating func moved(now: UInt64) {
-        guard case .asked(_, let limit, let backlog) = state else { return }
-        state = .asked(at: now, limit: limit, backlog)
+        guard case .asked(var ping) = state else { return }
+        ping.at = now
+        state = .asked(ping)
     }
 
     /// Notes how far the peer has what was written before the ping.
     private mutating func note(_ bytes: SentBytes, now: UInt64) {
-        guard case .asked(_, let limit, var backlog?) = state, backlog.isMoving, bytes.acked > backlog.reached else {
-            return
-        }
+        guard case .asked(var ping) = state, var backlog = ping.backlog, backlog.isMoving,
+            bytes.acked > backlog.reached
+        else { return }
         backlog.reached = min(bytes.acked, backlog.end)
-        state = .asked(at: now, limit: limit, backlog)
+        (ping.at, ping.backlog) = (now, backlog)
+        state = .asked(ping)
     }
 
-    /// How often the transport's counters are looked at: often, since bytes count as moved only when that is seen.
+    /// How often to look, while a ping is under way: bytes count as moved only when that is seen, and a stanza shortens the
+    /// time of a server that reads its store.
     private var grain: UInt64 {
-        if case .asked(_, let limit, let backlog?) = state, backlog.isMoving { limit / 8 } else { .max }
+        guard case .asked(let ping) = state else { return .max }
+        if ping.backlog?.isMoving == true { return ping.limit / 8 }
+        return awaitsStore ? ping.limit : .max
     }
 
     func pause(now: UInt64) -> Duration? {
@@ -114,7 +175,8 @@ struct Keepalive: Sendable {
             switch state {
             case .unknown: (0, 0)
             case .proven(let at): (at, interval)
-            case .asked(let at, let limit, _): (at, limit)
+            case .asked(let ping) where awaitsStore: (ping.sentAt, ping.limit &* Keepalive.longest)
+            case .asked(let ping): (ping.at, ping.limit)
             }
         let (due, overflow) = at.addingReportingOverflow(span)
         return overflow ? .max : due
@@ -136,7 +198,8 @@ struct Keepalive: Sendable {
     }
 
     private mutating func ask(_ now: UInt64, limit: UInt64, _ bytes: SentBytes?) -> Action {
-        state = .asked(at: now, limit: limit, bytes.map { Backlog(reached: $0.acked, end: $0.acked &+ $0.waiting) })
-        return .ping(.nanoseconds(Int64(clamping: min(limit, grain))))
+        let backlog = bytes.map { Backlog(reached: $0.acked, end: $0.acked &+ $0.waiting) }
+        state = .asked(Ping(sentAt: now, at: now, limit: limit, backlog: backlog))
+        return .ping(.nanoseconds(Int64(clamping: min(due &- now, grain))))
     }
 }

@@ -19,8 +19,8 @@ struct Presence: Sendable {
         case unused
         /// The server sends messages. To `unavailable`.
         case available
-        /// The server stores messages; reading has gone on since this instant, nil before. To `available`.
-        case unavailable(readingSince: UInt64?)
+        /// The server stores messages since an instant; reading has gone on since another, nil before. To `available`.
+        case unavailable(since: UInt64, readingSince: UInt64?)
     }
 
     /// The longest pause of reading before we become unavailable, however much the server's queue holds.
@@ -63,6 +63,8 @@ struct Presence: Sendable {
 
     var isAvailable: Bool { if case .available = state { true } else { false } }
 
+    var isUsed: Bool { if case .unused = state { false } else { true } }
+
     var needsRefresh: Bool { !isRefreshed && isAvailable }
 
     /// Counts a message that came.
@@ -78,14 +80,24 @@ struct Presence: Sendable {
 
     /// Notes that reading goes on after such a pause.
     mutating func readingResumed(after pause: Duration, now: UInt64) {
-        guard case .unavailable(let since) = state, since == nil || pause >= Presence.shortestPause else { return }
-        state = .unavailable(readingSince: now)
+        guard case .unavailable(let start, let since) = state, since == nil || pause >= Presence.shortestPause else {
+            return
+        }
+        state = .unavailable(since: start, readingSince: now)
     }
 
     /// When to become available again, unless reading pauses until then; nil if we are, or reading is paused.
     var returnDue: UInt64? {
-        guard case .unavailable(let since?) = state else { return nil }
+        guard case .unavailable(_, let since?) = state else { return nil }
         return since &+ calm.nanoseconds
+    }
+
+    /// Whether the inflow may have filled half of the server's queue while we were unavailable: all of that comes at once
+    /// with our next presence.
+    func mayOverflow(now: UInt64) -> Bool {
+        guard case .unavailable(let start, _) = state else { return false }
+        let inflow = max(inflow.rate(at: start), Presence.leastInflow)
+        return Int(clamping: (now &- start) / 1_000_000) * inflow / 1000 > queue / 2
     }
 
     /// Lets the server send: returns the presence to write, if any.
@@ -99,7 +111,7 @@ struct Presence: Sendable {
     /// Lets the server store: returns the presence to write, if any.
     mutating func becomeUnavailable(now: UInt64) -> [UInt8]? {
         guard case .available = state else { return nil }
-        state = .unavailable(readingSince: nil)
+        state = .unavailable(since: now, readingSince: nil)
         let isSoon = returnedAt.map { now &- $0 < Presence.memory.nanoseconds } ?? false
         calm = isSoon ? min(calm * 2, Presence.longestCalm) : Presence.shortestCalm
         // Coming back empties the store.

@@ -3,8 +3,9 @@ import XMLWire
 
 // The session's timer (keepalive, stream management's answer, presence, the peer's end) and the draining timer.
 extension Session {
-    /// The longest wait for the answer to our request for stream management.
-    static let managementTimeout = Duration.seconds(30)
+    /// The longest wait for the answer to our request for stream management: it comes with what the server has stored, of
+    /// which the server may read all first.
+    static let managementTimeout = Duration.seconds(120)
     /// The time after which we close a stream that the peer drains and does not close.
     package static let drainingLimit = Duration.seconds(600)
     /// The id of the draining timer; the session's own timer counts from 1.
@@ -19,7 +20,7 @@ extension Session {
     }
 
     /// When the answer to our request for stream management is overdue.
-    private var managementDue: UInt64 { boundAt &+ min(keepaliveInterval, Session.managementTimeout).nanoseconds }
+    private var managementDue: UInt64 { boundAt &+ Session.managementTimeout.nanoseconds }
 
     mutating func timer(after delay: Duration, from now: UInt64? = nil) -> SessionTimer {
         timerID += 1
@@ -70,6 +71,14 @@ extension Session {
         if hasPing { keepalive.answered(now: now) } else { keepalive.moved(now: now) }
     }
 
+    /// Whether the answer to a ping may wait behind all that a standard server has stored.
+    ///
+    /// A server that resumed a session and answers nothing is deaf.
+    var mayAnswerWait: Bool { presence.isUsed && isHeard && keepalive.listens }
+
+    /// How many times as long as ever what we have written may wait for the peer.
+    package var writePatience: UInt64 { keepalive.patience }
+
     // MARK: Firing
 
     package enum TimerAction: Sendable, Equatable {
@@ -82,6 +91,8 @@ extension Session {
         case refresh([UInt8], SessionTimer)
         /// Reading has been paused for long: send these bytes, which make the server store messages, and set the timer.
         case withdraw([UInt8], SessionTimer)
+        /// The server has stored much: take this step, after which that is fetched.
+        case leave(EndStep)
         /// The peer has not closed the stream that it drains: take this step.
         case drainExpired(EndStep)
         /// Send these bytes, if any, and close the transport.
@@ -117,8 +128,11 @@ extension Session {
         if let pause = keepalive.pause(now: now) {
             if presence.isAvailable { return pausedFired(pause, now: now) }
         } else if now >= presenceDue {
-            management.wrote(presence.needsRefresh ? 2 : 1)
-            let bytes = presence.needsRefresh ? presence.refresh() : presence.becomeAvailable(now: now) ?? []
+            if settings.storeIsFetched, presence.mayOverflow(now: now) { return .leave(close()) }
+            let isReturn = !presence.needsRefresh
+            management.wrote(isReturn ? 1 : 2)
+            if isReturn { keepalive.storeRequested() }
+            let bytes = isReturn ? presence.becomeAvailable(now: now) ?? [] : presence.refresh()
             return .refresh(bytes, timer(at: keepalive.due, now: now))
         }
         switch keepalive.timerFired(now: now, sent: bytes) {

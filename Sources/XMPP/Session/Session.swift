@@ -46,6 +46,8 @@ package struct Session: ~Copyable {
     var pings: UInt64 = 0
     /// The page of our account's archive that is asked for; nil on a stream that receives messages.
     var page: ArchivePage?
+    /// The request about our account's offline store that is under way; nil likewise.
+    var offline: OfflineQuery?
     var pages: UInt64 = 0
     /// The number of the last ping among our stanzas, as stream management counts them.
     var pingNumber: UInt32 = 0
@@ -101,6 +103,7 @@ package struct Session: ~Copyable {
             now: now,
             isProven: isHeard
         )
+        if presence.isUsed, isHeard { keepalive.storeRequested(isComing: true) }
     }
 
     var settings: StreamSettings { codec.settings }
@@ -170,12 +173,16 @@ package struct Session: ~Copyable {
         case .finishing, .closing: return late(stanza)
         case .ended: return .none
         }
+        if mayAnswerWait, stanza.equals(stanza.elements[0].namespace, XMLNamespace.client) {
+            keepalive.heard(now: parsedAt)
+        }
         // First: a result is itself a stanza of our account, which some payloads take for a message.
         if page != nil,
             let action = paged(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following)
         {
             return action
         }
+        if offline != nil, let action = answered(stanza) { return action }
         switch codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following) {
         case .message(let message): return deliver(message, now: parsedAt)
         case .messages(let messages): return deliver(messages, now: parsedAt)
@@ -310,6 +317,7 @@ package struct Session: ~Copyable {
         guard case .open = state else { return false }
         hasTakenStanza = true
         if name.isStanza { management.noted() }
+        offline?.skipped(name)
         return true
     }
 }

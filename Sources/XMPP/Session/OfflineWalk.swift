@@ -1,0 +1,86 @@
+/// A walk through an offline store, as a pure value: what to ask for.
+///
+/// Each page is removed once it is committed. A message that did not come, because it can't be read, stays stored: our
+/// presence brings it. ejabberd finds a message in Mnesia by reading all (900 take 10 s, 12,000 most of an hour), so a long
+/// store is read only as far as the session's queue can't hold it, and only while that shrinks it.
+package struct OfflineWalk: Sendable {
+    package enum Step: Sendable, Equatable {
+        /// Ask for ``OfflineWalk/request``.
+        case ask
+        case done
+        /// The server has no flexible retrieval.
+        case notOffered
+        /// The store is longer than a list may be.
+        case tooLong
+        /// The store grows as fast as it is read.
+        case outrun
+        case refused(StanzaErrorCondition)
+    }
+
+    /// A store of so many is always read, since a server may lose what comes while our presence empties it.
+    static let short = 500
+    /// How many pages may leave the store as long as it was.
+    static let patience = 5
+
+    package private(set) var request = OfflineRequest.count
+    /// The messages removed so far.
+    package private(set) var removed = 0
+    /// How many come with our presence without harm.
+    private let harmless: Int
+    private var waiting: ArraySlice<String> = []
+    /// The nodes that were asked for.
+    private var tried: Set<String> = []
+    /// How many there were when they were counted last, and at least.
+    private var count = 0
+    private var least = Int.max
+    private var stalls = 0
+
+    /// A walk before a session for which the server keeps so many unacknowledged messages.
+    package init(queue: Int) { harmless = queue / 2 }
+
+    /// Handles the answer to ``request``; what came with it is committed.
+    package mutating func answered(_ answer: OfflineAnswer) -> Step {
+        switch (request, answer) {
+        case (.count, .count(let count)): return counted(count)
+        case (.count, .refused) where least == .max: return .notOffered
+        case (.list, .list(let nodes)):
+            waiting = nodes.filter { !tried.contains($0) }[...]
+            return waiting.isEmpty ? .done : view()
+        case (.view(let nodes), .viewed(let viewed)):
+            tried.formUnion(nodes)
+            request = viewed.isEmpty ? .count : .remove(viewed)
+            return .ask
+        // Another worker has taken them.
+        case (.view(let nodes), .refused(.itemNotFound)):
+            tried.formUnion(nodes)
+            request = .count
+            return .ask
+        case (.remove(let nodes), .removed), (.remove(let nodes), .refused(.itemNotFound)):
+            removed += nodes.count
+            request = .count
+            return .ask
+        case (.list, .refused(.resourceConstraint)): return .tooLong
+        case (_, .refused(let condition)): return .refused(condition)
+        default: return .refused(.undefinedCondition)
+        }
+    }
+
+    private mutating func counted(_ count: Int) -> Step {
+        self.count = count
+        stalls = count < least ? 0 : stalls + 1
+        least = min(least, count)
+        guard count > 0, count <= OfflineWalk.short || count > harmless else { return .done }
+        guard stalls < OfflineWalk.patience else { return count > harmless ? .outrun : .done }
+        guard waiting.isEmpty else { return view() }
+        guard count <= OfflineRequest.listLimit else { return .tooLong }
+        request = .list
+        return .ask
+    }
+
+    private mutating func view() -> Step {
+        let size = OfflineRequest.size(of: count)
+        request = .view(Array(waiting.prefix(size)))
+        waiting = waiting.dropFirst(size)
+        return .ask
+    }
+}
