@@ -41,9 +41,18 @@ extension DeadLetterFilter: Filtered {
         .text("handler", \.handler, "Handler", "Only of this handler."),
         .group(\.group, "Only of this error group."),
         .text("category", \.category, "Category", "Only of this category.", exampleCategory),
-        .message(\.messageKey),
+        .messages(\.messageKeys),
         .since("Died since", "Died at or after, for example 1h, yesterday or 2026-01-31."),
         .until("Died before", "Died before, for example 1d."),
+    ]
+}
+
+extension DeadGroupFilter: Filtered {
+    package static let filters: [FilterField<DeadGroupFilter>] = [
+        .text("handler", \.handler, "Handler", "Only of this handler."),
+        .text("text", \.text, "Text", "Only those whose handler or error group has this in its name.", "status 503"),
+        .since("Died since", "Counts what died at or after, for example 1h, yesterday or 2026-01-31."),
+        .until("Died before", "Counts what died before, for example 1d."),
     ]
 }
 

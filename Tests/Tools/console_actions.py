@@ -36,6 +36,7 @@ class Actions:
         self.act("menu", self.menu)
         self.act("live tail", self.tail)
         self.act("filter", self.filter)
+        self.act("fold and copy", self.fold)
         self.act("overview draws lines as it is fetched again", self.lines)
         self.act("viewer", self.viewer)
         self.act("sign out", self.sign_out)
@@ -43,6 +44,7 @@ class Actions:
     def actions(self):
         self.act("pause and resume", self.pause)
         self.act("dialog with a refusal", self.refusal)
+        self.act("dead letters: choose some", self.choose)
         self.act("dead letters: retry", lambda page: self.dead(page, "Retry", "Queued again"))
         self.act("dead letters: discard", lambda page: self.dead(page, "Discard", "Discarded"))
         self.act("retry now", self.retry_now)
@@ -118,13 +120,39 @@ class Actions:
 
     def dead(self, page, label, done):
         page.goto(self.url + "/dead")
-        page.get_by_role("button", name=label).first.click()
-        dialog = self.confirm(page, label, "the provider is back")
+        page.locator("#dead-groups a.mono").first.click()
+        page.wait_for_url("**/dead/letters*")
+        page.get_by_role("button", name=f"{label} group").click()
+        dialog = self.confirm(page, "Count first", "the provider is back")
         dialog.get_by_text("This touches").wait_for()
         self.check(page, f"dialog of {label}")
         page.screenshot(path=f"{self.folder}/dead-{label.lower()}-dialog.png", caret="initial")
         dialog.get_by_role("button", name=re.compile(f"{label} [0-9]")).click()
         self.toast(page, done)
+
+    def choose(self, page):
+        page.goto(self.url + "/dead/letters?handler=billing")
+        discard = page.get_by_role("button", name="Discard chosen")
+        assert discard.is_disabled(), "nothing is chosen yet"
+        for number in (0, 1):
+            page.locator("input[data-choose]").nth(number).check()
+        discard.click()
+        dialog = self.confirm(page, "Count first", "two of them")
+        dialog.get_by_text("This touches 2 dead letters").wait_for()
+        dialog.get_by_role("button", name="Discard 2").click()
+        self.toast(page, "Discarded: 2")
+
+    def fold(self, page):
+        page.goto(self.url + self.given["pages"]["message"])
+        sku = page.locator("[data-path=data] .j-text", has_text="A-5")
+        sku.click()
+        page.get_by_role("button", name="Copy value").wait_for()
+        place = page.locator(".copy code").inner_text()
+        assert place == "data.items[0].sku", f"its path is {place}"
+        page.get_by_role("button", name="Copy path").click()
+        self.toast(page, "Copied")
+        page.locator("[data-path=data] summary").first.click()
+        assert not sku.is_visible(), "the object does not fold"
 
     def retry_now(self, page):
         page.goto(self.url + "/deliveries?handler=orders")
