@@ -271,7 +271,14 @@ enum MessagePart {
             let note: HTML = "Conditions on data looked at the last 24 h only. <a href=\"\(address)\">Look at all</a>."
             table = "\(table)<div class=\"body\">\(Part.notice(.active, note))</div>"
         }
-        return list.document(request, "Messages", "What devices sent, the newest first.", actions: actions, table)
+        return list.document(
+            request,
+            "Messages",
+            "What devices sent, the newest first.",
+            actions: actions,
+            find: list.asked.terms,
+            table
+        )
     }
 
     private static func columns(_ sight: Sight) -> [PageColumn<StoredMessage>] {
