@@ -1,4 +1,4 @@
-// Copies what a message holds: a value of its JSON, the path to it as filters take it, or all of it.
+// Copies a value of a message's JSON, the path to it as filters take it, or all of it.
 import { toast } from "./shell.js";
 import { verbatim } from "./tail.js";
 
@@ -6,7 +6,7 @@ async function copy(text) {
     try {
         await navigator.clipboard.writeText(text);
     } catch {
-        // Browsers have no clipboard for pages without TLS.
+        // Pages without TLS have no clipboard.
         const box = document.createElement("textarea");
         box.value = text;
         document.body.append(box);
@@ -74,8 +74,9 @@ async function copyAll(from) {
     try {
         const answer = await fetch(from.dataset.copy, { headers: { Accept: "application/json" } });
         if (!answer.ok) throw new Error();
-        const text = await answer.text();
-        await copy(JSON.parse(text)[`${from.dataset.member}_raw`] ?? verbatim(text, from.dataset.member) ?? "");
+        const [text, name] = [await answer.text(), from.dataset.member];
+        const whole = JSON.parse(text);
+        await copy(whole[`${name}_verbatim`] ?? whole[`${name}_raw`] ?? verbatim(text, name) ?? "");
     } catch {
         toast("The console can’t give it now.", "bad");
     }

@@ -40,7 +40,7 @@ enum FindPart {
             find: text,
             """
             \(Part.head("Search", "Nothing was looked for: one term can't be read."))
-            \(Part.notice(.bad, "<code>\(mistake.term)</code>: <span class=\"lines\">\(exact: mistake.text)</span>"))
+            \(Part.notice(.bad, "<code>\(mistake.term)</code>: <span class=\"why\">\(exact: mistake.text)</span>"))
             """
         )
     }
