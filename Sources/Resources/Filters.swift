@@ -33,6 +33,13 @@ extension QuarantineQuery: Filtered {
         .text("message_id", \.messageID, "Message id", "Only with this id, compared as bytes.", "exact id"),
         .since("Received since", "First received at or after, for example 2h or 2026-01-31."),
         .until("Received before", "First received before."),
+        .word(
+            "state",
+            QuarantineQuery.State.self,
+            \.state,
+            "State",
+            "Only those that were dismissed and did not come again, or all; without it those that are open."
+        ),
     ]
 }
 

@@ -138,6 +138,7 @@ struct SecrecyStage {
             "/api/v1/jobs/:id/stream": jobs, "/handlers/:name": ["orders"],
             "/api/v1/workers/:instance/dismiss": ["00000000-0000-4000-8000-000000000000"],
             "/api/v1/conflicts/:key/:fingerprint/release": [pair], "/api/v1/jobs/:id/cancel": jobs,
+            "/api/v1/quarantine/:id/dismiss": stanzas,
             // What it can read leads elsewhere.
             "/find": ["/find?q=unknown:x"],
         ]

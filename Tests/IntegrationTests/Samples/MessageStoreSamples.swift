@@ -107,6 +107,12 @@ extension DeadLetterStatements: StatementCatalog {
     }
 }
 
+extension QuarantineStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [StatementSample("dismiss", dismiss("reason = \("duplicate_key")", limit: 1))]
+    }
+}
+
 extension DeliveryStatements: StatementCatalog {
     static var samples: [StatementSample] {
         [
@@ -362,6 +368,7 @@ let messageStoreCatalogs: [any StatementCatalog.Type] = [
     ClaimStatements.self,
     ConflictReleaseStatements.self,
     DeadLetterStatements.self,
+    QuarantineStatements.self,
     DeliveryStatements.self,
     ErasureStatements.self,
     HandlerStatements.self,
