@@ -1,9 +1,6 @@
 import ConsoleSupport
-import Foundation
 import QuerySupport
 import Testing
-
-@testable import Console
 
 @Suite("the pages of dead letters")
 struct DeadPageTests {

@@ -5,8 +5,6 @@ import Querying
 import Resources
 import Testing
 
-@testable import Console
-
 @Suite("the search box")
 struct FindTests {
     private func find(_ console: ConsoleHarness, _ text: String) async throws -> ConsoleReply {

@@ -147,6 +147,7 @@ async function frozen(form, button, key) {
         form.querySelector("[data-cancel]").hidden = false;
         say(form, ...summary(job));
         button.textContent = `${form.dataset.verb} ${count(job.planned)}`;
+        button.formNoValidate = false;
         return;
     }
     const reason = form.elements.reason?.value;
@@ -240,6 +241,7 @@ function reset(dialog) {
     say(form);
     const button = form.querySelector("button:not([type])");
     if (button?.dataset.first) button.textContent = button.dataset.first;
+    if (form.dataset.verb) button.formNoValidate = true;
     const cancel = form.querySelector("[data-cancel]");
     if (cancel) cancel.hidden = true;
 }

@@ -17,7 +17,7 @@ async function copy(text) {
     toast("Copied");
 }
 
-/** The text of a value, with the characters that marks stand for. */
+/** A value with the characters that marks stand for. */
 function spelled(value) {
     const exact = value.cloneNode(true);
     for (const mark of exact.querySelectorAll(".mark")) {
@@ -57,7 +57,7 @@ function button(label, text) {
     return made;
 }
 
-/** Offers to copy the name or value that was clicked. */
+/** Offers to copy what was clicked. */
 function offer(target) {
     const box = target.closest("[data-path]");
     const bar = box.previousElementSibling?.matches(".copy") ? box.previousElementSibling : document.createElement("div");

@@ -3,7 +3,7 @@
 const box = document.getElementById("find");
 let names;
 
-/** What the box may be completed with: names that the overview knows. */
+/** Names that the overview knows. */
 async function load() {
     names = [];
     const answer = await fetch("/api/v1/overview", { headers: { Accept: "application/json" } });
@@ -17,7 +17,7 @@ async function load() {
     complete();
 }
 
-/** Completes the last term and keeps those before it. */
+/** Completes the last term. */
 function complete() {
     const before = box.value.slice(0, box.value.search(/\S*$/));
     document.getElementById("find-terms").replaceChildren(...(names ?? []).map((name) => new Option("", before + name)));

@@ -1,8 +1,6 @@
-import Digests
 import Hummingbird
 import MessageStore
 import Postgres
-import Querying
 import Resources
 import Vocabulary
 

@@ -1,6 +1,4 @@
-import Digests
 import MessageStore
-import Postgres
 import Querying
 import Resources
 import Vocabulary

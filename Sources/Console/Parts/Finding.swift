@@ -1,10 +1,8 @@
 import HTTPTypes
 import Hummingbird
-import Postgres
 import Querying
 import Resources
 import UpstreamKit
-import Vocabulary
 
 /// `GET find`: leads from the search box to the page of what is looked for.
 enum FindPart {

@@ -248,7 +248,7 @@ enum MessageDetailPage {
                     now: now,
                     ["attempts", "died_at", PageColumn("error_group") { Part.link(address, $0.errorGroup ?? "–") }]
                 )
-                let error: HTML? = row.lastError.map { Part.code("Error", "\(stranger: $0)") }
+                let error: HTML? = row.lastError.map { Part.code("Error of \(row.handler)", "\(stranger: $0)") }
                 return Part.card("Dead letter of \(row.handler)", actions: acts, "\(Part.facts(facts))\(error)")
             }
         }

@@ -53,7 +53,8 @@ enum Act {
             <div class="outcome" role="status" aria-live="polite"></div>
             <div class="actions"><button type="button" data-close>Close</button>\
             \(HTML.when(verb != nil, "<button type=\"button\" data-cancel hidden>Cancel</button>"))\
-            <button class="\(kind == .plain ? "primary" : kind.style)" data-first="\(first)">\(first)</button></div></form></dialog>
+            <button class="\(kind == .plain ? "primary" : kind.style)" data-first="\(first)"\
+            \(HTML.when(verb != nil, " formnovalidate"))>\(first)</button></div></form></dialog>
             """
     }
 

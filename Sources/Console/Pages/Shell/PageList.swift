@@ -1,5 +1,4 @@
 import Postgres
-import Querying
 import Resources
 import Vocabulary
 
