@@ -100,8 +100,7 @@ struct MarkupTests {
         let plain = html.replacing(/<\/?(span|bdi)[^>]*>/, with: "")
         #expect(
             plain == """
-                <details open><summary>{</summary><details open><summary>  &quot;a&quot;: [</summary>    1,
-                <details open><summary>    {</summary>      &quot;b&quot;: {}</details>    }</details>  ],
+                <details open><summary>{</summary><details open><summary>  &quot;a&quot;: [</summary>    1,<details open><summary>    {</summary>      &quot;b&quot;: {}</details>    }</details>  ],
                   &quot;c&quot;: &quot;d&quot;</details>}
                 """
         )

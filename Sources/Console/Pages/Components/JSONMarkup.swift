@@ -134,6 +134,11 @@ private struct FoldedLines {
             append(bracket)
             return newLine(indentation)
         }
+        // The block begins a line by itself.
+        if line > 0, out[line - 1] == UInt8(ascii: "\n") {
+            line -= 1
+            out.remove(at: line)
+        }
         Self.opening.withUTF8Buffer { out.insert(contentsOf: $0, at: line) }
         append(bracket)
         append("</summary>")
