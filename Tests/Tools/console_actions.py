@@ -37,6 +37,8 @@ class Actions:
         self.act("live tail", self.tail)
         self.act("filter", self.filter)
         self.act("fold and copy", self.fold)
+        self.act("one line a row", self.lines)
+        self.act("search box", self.find)
         self.act("overview draws lines as it is fetched again", self.lines)
         self.act("viewer", self.viewer)
         self.act("sign out", self.sign_out)
@@ -99,6 +101,32 @@ class Actions:
         page.get_by_role("link", name="First page").click()
         page.locator("#message-rows a.mono").first.click()
         page.wait_for_url("**/messages/*-*-*-*-*")
+
+    def lines(self, page):
+        page.set_viewport_size({"width": 1920, "height": 900})
+        page.goto(self.url + "/messages")
+        rows = page.locator("#message-rows tr")
+        heights = {round(box["height"]) for box in (rows.nth(number).bounding_box() for number in range(10))}
+        assert heights == {28}, f"rows are {heights} px high"
+        assert page.locator("#message-rows").bounding_box()["width"] > 1600, "the page is not as wide as the window"
+        page.set_viewport_size({"width": 360, "height": 740})
+        page.goto(self.url + "/deliveries?handler=orders")
+        cell = page.locator("td[data-label=Reason]").first
+        lefts = cell.evaluate("(cell) => Array.from(cell.children, (part) => Math.round(part.getBoundingClientRect().left))")
+        assert len(set(lefts)) == 1, f"a second line is not under its value: {lefts}"
+
+    def find(self, page):
+        page.goto(self.url + "/handlers")
+        page.keyboard.press("/")
+        page.keyboard.type("category:com.example.live since:1h")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/messages?category=com.example.live&since=1h")
+        assert page.get_by_label("Received since").input_value() == "1h", "the form does not say what the box says"
+        box = page.get_by_label("Find messages")
+        assert box.input_value() == "category:com.example.live since:1h", "the box forgets"
+        box.fill("sinze:1h")
+        box.press("Enter")
+        page.get_by_text("did you mean 'since:'?").wait_for()
 
     def pause(self, page):
         page.goto(self.url + "/handlers")
