@@ -37,7 +37,7 @@ class Actions:
         self.act("live tail", self.tail)
         self.act("filter", self.filter)
         self.act("fold and copy", self.fold)
-        self.act("one line a row", self.lines)
+        self.act("one line a row", self.one_line)
         self.act("search box", self.find)
         self.act("overview draws lines as it is fetched again", self.lines)
         self.act("viewer", self.viewer)
@@ -87,7 +87,7 @@ class Actions:
         page.get_by_role("link", name="Messages").first.focus()
         page.locator("#trends .chart .line").first.wait_for()
         assert page.evaluate("document.activeElement.textContent.trim()") == "Messages", "the focus was lost"
-        page.screenshot(path=f"{self.folder}/overview-live.png")
+        page.screenshot(path=f"{self.folder}/overview-live.png", caret="initial")
 
     def filter(self, page):
         page.goto(self.url + "/messages")
@@ -102,7 +102,7 @@ class Actions:
         page.locator("#message-rows a.mono").first.click()
         page.wait_for_url("**/messages/*-*-*-*-*")
 
-    def lines(self, page):
+    def one_line(self, page):
         page.set_viewport_size({"width": 1920, "height": 900})
         page.goto(self.url + "/messages")
         rows = page.locator("#message-rows tr")
