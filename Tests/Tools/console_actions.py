@@ -51,6 +51,7 @@ class Actions:
         self.act("dead letters: discard", lambda page: self.dead(page, "Discard", "Discarded"))
         self.act("retry now", self.retry_now)
         self.act("release a conflict", self.release)
+        self.act("dismiss a stanza", self.dismiss)
         self.act("replay", self.replay)
         self.act("reveal a token", self.reveal)
         self.act("audit trail", self.audit)
@@ -199,6 +200,17 @@ class Actions:
         self.toast(page, "Released")
         page.reload()
         page.get_by_text("handlers know it as").wait_for()
+
+    def dismiss(self, page):
+        page.goto(self.url + "/quarantine")
+        before = page.locator("#stanzas tbody tr").count()
+        page.get_by_role("button", name="Dismiss").first.click()
+        self.toast(page, "Dismissed")
+        page.wait_for_function("(count) => document.querySelectorAll('#stanzas tbody tr').length < count", arg=before)
+        page.get_by_label("State").select_option("dismissed")
+        page.get_by_role("button", name="Search").click()
+        page.wait_for_url("**/quarantine?state=dismissed")
+        page.locator("#stanzas tbody tr").first.wait_for()
 
     def replay(self, page):
         page.goto(self.url + "/messages?category=com.example.orders")

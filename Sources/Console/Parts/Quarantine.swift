@@ -7,7 +7,8 @@ import Querying
 import Resources
 import Vocabulary
 
-/// `GET quarantine`, `quarantine/export` and `quarantine/{id}`, `POST quarantine/dismiss`, and their pages: stanzas that could not become messages.
+/// `GET quarantine`, `quarantine/export` and `quarantine/{id}`, `POST quarantine/dismiss` and `quarantine/{id}/dismiss`,
+/// and their pages: stanzas that could not become messages.
 enum QuarantinePart {
     static let part = ConsolePart(
         section: Section("Quarantine", "/quarantine", "M12 3l8 3v6c0 5-4 8-8 9-4-1-8-4-8-9V6zM12 8v5M12 16v.1"),
@@ -74,20 +75,24 @@ enum QuarantinePart {
     private static func export(_ request: EndpointRequest) async throws -> Response {
         let (asked, services) = (try request.filter(QuarantineQuery.self), request.services)
         let (sight, place) = (services.sight, try services.exports.take())
-        let judged = try await services.reader.withConnection { try await asked.judged($0) }
+        // The first page is read before the head is sent: an export that can't begin is an ordinary error.
+        let (first, start) = try await services.reader.withConnection { connection in
+            var query = try await asked.judged(connection)
+            (query.order, query.hasStanzas, query.limit) = (.oldestFirst, sight.payloads, exportRows)
+            return (try await query.rows(connection), query)
+        }
         let body = ResponseBody { [place] writer in
             defer { withExtendedLifetime(place) {} }
             let out = StreamOutput(writer)
-            var query = judged
-            (query.order, query.hasStanzas, query.limit) = (.oldestFirst, sight.payloads, exportRows)
+            var (rows, query) = (first, start)
             while true {
-                // No session is held while a slow client reads.
-                let rows = try await services.reader.withConnection { [query] in try await query.rows($0) }
                 for row in rows {
                     try await out.write(ByteBuffer(bytes: row.shown(to: sight).json() + [UInt8(ascii: "\n")]))
                 }
                 guard let last = rows.last, rows.count == query.limit else { break }
                 query.cursor = last.id
+                // No session is held while a slow client reads.
+                rows = try await services.reader.withConnection { [query] in try await query.rows($0) }
             }
             try await out.finish()
         }
