@@ -128,6 +128,12 @@ BEGIN
     GRANT DELETE ON upstream.dead_letters TO upstream_console;
     GRANT INSERT, UPDATE (next_attempt_at) ON upstream.deliveries TO upstream_console;
     GRANT UPDATE (released_at, released_by) ON upstream.conflicts TO upstream_console;
+    -- Dismissing stanzas, which are kept. Before `migrate up` the column may be missing; that grants it then.
+    IF EXISTS (
+        SELECT FROM pg_attribute WHERE attrelid = 'upstream.quarantine'::regclass AND attname = 'dismissed_at'
+    ) THEN
+        GRANT UPDATE (dismissed_at) ON upstream.quarantine TO upstream_console;
+    END IF;
     -- Dismissing workers that fell silent.
     GRANT DELETE ON upstream.workers TO upstream_console;
     -- Replays to handlers, which workers run.

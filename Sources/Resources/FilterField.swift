@@ -108,6 +108,23 @@ package struct FilterField<Filter>: Sendable {
         return key("message_key", path, "Message key", "Only one message, by its message_key.", takes, MessageKey.init)
     }
 
+    /// Any of some messages.
+    package static func messages(_ path: Path<[MessageKey]>) -> FilterField {
+        let about: StaticString = "Only these messages, by their message_key; given several times, any of them."
+        return FilterField("message_key", "Message key", about, "00000000-…", .uuid, isRepeatable: true) {
+            filter,
+            texts,
+            _,
+            _ throws(FilterMistake) in
+            filter[keyPath: path] = try texts.map { text throws(FilterMistake) in
+                guard let key = MessageKey(text) else {
+                    throw .wrong("message_key", "takes a message_key: 8-4-4-4-12 hex digits")
+                }
+                return key
+            }
+        }
+    }
+
     package static func device(_ path: Path<DeviceKey?>) -> FilterField {
         let takes = "takes a device_key, 8-4-4-4-12 hex digits, never a token"
         return key("device", path, "Device key", "Only this device, by its device_key.", takes, DeviceKey.init)

@@ -33,6 +33,13 @@ extension QuarantineQuery: Filtered {
         .text("message_id", \.messageID, "Message id", "Only with this id, compared as bytes.", "exact id"),
         .since("Received since", "First received at or after, for example 2h or 2026-01-31."),
         .until("Received before", "First received before."),
+        .word(
+            "state",
+            QuarantineQuery.State.self,
+            \.state,
+            "State",
+            "Only those that were dismissed and did not come again, or all; without it those that are open."
+        ),
     ]
 }
 
@@ -41,9 +48,18 @@ extension DeadLetterFilter: Filtered {
         .text("handler", \.handler, "Handler", "Only of this handler.", "billing"),
         .group(\.group, "Only of this error group."),
         .text("category", \.category, "Category", "Only of this category.", exampleCategory),
-        .message(\.messageKey),
+        .messages(\.messageKeys),
         .since("Died since", "Died at or after, for example 1h, yesterday or 2026-01-31."),
         .until("Died before", "Died before, for example 1d."),
+    ]
+}
+
+extension DeadGroupFilter: Filtered {
+    package static let filters: [FilterField<DeadGroupFilter>] = [
+        .text("handler", \.handler, "Handler", "Only of this handler."),
+        .text("text", \.text, "Text", "Only those whose handler or error group has this in its name.", "status 503"),
+        .since("Died since", "Counts what died at or after, for example 1h, yesterday or 2026-01-31."),
+        .until("Died before", "Counts what died before, for example 1d."),
     ]
 }
 

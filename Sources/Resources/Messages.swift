@@ -183,6 +183,7 @@ extension QuarantineRow: ShownResource {
         Field("received_at", "RECEIVED") { $0.receivedAt },
         Field("times_seen", TableColumn("SEEN", dropOrder: 6)) { $0.timesSeen },
         Field("last_seen_at", TableColumn("LAST SEEN", dropOrder: 3)) { $0.lastSeenAt },
+        Field("dismissed_at", .extra("DISMISSED"), about: "null where it is open, or came again") { $0.dismissedAt },
         Field("reason", "REASON", look: .tag) { $0.reason },
         Field("sender_id", TableColumn("SENDER", minimum: 10, dropOrder: 2, cut: .middle), look: .code) { $0.senderID },
         Field("bytes", TableColumn("BYTES", dropOrder: 1)) { $0.byteCount },

@@ -10,6 +10,13 @@ struct AssetTests {
         #expect(tail.content.description.contains(#"events.addEventListener("gap""#))
     }
 
+    @Test("style sheet and scripts are small: 60 KB together")
+    func size() {
+        let size = PageAssets.files.filter { $0.name.description != "icon.svg" }.map(\.content.utf8CodeUnitCount)
+            .reduce(0, +)
+        #expect(size < 60_000, "\(size) bytes")
+    }
+
     @Test(
         "every file is served under the digest, with its type, to be kept for ever; under another digest it is not there"
     )

@@ -70,6 +70,7 @@ struct ConsoleRoleTests {
                 idempotency_keys: delete insert update
                 job_items: delete insert
                 jobs: delete insert update
+                quarantine.dismissed_at: update
                 record_audit: execute
                 replay_events: insert
                 replay_messages: delete insert
@@ -88,7 +89,8 @@ struct ConsoleRoleTests {
             for path in [
                 "messages", "messages/\(key ?? "")", "messages/export", "overview", "workers", "senders", "handlers",
                 "dead",
-                "dead/groups", "deliveries", "quarantine", "conflicts", "replays", "jobs", "partitions", "audit",
+                "dead/groups", "deliveries", "quarantine", "quarantine/export", "conflicts", "replays", "jobs",
+                "partitions", "audit",
                 "history",
             ] {
                 let reply = try await console.get("/api/v1/" + path, as: .operator_)
@@ -120,6 +122,7 @@ struct ConsoleRoleTests {
                 ("deliveries/retry-now", #"{"all":true}"#), ("conflicts/\(conflict ?? "")/release", "{}"),
                 ("replays/plan", #"{"name":"r","handlers":["orders"],"scope":"all"}"#), ("replays/r/start", "{}"),
                 ("replays/r/pause", "{}"), ("replays/r/resume", "{}"), ("replays/r/cancel", "{}"),
+                ("quarantine/dismiss", #"{"all":true}"#),
             ] {
                 let reply = try await console.act(path, body)
                 #expect((200...201).contains(reply.status), "\(path): \(reply.text)")
@@ -154,6 +157,7 @@ struct ConsoleRoleTests {
             "INSERT INTO upstream.dead_letters SELECT * FROM upstream.dead_letters",
             "DELETE FROM upstream.handlers", "INSERT INTO upstream.handlers (name) VALUES ('x')",
             "UPDATE upstream.handlers SET name = 'x'", "UPDATE upstream.subscriptions SET category = 'x'",
+            "UPDATE upstream.quarantine SET stanza = ''",
             "DELETE FROM upstream.conflicts", "UPDATE upstream.conflicts SET data = '1'",
             "INSERT INTO upstream.audit (at, who, role, via, action, subject) VALUES (now(), '', '', 'console', '', '')",
             "UPDATE upstream.audit SET who = 'x'", "DELETE FROM upstream.replays", "DELETE FROM upstream.replay_events",

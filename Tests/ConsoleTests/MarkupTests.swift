@@ -94,6 +94,23 @@ struct MarkupTests {
         #expect(JSONLayout.lines(json, limit: 1_200).count <= 1_202)
     }
 
+    @Test("what a bracket holds folds, down to a depth, and every element is closed")
+    func folds() throws {
+        let html = text(JSONMarkup.html([UInt8](#"{"a":[1,{"b":{}}],"c":"d"}"#.utf8)).html)
+        let plain = html.replacing(/<\/?(span|bdi)[^>]*>/, with: "")
+        #expect(
+            plain == """
+                <details open><summary>{</summary><details open><summary>  &quot;a&quot;: [</summary>    1,<details open><summary>    {</summary>      &quot;b&quot;: {}</details>    }</details>  ],
+                  &quot;c&quot;: &quot;d&quot;</details>}
+                """
+        )
+        for json in [String(repeating: "[", count: 3_000), String(repeating: "]", count: 50), #"{"a":[[1],[2"#] {
+            let html = text(JSONMarkup.html([UInt8](json.utf8)).html)
+            let (opened, closed) = (html.matches(of: /<details/).count, html.matches(of: /<\/details>/).count)
+            #expect(opened == closed && opened <= 32, "\(json.prefix(20)): \(opened) and \(closed)")
+        }
+    }
+
     @Test("lines that are in both stand beside each other")
     func diff() {
         let rows = TextDiff.rows(["a", "b", "c"], ["a", "x", "c", "d"])

@@ -138,13 +138,16 @@ struct SecrecyStage {
             "/api/v1/jobs/:id/stream": jobs, "/handlers/:name": ["orders"],
             "/api/v1/workers/:instance/dismiss": ["00000000-0000-4000-8000-000000000000"],
             "/api/v1/conflicts/:key/:fingerprint/release": [pair], "/api/v1/jobs/:id/cancel": jobs,
+            "/api/v1/quarantine/:id/dismiss": stanzas,
+            // What it can read leads elsewhere.
+            "/find": ["/find?q=unknown:x"],
         ]
         .merging(["start", "pause", "resume", "cancel"].map { ("/api/v1/replays/:id/\($0)", replays) }) { $1 }
     }
 
     /// Addresses that a route serves; nil for a route that the walk does not know.
     func addresses(_ route: String) -> [String]? {
-        guard let colon = route.firstIndex(of: ":") else { return [route] }
+        guard let colon = route.firstIndex(of: ":") else { return values[route] ?? [route] }
         guard let values = values[route] else { return nil }
         // What follows the last parameter.
         let last = route.split(separator: "/").last ?? ""

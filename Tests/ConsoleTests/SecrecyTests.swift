@@ -105,7 +105,7 @@ struct SecrecyTests {
     @Test("no filter, order or group tells what an answer does not show", arguments: [false, true])
     func oracles(isHidden: Bool) async throws {
         try await SecrecyStage.run(isHidden: isHidden) { console, _ in
-            for path in ["/api/v1/dead?group=PAYLOADgroup", "/dead?group=PAYLOADgroup"] {
+            for path in ["/api/v1/dead?group=PAYLOADgroup", "/dead/letters?group=PAYLOADgroup"] {
                 #expect(try await console.get(path).status == (isHidden ? 403 : 200), "\(path)")
             }
             #expect(try await console.get("/api/v1/dead?group=timeout").status == 200)

@@ -34,7 +34,7 @@ struct DeliveriesCommandsTests {
         filter.category = "com.example.other"
         #expect(try await letters.count(filter) == 0)
         filter = DeadLetterFilter()
-        filter.messageKey = MessageKey(IncomingMessage.make(3).messageKey)
+        filter.messageKeys = [MessageKey(IncomingMessage.make(3).messageKey)]
         #expect(try await letters.list(filter, limit: 9).map(\.category) == ["com.example.orders"])
         filter = DeadLetterFilter()
         filter.handler = "another"

@@ -36,6 +36,9 @@ class Actions:
         self.act("menu", self.menu)
         self.act("live tail", self.tail)
         self.act("filter", self.filter)
+        self.act("fold and copy", self.fold)
+        self.act("one line a row", self.one_line)
+        self.act("search box", self.find)
         self.act("overview draws lines as it is fetched again", self.lines)
         self.act("viewer", self.viewer)
         self.act("sign out", self.sign_out)
@@ -43,10 +46,12 @@ class Actions:
     def actions(self):
         self.act("pause and resume", self.pause)
         self.act("dialog with a refusal", self.refusal)
+        self.act("dead letters: choose some", self.choose)
         self.act("dead letters: retry", lambda page: self.dead(page, "Retry", "Queued again"))
         self.act("dead letters: discard", lambda page: self.dead(page, "Discard", "Discarded"))
         self.act("retry now", self.retry_now)
         self.act("release a conflict", self.release)
+        self.act("dismiss a stanza", self.dismiss)
         self.act("replay", self.replay)
         self.act("reveal a token", self.reveal)
         self.act("audit trail", self.audit)
@@ -83,7 +88,7 @@ class Actions:
         page.get_by_role("link", name="Messages").first.focus()
         page.locator("#trends .chart .line").first.wait_for()
         assert page.evaluate("document.activeElement.textContent.trim()") == "Messages", "the focus was lost"
-        page.screenshot(path=f"{self.folder}/overview-live.png")
+        page.screenshot(path=f"{self.folder}/overview-live.png", caret="initial")
 
     def filter(self, page):
         page.goto(self.url + "/messages")
@@ -97,6 +102,32 @@ class Actions:
         page.get_by_role("link", name="First page").click()
         page.locator("#message-rows a.mono").first.click()
         page.wait_for_url("**/messages/*-*-*-*-*")
+
+    def one_line(self, page):
+        page.set_viewport_size({"width": 1920, "height": 900})
+        page.goto(self.url + "/messages")
+        rows = page.locator("#message-rows tr")
+        heights = {round(box["height"]) for box in (rows.nth(number).bounding_box() for number in range(10))}
+        assert heights == {28}, f"rows are {heights} px high"
+        assert page.locator("#message-rows").bounding_box()["width"] > 1600, "the page is not as wide as the window"
+        page.set_viewport_size({"width": 360, "height": 740})
+        page.goto(self.url + "/deliveries?handler=orders")
+        cell = page.locator("td[data-label=Reason]").first
+        lefts = cell.evaluate("(cell) => Array.from(cell.children, (part) => Math.round(part.getBoundingClientRect().left))")
+        assert len(set(lefts)) == 1, f"a second line is not under its value: {lefts}"
+
+    def find(self, page):
+        page.goto(self.url + "/handlers")
+        page.keyboard.press("/")
+        page.keyboard.type("category:com.example.live since:1h")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/messages?category=com.example.live&since=1h")
+        assert page.get_by_label("Received since").input_value() == "1h", "the form does not say what the box says"
+        box = page.get_by_label("Find messages")
+        assert box.input_value() == "category:com.example.live since:1h", "the box forgets"
+        box.fill("sinze:1h")
+        box.press("Enter")
+        page.get_by_text("did you mean 'since:'?").wait_for()
 
     def pause(self, page):
         page.goto(self.url + "/handlers")
@@ -118,13 +149,39 @@ class Actions:
 
     def dead(self, page, label, done):
         page.goto(self.url + "/dead")
-        page.get_by_role("button", name=label).first.click()
-        dialog = self.confirm(page, label, "the provider is back")
+        page.locator("#dead-groups a.mono").first.click()
+        page.wait_for_url("**/dead/letters*")
+        page.get_by_role("button", name=f"{label} group").click()
+        dialog = self.confirm(page, "Count first", "the provider is back")
         dialog.get_by_text("This touches").wait_for()
         self.check(page, f"dialog of {label}")
         page.screenshot(path=f"{self.folder}/dead-{label.lower()}-dialog.png", caret="initial")
         dialog.get_by_role("button", name=re.compile(f"{label} [0-9]")).click()
         self.toast(page, done)
+
+    def choose(self, page):
+        page.goto(self.url + "/dead/letters?handler=billing")
+        discard = page.get_by_role("button", name="Discard chosen")
+        assert discard.is_disabled(), "nothing is chosen yet"
+        for number in (0, 1):
+            page.locator("input[data-choose]").nth(number).check()
+        discard.click()
+        dialog = self.confirm(page, "Count first", "two of them")
+        dialog.get_by_text("This touches 2 dead letters").wait_for()
+        dialog.get_by_role("button", name="Discard 2").click()
+        self.toast(page, "Discarded: 2")
+
+    def fold(self, page):
+        page.goto(self.url + self.given["pages"]["message"])
+        sku = page.locator("[data-path=data] .j-text", has_text="A-5")
+        sku.click()
+        page.get_by_role("button", name="Copy value").wait_for()
+        place = page.locator(".copy code").inner_text()
+        assert place == "data.items[0].sku", f"its path is {place}"
+        page.get_by_role("button", name="Copy path").click()
+        self.toast(page, "Copied")
+        page.locator("[data-path=data] summary").first.click()
+        assert not sku.is_visible(), "the object does not fold"
 
     def retry_now(self, page):
         page.goto(self.url + "/deliveries?handler=orders")
@@ -143,6 +200,17 @@ class Actions:
         self.toast(page, "Released")
         page.reload()
         page.get_by_text("handlers know it as").wait_for()
+
+    def dismiss(self, page):
+        page.goto(self.url + "/quarantine")
+        before = page.locator("#stanzas tbody tr").count()
+        page.get_by_role("button", name="Dismiss").first.click()
+        self.toast(page, "Dismissed")
+        page.wait_for_function("(count) => document.querySelectorAll('#stanzas tbody tr').length < count", arg=before)
+        page.get_by_label("State").select_option("dismissed")
+        page.get_by_role("button", name="Search").click()
+        page.wait_for_url("**/quarantine?state=dismissed")
+        page.locator("#stanzas tbody tr").first.wait_for()
 
     def replay(self, page):
         page.goto(self.url + "/messages?category=com.example.orders")

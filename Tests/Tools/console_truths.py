@@ -124,14 +124,14 @@ class Truths:
             page.evaluate(hide, False)
 
     def cancels(self, page):
-        page.goto(self.url + "/dead")
-        for name in ("Retry", "Discard"):
-            page.get_by_role("button", name=name).first.click()
+        page.goto(self.url + "/dead/letters?handler=billing")
+        for name in ("Retry these", "Discard these"):
+            page.get_by_role("button", name=name).click()
             dialog = page.locator("dialog[open]")
             assert dialog.get_by_role("button", name="Cancel").count() == 0, "there is nothing to cancel yet"
             dialog.get_by_role("button", name="Close").click()
-        page.get_by_role("button", name="Retry").first.click()
-        dialog = self.confirm(page, "Retry", "a trial")
+        page.get_by_role("button", name="Retry these").click()
+        dialog = self.confirm(page, "Count first", "a trial")
         dialog.get_by_text("This touches").wait_for()
         with page.expect_response(re.compile("/api/v1/jobs/.*/cancel")) as answer:
             dialog.get_by_role("button", name="Cancel").click()

@@ -52,7 +52,7 @@ struct DeadShow: ProgramCommand {
         let key = try MessageKey(message, for: "dead show")
         let letters = try await options.withReader(context, timeout: reading.timeout.microseconds) { connection in
             var filter = DeadLetterFilter()
-            filter.messageKey = key
+            filter.messageKeys = [key]
             return try await DeadLetters(connection).list(filter, limit: 1_000)
         }
         guard !letters.isEmpty else { throw CommandFailure(.negative, "this message has no dead letter") }

@@ -13,7 +13,7 @@ struct MessagesShow: ProgramCommand {
         """
 
     @OptionGroup var options: CommonOptions
-    @Argument(help: "Its message_key or the beginning of that (8 digits or more), or its message_id.")
+    @Argument(help: "Its message_key or the beginning of that (6 digits or more), or its message_id.")
     var message: String
     @OptionGroup var format: TextFormatOptions
     @OptionGroup var tokens: RevealOptions

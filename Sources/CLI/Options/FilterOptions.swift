@@ -148,6 +148,7 @@ struct QuarantineFilter: FilterGroup {
     @Option(help: .filter("message_id", of: Filter.self)) var messageId: String?
     @Option(help: .filter("since", of: Filter.self)) var since: String?
     @Option(help: .filter("until", of: Filter.self)) var until: String?
+    @Option(help: .filter("state", of: Filter.self)) var state: String?
 }
 
 /// Which dead letters or waiting deliveries: the options that the commands share.

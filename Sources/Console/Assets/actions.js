@@ -32,10 +32,12 @@ export async function send(path, body, key = newKey()) {
     return response.json().catch(() => ({}));
 }
 
-/** The fields of a form as the API's JSON: empty ones are left out. */
+const chosen = () => [...document.querySelectorAll("input[data-choose]:checked")];
+
+/** The fields of a form, and the chosen rows where it acts on these, as the API's JSON: empty ones are left out. */
 export function fields(form) {
     const body = {};
-    for (const field of form.elements) {
+    for (const field of [...form.elements, ...("chosen" in form.dataset ? chosen() : [])]) {
         if (!field.name || field.disabled || field.value === "") continue;
         if ((field.type === "radio" || field.type === "checkbox") && !field.checked) continue;
         const kind = field.dataset.kind;
@@ -43,7 +45,8 @@ export function fields(form) {
         const names = field.name.split(".");
         const last = names.pop();
         const place = names.reduce((object, name) => (object[name] ??= {}), body);
-        if (kind === "list") (place[last] ??= []).push(value);
+        // A name that comes again is a list.
+        if (kind === "list" || last in place) place[last] = [].concat(place[last] ?? [], value);
         else place[last] = value;
     }
     return body;
@@ -134,6 +137,8 @@ async function cancel(button) {
 /** Freezes and shows the affected set first, then acts on it. */
 async function frozen(form, button, key) {
     if (!form.dataset.job) {
+        // Without a key the filter would select all of the handler's.
+        if ("chosen" in form.dataset && !chosen().length) return say(form, line("Nothing is chosen."));
         const body = fields(form);
         delete body.reason;
         const job = await send(form.dataset.action, body, key);
@@ -141,7 +146,8 @@ async function frozen(form, button, key) {
         form.dataset.job = job.id;
         form.querySelector("[data-cancel]").hidden = false;
         say(form, ...summary(job));
-        button.textContent = `${form.querySelector("h2").textContent} ${count(job.planned)}`;
+        button.textContent = `${form.dataset.verb} ${count(job.planned)}`;
+        button.formNoValidate = false;
         return;
     }
     const reason = form.elements.reason?.value;
@@ -188,7 +194,7 @@ async function act(form) {
     // Retries without an answer reuse the key, so that nothing is done twice.
     const key = (form.dataset.key ??= newKey());
     try {
-        if (form.dataset.steps === "frozen") {
+        if (form.dataset.verb) {
             await frozen(form, button, key);
         } else if (form.dataset.steps === "plan") {
             await plan(form, key);
@@ -234,9 +240,16 @@ function reset(dialog) {
     form.reset();
     say(form);
     const button = form.querySelector("button:not([type])");
-    if (button) button.textContent = form.querySelector("h2").textContent;
+    if (button?.dataset.first) button.textContent = button.dataset.first;
+    if (form.dataset.verb) button.formNoValidate = true;
     const cancel = form.querySelector("[data-cancel]");
     if (cancel) cancel.hidden = true;
+}
+
+/** Only what is chosen can be acted on. */
+function showChosen() {
+    const none = !chosen().length;
+    for (const button of document.querySelectorAll("[data-needs-chosen]")) button.disabled = none;
 }
 
 /** Listens to all acting forms and buttons, including those added later. */
@@ -246,6 +259,13 @@ export function startActions() {
         if (!form.dataset.action) return;
         event.preventDefault();
         act(form);
+    });
+    showChosen();
+    document.addEventListener("change", ({ target }) => {
+        if ("chooseAll" in target.dataset) {
+            for (const box of document.querySelectorAll("input[data-choose]")) box.checked = target.checked;
+        }
+        showChosen();
     });
     document.addEventListener("click", (event) => {
         const opener = event.target.closest("[data-dialog]");

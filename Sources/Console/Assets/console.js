@@ -1,5 +1,7 @@
 // Runs on every page; each module checks whether the page has work for it.
 import { startActions } from "./actions.js";
+import { startCopy } from "./copy.js";
+import { startFind } from "./find.js";
 import { startLive } from "./live.js";
 import { startMenu, startTheme } from "./shell.js";
 import { startTail } from "./tail.js";
@@ -9,5 +11,7 @@ startTheme();
 startMenu();
 showLocalTimes(document);
 startActions();
+startCopy();
+startFind();
 startLive();
 startTail();

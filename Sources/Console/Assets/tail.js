@@ -71,10 +71,7 @@ const cells = {
     received_at(message) {
         const time = element("time", "", `${message.received_at.slice(0, 19).replace("T", " ")}Z`);
         time.dateTime = message.received_at;
-        const age = element("time", "age", "now");
-        age.dateTime = message.received_at;
-        age.title = time.textContent;
-        return [time, element("span", "sub", age)];
+        return [time];
     },
     category: (message) => [element("span", "tag", stranger(message.category))],
     message_id: (message) => [

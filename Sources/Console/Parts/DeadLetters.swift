@@ -1,12 +1,10 @@
-import Digests
 import Hummingbird
 import MessageStore
 import Postgres
-import Querying
 import Resources
 import Vocabulary
 
-/// `GET dead` and `dead/groups`, `POST dead/retry` and `dead/discard`, and their page.
+/// `GET dead` and `dead/groups`, `POST dead/retry` and `dead/discard`.
 ///
 /// An action comes first with a filter, which freezes a set and shows it; then with the set's id, which starts a job on
 /// exactly that set.
@@ -14,33 +12,38 @@ enum DeadPart {
     static let part = ConsolePart(
         section: Section("Dead letters", "/dead", "M4 7h16M9 7V4h6v3M6 7l1 13h10l1-13M10 11v5M14 11v5"),
         endpoints: [
-            .list("listDeadLetters", list, "Dead letters, the latest first."),
-            .get("listDeadGroups", "dead/groups", groups)
-                .about("Dead letters by handler and error group.", .page(of: DeadLetterGroup.self)).takes([handler]),
+            .list("listDeadLetters", list, at: "dead", "Dead letters, the latest first."),
+            .list(
+                "listDeadGroups",
+                groups,
+                at: "dead/groups",
+                "Dead letters by handler and error group: those of the last hour first, then the largest."
+            ),
             change("retryDead", "dead/retry", "Freezes dead letters, or queues a frozen set again.", .retry),
             change("discardDead", "dead/discard", "Freezes dead letters, or deletes a frozen set.", .discard),
         ],
-        pages: [Page(path: "dead", make: page)]
+        pages: [Page(path: "dead", make: DeadPages.groups), Page(path: "dead/letters", make: DeadPages.letters)]
     )
 
-    private static let handler = Parameter("handler", "Only of this handler.") { $0 }
     private static let id = Member<String>("id", #"{"type":"string","format":"uuid"}"#)
     private static let filter = FilterMember<DeadLetterFilter>()
 
-    private static let list = Listing<DeadLetterFilter, DeadLetter, DeadLetterCursor>(address: "/dead", most: 200) {
+    static let list = Listing<DeadLetterFilter, DeadLetter, DeadLetterCursor>(address: "/dead/letters", most: 200) {
         wanted in
         let rows = try await DeadLetters(wanted.connection)
             .list(wanted.filter, after: wanted.after, limit: wanted.limit)
         return .init(try await rows.shown(to: wanted.sight, wanted.connection), wanted.limit) { $0.cursor }
     }
 
-    private static func groups(_ request: EndpointRequest) async throws -> Response {
-        let handler = try request[handler]
-        let groups = try await request.services.reader.withConnection { connection in
-            // There may be some hundred groups: the count of each stops early.
-            try await DeadLetters(connection).summary(handler: handler, groups: 500, counted: 2_000)
-        }
-        return .page(groups.map { $0.shown(to: request.services.sight) })
+    /// A page begins behind a number of groups: they change places while they grow.
+    static let groups = Listing<DeadGroupFilter, DeadLetterGroup, RowPlace>(address: "/dead", most: 500) { wanted in
+        let start = Int(clamping: wanted.after?.id ?? 0)
+        let most = wanted.filter.text == nil ? start.addingReportingOverflow(wanted.limit).partialValue : .max
+        let groups = try await DeadLetters(wanted.connection)
+            .summary(wanted.filter, groups: min(max(most, 0), DeadLetters.mostRanked))
+        let found = groups.map { $0.shown(to: wanted.sight) }.filter(wanted.filter.finds)
+        let rows = Array(found.dropFirst(start).prefix(wanted.limit))
+        return .init(rows: rows, next: rows.count < wanted.limit ? nil : "\(start + rows.count)")
     }
 
     // MARK: Actions
@@ -101,84 +104,8 @@ enum DeadPart {
             }
         }
     }
-
-    // MARK: The page
-
-    private static func page(_ request: PageRequest) async throws -> HTML {
-        let (list, (groups, jobs)) = try await PageList.read(request, list) { connection, filter in
-            let groups = try await DeadLetters(connection).summary(handler: filter.handler)
-            return (groups.map { $0.shown(to: request.sight) }, try await JobPart.running(connection, request))
-        }
-        let tools = request.mayAct && !list.isEmpty && !list.rows.isEmpty ? actions("these", list.members) : ""
-        let letters = list.table(
-            "Dead letters",
-            ["died_at", "handler", "message_key", PageColumn("category", absent: "gone"), "attempts", "error"],
-            "No dead letters",
-            ""
-        )
-        let title = list.isEmpty ? "Latest" : "Chosen"
-        let card = Part.card(title, count: Figures.count(list.rows.count), actions: tools, letters + list.pager)
-        let isShown = !list.rows.isEmpty || !list.isEmpty
-        let lead: HTML =
-            "Deliveries that were given up. They keep their messages until retried, discarded or too old."
-        return request.document(
-            "Dead letters",
-            refresh: jobs.isEmpty ? 30 : 2,
-            """
-            \(Part.head("Dead letters", lead))
-            <div id="dead-jobs" data-live>\(jobs)</div>
-            <div id="dead-groups" data-live>\(table(groups, list.now, request.mayAct))</div>
-            \(list.form)
-            <div id="dead-letters" data-live>\(HTML.when(isShown, card))</div>
-            """
-        )
-    }
-
-    static func table(_ groups: [DeadLetterGroup], _ now: Timestamp, _ mayAct: Bool) -> HTML {
-        let hint: HTML = """
-            A delivery comes here after its last attempt (<code>retry.max_attempts</code>), or when its handler rejects it.
-            """
-        return Part.rows(
-            "By group",
-            groups,
-            now: now,
-            caption: "Groups of dead letters",
-            empty: ("No dead letters", hint),
-            [
-                "handler",
-                PageColumn("error_group") { Part.link($0.address, $0.group.shortened(160)) },
-                PageColumn("count") { "\(Figures.count($0.count, limit: $0.countedTo ?? .max))" }, "first_died_at",
-                "last_died_at",
-                .actions { group in
-                    guard mayAct, let name = group.nameInFilters else { return "" }
-                    // The same when the groups change places.
-                    let id = Digest128(hashing: "\(group.handler) \(name)").description.prefix(13)
-                    return actions("group-\(id)", [("filter.handler", group.handler), ("filter.group", name)])
-                },
-            ]
-        )
-    }
-
-    private static func actions(_ id: String, _ fields: [(String, String)]) -> HTML {
-        """
-        <div class="actions">\(Act.dialog(
-            "\(id)-retry", "Retry", "/api/v1/dead/retry", done: "Queued again", steps: "frozen", fields: fields,
-            "<p>They are queued again, with all attempts before them. First see how many there are.</p>\(Act.reason("\(id)-retry"))"
-        ))\(Act.dialog(
-            "\(id)-discard", "Discard", "/api/v1/dead/discard", done: "Discarded", kind: .danger, steps: "frozen", fields: fields,
-            "<p>The deliveries are deleted for good; the messages themselves stay. First see how many there are.</p>\(Act.reason("\(id)-discard"))"
-        ))</div>
-        """
-    }
 }
 
 extension DeadLetter: HandlersWords {
     var hasWords: Bool { !error.isEmpty }
-}
-
-extension DeadLetterGroup {
-    /// The group as a filter takes it; nil if it is not shown whole.
-    var nameInFilters: String? { group.contains(Sight.hidden) || group.contains(TokenText.masked) ? nil : group }
-
-    var address: PageAddress { PageAddress("/dead").query("handler", handler).query("group", nameInFilters) }
 }

@@ -24,7 +24,9 @@ struct HandlerPage {
                     .map { $0.shown(to: request.sight) }
             )
             return (
-                page, try await DeadLetters(connection).summary(handler: name, groups: 20, counted: Overview.countLimit)
+                page,
+                try await DeadLetters(connection)
+                    .summary(DeadGroupFilter(handler: name), groups: 20, counted: Overview.countLimit)
             )
         }
         let shown = groups.map { $0.shown(to: request.sight) }
@@ -40,7 +42,7 @@ struct HandlerPage {
             \(range.links(HandlerPart.address(name)))
             <div id="handler-charts" class="charts" data-live>\(page.trends)</div>
             <div id="handler-failures" data-live>\(page.failed)</div>
-            <div id="handler-groups" data-live>\(DeadPart.table(shown, page.view.at, request.mayAct))</div>
+            <div id="handler-groups" data-live>\(DeadPages.card(shown, page.view.at))</div>
             \(page.table)
             """
         )

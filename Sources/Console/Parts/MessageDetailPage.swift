@@ -29,13 +29,14 @@ enum MessageDetailPage {
         let view = View(
             detail: detail.shown(to: request.sight, by: request.services.aliases),
             now: now,
-            mayReveal: request.principal.may(.reveal)
+            mayReveal: request.principal.may(.reveal),
+            mayAct: request.mayAct
         )
         return request.document(
             "Message",
             """
             <p class="crumb"><a href="/messages">Messages</a> / <span class="mono">\("\(detail.messageKey)")</span></p>
-            \(view.head)\(view.notices)\(view.facts)\(view.data)\(view.attempts)\(view.deliveries)\(view.deadLetters)\(view.conflicts)
+            \(view.head)\(view.notices)\(view.parts)
             """
         )
     }
@@ -45,9 +46,17 @@ enum MessageDetailPage {
         var now: Timestamp
         /// Whether the reader may reveal the registration token.
         var mayReveal: Bool
+        var mayAct: Bool
 
         private var key: String { detail.messageKey.description }
         var message: UpstreamMessage? { detail.stored?.message }
+
+        /// Why it is a dead letter comes before what it is.
+        var parts: HTML {
+            detail.deadLetters.isEmpty
+                ? facts + data + attempts + deliveries + conflicts
+                : deadLetters + attempts + data + facts + deliveries + conflicts
+        }
 
         var head: HTML {
             """
@@ -144,21 +153,27 @@ enum MessageDetailPage {
             var parts = HTML()
             let note: HTML = stored.isDataRaw ? Part.badge(.warning, "text that jsonb refuses") : ""
             if let data = stored.shownData {
-                parts += Part.card("Data", actions: note + size(data), Self.code("Data", data))
+                parts += Part.card("Data", actions: tools("data", note, data), Self.code("Data", data, path: "data"))
             } else {
                 parts += Part.card("Data", Part.empty("The message has no data"))
             }
             if let extra = stored.bytes(.extra) {
-                parts += Part.card("Other members", actions: size(extra), Self.code("Other members", extra))
+                let tools = tools("extra", "", extra)
+                parts += Part.card("Other members", actions: tools, Self.code("Other members", extra, path: "extra"))
             }
             return parts
         }
 
-        private func size(_ data: [UInt8]) -> HTML {
-            "<span class=\"muted\">\(Amount.bytes(Int64(data.count)))</span>"
+        /// Its size, and what copies the whole of it, which the page may not hold.
+        private func tools(_ member: HTML, _ note: HTML, _ data: [UInt8]) -> HTML {
+            """
+            <div class="actions">\(note)<span class="muted">\(Amount.bytes(Int64(data.count)))</span>
+            <button type="button" class="small needs-script" data-copy="\(PageAddress("/api/v1/messages").adding(key))" data-member="\(member)">\
+            Copy all</button></div>
+            """
         }
 
-        private static func code(_ name: String, _ data: [UInt8]) -> HTML {
+        private static func code(_ name: String, _ data: [UInt8], path: HTML) -> HTML {
             let shown = JSONMarkup.html(data)
             let rest: HTML? = shown.rest.map { rest in
                 """
@@ -167,7 +182,7 @@ enum MessageDetailPage {
                 """
             }
             let note: HTML = "<p class=\"muted body\">This is the beginning; the JSON has all of it.</p>"
-            return "\(Part.code(name, shown.html))\(rest)\(HTML.when(!shown.isWhole, note))"
+            return "\(Part.json(name, shown.html, path: path))\(rest)\(HTML.when(!shown.isWhole, note))"
         }
 
         /// The handlers' attempts, including successes.
@@ -220,21 +235,22 @@ enum MessageDetailPage {
         }
 
         var deadLetters: HTML {
-            guard !detail.deadLetters.isEmpty else { return "" }
-            return Part.rows(
-                "Dead letters",
-                detail.deadLetters,
-                now: now,
-                [
-                    "handler", "attempts", "died_at",
-                    PageColumn("error_group") { row in
-                        let group = row.errorGroup == Sight.hidden ? nil : row.errorGroup
-                        let address = PageAddress("/dead").query("handler", row.handler).query("group", group)
-                        return Part.link(address, row.errorGroup ?? "–")
-                    },
-                    "error",
-                ]
-            )
+            HTML(detail.deadLetters.enumerated()) { number, row in
+                let group = row.errorGroup == Sight.hidden ? nil : row.errorGroup
+                let address = PageAddress("/dead/letters").query("handler", row.handler).query("group", group)
+                let fields = [("filter.handler", row.handler), ("filter.message_key", key)]
+                let acts: HTML = HTML.when(
+                    mayAct,
+                    "<div class=\"actions\">\(DeadPages.actions("letter-\(number)", "", fields, of: (row.handler, group)))</div>"
+                )
+                let facts = Part.facts(
+                    row,
+                    now: now,
+                    ["attempts", "died_at", PageColumn("error_group") { Part.link(address, $0.errorGroup ?? "–") }]
+                )
+                let error: HTML? = row.lastError.map { Part.code("Error of \(row.handler)", "\(stranger: $0)") }
+                return Part.card("Dead letter of \(row.handler)", actions: acts, "\(Part.facts(facts))\(error)")
+            }
         }
 
         var conflicts: HTML {

@@ -1,6 +1,7 @@
 import Foundation
 import HTTPTypes
 import Hummingbird
+import MessageStore
 import NIOCore
 import Querying
 import Resources
@@ -243,7 +244,9 @@ enum MessagePart {
 
     private static func page(_ request: PageRequest) async throws -> HTML {
         let (values, isReduced) = values(request)
-        let list = try await PageList(request, pageList, values)
+        let (list, senders) = try await PageList.read(request, pageList, values) { connection, _ in
+            try await StoredSender.list(connection).count
+        }
         let tail: HTML = """
             <button type="button" class="button needs-script" id="tail-toggle" aria-pressed="false"
             data-stream="\(list.address("/api/v1/messages/stream"))">Live tail</button>
@@ -257,7 +260,7 @@ enum MessagePart {
             Nothing has been received yet. Start a worker (<code>upstream-worker run</code>), or try everything on this machine \
             with <code>upstream-worker dev</code>.
             """
-        let columns = Self.columns(request.sight)
+        let columns = Self.columns(request.sight, hasSenders: senders > 1)
         var table = list.table("Messages", columns, "No messages yet", hint, id: "message-rows")
         if list.rows.isEmpty, list.asked.mistakes.isEmpty {
             // The live tail fills it.
@@ -271,16 +274,31 @@ enum MessagePart {
             let note: HTML = "Conditions on data looked at the last 24 h only. <a href=\"\(address)\">Look at all</a>."
             table = "\(table)<div class=\"body\">\(Part.notice(.active, note))</div>"
         }
-        return list.document(request, "Messages", "What devices sent, the newest first.", actions: actions, table)
+        return list.document(
+            request,
+            "Messages",
+            "What devices sent, the newest first.",
+            actions: actions,
+            find: list.asked.terms,
+            "<div class=\"dense lines\">\(table)</div>"
+        )
     }
 
-    private static func columns(_ sight: Sight) -> [PageColumn<StoredMessage>] {
+    /// One line a row; a column that is the same everywhere is left out, and data has what the others leave.
+    private static func columns(_ sight: Sight, hasSenders: Bool) -> [PageColumn<StoredMessage>] {
         let plain = MessageColumn.inTables.filter { $0 != .messageKey && $0.traits.secrecy == .plain }
         let id = PageColumn<StoredMessage>("message_id") { row in
             let address = PageAddress("/messages").adding("\(row.message.messageKey)")
             return Part.link(address, row.message.messageID.shortened(120))
         }
-        return (plain + [.senderID]).map { $0 == .messageID ? id : PageColumn($0.name) }
+        let received = PageColumn<StoredMessage>("received_at") { Part.time($0.cursor.receivedAt) }
+        return (plain + (hasSenders ? [.senderID] : [])).map { column in
+            switch column {
+            case .receivedAt: received
+            case .messageID: id
+            default: PageColumn(column.name)
+            }
+        }
             + (sight.payloads ? [PageColumn("data", cell: preview)] : [])
     }
 

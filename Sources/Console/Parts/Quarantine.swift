@@ -1,10 +1,14 @@
+import HTTPTypes
 import Hummingbird
+import MessageStore
+import NIOCore
 import Postgres
 import Querying
 import Resources
 import Vocabulary
 
-/// `GET quarantine` and `quarantine/{id}`, and their pages: stanzas that could not become messages.
+/// `GET quarantine`, `quarantine/export` and `quarantine/{id}`, `POST quarantine/dismiss` and `quarantine/{id}/dismiss`,
+/// and their pages: stanzas that could not become messages.
 enum QuarantinePart {
     static let part = ConsolePart(
         section: Section("Quarantine", "/quarantine", "M12 3l8 3v6c0 5-4 8-8 9-4-1-8-4-8-9V6zM12 8v5M12 16v.1"),
@@ -17,6 +21,17 @@ enum QuarantinePart {
             .get("getStanza", "quarantine/{id}", stanza)
                 .about("A quarantined stanza as text with its tokens masked.", .one(QuarantineRow.self))
                 .takes([id, Parameter.reveal]),
+            .get("exportQuarantine", "quarantine/export", export)
+                .about(
+                    "Quarantined stanzas with their tokens masked, the oldest first, one JSON object a line.",
+                    .stream("application/x-ndjson", "Lines")
+                )
+                .takes(QuarantineQuery.parameters),
+            .action("dismissStanza", "quarantine/{id}/dismiss", dismiss)
+                .about("Takes a stanza off the list until it comes again.").takes([id]),
+            .action("dismissStanzas", "quarantine/dismiss", dismissAll)
+                .about("Takes stanzas off the list until they come again.")
+                .takes([], body: [ActionBody.all, filter]),
         ],
         pages: [Page(path: "quarantine", make: page), Page(path: "quarantine/:id", make: detail)]
     )
@@ -54,6 +69,68 @@ enum QuarantinePart {
         return try await services.reader.withConnection { [query] in try await query.rows($0) }.first
     }
 
+    /// The stanzas of a page of an export: one has 256 KiB at most, unless `limits.stanza` says more.
+    private static let exportRows = 20
+
+    private static func export(_ request: EndpointRequest) async throws -> Response {
+        let (asked, services) = (try request.filter(QuarantineQuery.self), request.services)
+        let (sight, place) = (services.sight, try services.exports.take())
+        // The first page is read before the head is sent: an export that can't begin is an ordinary error.
+        let (first, start) = try await services.reader.withConnection { connection in
+            var query = try await asked.judged(connection)
+            (query.order, query.hasStanzas, query.limit) = (.oldestFirst, sight.payloads, exportRows)
+            return (try await query.rows(connection), query)
+        }
+        let body = ResponseBody { [place] writer in
+            defer { withExtendedLifetime(place) {} }
+            let out = StreamOutput(writer)
+            var (rows, query) = (first, start)
+            while true {
+                for row in rows {
+                    try await out.write(ByteBuffer(bytes: row.shown(to: sight).json() + [UInt8(ascii: "\n")]))
+                }
+                guard let last = rows.last, rows.count == query.limit else { break }
+                query.cursor = last.id
+                // No session is held while a slow client reads.
+                rows = try await services.reader.withConnection { [query] in try await query.rows($0) }
+            }
+            try await out.finish()
+        }
+        var headers: HTTPFields = [.contentType: "application/x-ndjson"]
+        headers[.contentDisposition] = "attachment; filename=\"quarantine.ndjson\""
+        return Response(status: .ok, headers: headers, body: body)
+    }
+
+    // MARK: Dismissing
+
+    private static let filter = FilterMember<QuarantineQuery>()
+
+    private static func dismiss(_ request: ActionRequest) async throws -> Response {
+        var query = QuarantineQuery()
+        query.id = try request[id]
+        return try await dismiss(query, request)
+    }
+
+    private static func dismissAll(_ request: ActionRequest) async throws -> Response {
+        let asked = try (request.body[filter] ?? ActionBody()).asked(QuarantineQuery.self, request.services.sight)
+        guard request.body[ActionBody.all] == true || !asked.isEmpty else {
+            throw Problem.badRequest("give a filter, or \"all\": true")
+        }
+        return try await dismiss(asked.filter, request)
+    }
+
+    private static func dismiss(_ query: QuarantineQuery, _ request: ActionRequest) async throws -> Response {
+        let act = BulkAction.Act.dismiss(query.condition, "quarantine" + query.description)
+        let author = request.author
+        return try await request.perform { connection throws(PostgresError) in
+            let count = try BulkAction(act, total: act.batch, by: author).begin(connection)
+            guard count > 0 || query.id == nil else {
+                return .failure(.notFound("no quarantined stanza has this id; retention may have deleted it"))
+            }
+            return .success(ActionAnswer(["done": count, "more": count == act.batch] as JSONObject))
+        }
+    }
+
     // MARK: Pages
 
     private static var messageID: PageColumn<QuarantineRow> {
@@ -67,14 +144,45 @@ enum QuarantinePart {
         let list = try await PageList(request, list)
         let columns: [PageColumn<QuarantineRow>] = [
             "last_seen_at", "reason", "detail", "sender_id", messageID, "times_seen", size,
-            .actions("Open") { "<a href=\"\(list.base.adding("\($0.id)"))\">Open</a>" },
+            .actions {
+                """
+                <div class="actions"><a href="\(list.base.adding("\($0.id)"))">Open</a>\
+                \(HTML.when(request.mayAct && $0.dismissedAt == nil, button($0)))</div>
+                """
+            },
         ]
+        let actions: HTML = """
+            \(HTML.when(request.mayAct && !list.rows.isEmpty && !list.isEmpty, dismissThese(list.members)))\
+            <a class="button" href="\(list.address("/api/v1/quarantine/export"))" download>Export NDJSON</a>
+            """
         let hint: HTML = "What no message can be made of is kept here with the reason."
         return list.document(
             request,
             "Quarantine",
             "Stanzas that could not be taken as messages, verbatim: one row for each distinct one.",
-            list.table("Quarantined stanzas", columns, "Nothing is quarantined", hint)
+            actions: actions,
+            "<div id=\"stanzas\" data-live>\(list.table("Quarantined stanzas", columns, "Nothing is quarantined", hint))</div>"
+        )
+    }
+
+    /// The button that takes a stanza off the list.
+    private static func button(_ row: QuarantineRow) -> HTML {
+        let address = PageAddress("/api/v1/quarantine").adding("\(row.id)").adding("dismiss")
+        return Act.button("Dismiss", address, done: "Dismissed")
+    }
+
+    private static func dismissThese(_ fields: [(String, String)]) -> HTML {
+        Act.dialog(
+            "dismiss",
+            "Dismiss these",
+            "/api/v1/quarantine/dismiss",
+            done: "Dismissed",
+            isSmall: false,
+            fields: fields,
+            """
+            <p>All that the filter selects leave the list, until they come again. They are kept with their bytes, and found by the state \
+            <code>dismissed</code>.</p>\(Act.reason("dismiss"))
+            """
         )
     }
 
@@ -88,14 +196,15 @@ enum QuarantinePart {
         let now = try await request.read { try await $0.databaseTime() }
         let facts: [PageColumn<QuarantineRow>] = [
             PageColumn("received_at", title: "First seen") { Part.time($0.receivedAt) }, "last_seen_at",
-            PageColumn("times_seen", title: "Times seen"), "sender_id", messageID, size,
+            PageColumn("times_seen", title: "Times seen"), "sender_id", messageID, size, "dismissed_at",
         ]
+        let act = HTML.when(request.mayAct && row.dismissedAt == nil, button(row))
         let shown = request.sight.payloads ? stanza(row, isHex: request.query["view"] == "hex") : Part.hidden("Stanza")
         return request.document(
             "Quarantined stanza \(id)",
             """
             <p class="crumb"><a href="/quarantine">Quarantine</a> / \(id)</p>
-            \(Part.head("Quarantined stanza \(id)", "<span class=\"tag\">\(stranger: row.reason)</span> \(stranger: row.detail)"))
+            \(Part.head("Quarantined stanza \(id)", "<span class=\"tag\">\(stranger: row.reason)</span> \(stranger: row.detail)", actions: act))
             \(Part.card("Facts", Part.facts(Part.facts(row, now: now, facts))))
             \(shown)
             """

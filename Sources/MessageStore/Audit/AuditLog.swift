@@ -32,6 +32,8 @@ package enum AuditAction: String, CaseIterable, Sendable {
     case revealTokens = "tokens.reveal"
     /// A silent worker is known of, and no longer listed.
     case dismissWorker = "workers.dismiss"
+    /// Quarantined stanzas are known of, and listed again when they come again.
+    case dismissStanzas = "quarantine.dismiss"
 }
 
 /// Who acts, by which way, and why.

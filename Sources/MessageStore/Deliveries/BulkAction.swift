@@ -1,6 +1,6 @@
 package import Postgres
 
-/// An action on many dead letters or waiting deliveries, in transactions of a bounded size.
+/// An action on many dead letters, waiting deliveries or quarantined stanzas, in transactions of a bounded size.
 ///
 /// The first transaction records the total; the end of a run of several, or of one that found fewer, records how many were
 /// done: if that entry is missing, the run was interrupted. What was done stays done.
@@ -9,6 +9,8 @@ package struct BulkAction: Sendable {
     package enum Act: Sendable {
         case dead(DeadLetters.Fate, DeadLetterFilter)
         case waiting(WaitingDeliveries.Act, WaitingFilter)
+        /// Dismisses the stanzas of a condition on rows of `quarantine`, with what it says in words.
+        case dismiss(SQL, String)
 
         /// The most rows of one transaction.
         package var batch: Int { if case .dead = self { 1_000 } else { 10_000 } }
@@ -18,6 +20,7 @@ package struct BulkAction: Sendable {
             switch self {
             case .dead(let fate, let filter): (fate.action, "dead letters" + filter.description)
             case .waiting(let act, let filter): (act.action, "deliveries" + filter.description)
+            case .dismiss(_, let words): (.dismissStanzas, words)
             }
         }
     }
@@ -79,6 +82,23 @@ package struct BulkAction: Sendable {
             try fate.run(connection, on: DeadLetterStatements.gone(filter, limit: limit))
         case .waiting(let act, let filter):
             try act.run(connection, filter, limit: limit, by: author)
+        case .dismiss(let condition, _):
+            try connection.run(QuarantineStatements.dismiss(condition, limit: limit)).value()
         }
+    }
+}
+
+enum QuarantineStatements {
+    /// Dismisses some of the stanzas that a condition selects, skipping locked ones; returns how many.
+    static func dismiss(_ condition: SQL, limit: Int) -> SQL {
+        """
+        WITH chosen AS MATERIALIZED (
+            SELECT id FROM upstream.quarantine WHERE \(condition) ORDER BY id LIMIT \(limit)
+            FOR NO KEY UPDATE SKIP LOCKED
+        ), dismissed AS (
+            UPDATE upstream.quarantine SET dismissed_at = now() WHERE id IN (SELECT id FROM chosen) RETURNING 1
+        )
+        SELECT count(*) FROM dismissed
+        """
     }
 }

@@ -81,7 +81,7 @@ package struct MessageLookup: Sendable {
     /// Finds the messages that a reference may mean, with everything about them.
     ///
     /// A UUID is tried as a `message_key` first, then as a `message_id`: apps use UUIDs as ids. What is neither may be
-    /// the first 8 or more digits of a key.
+    /// the first 6 or more digits of a key.
     ///
     /// - Returns: One message for a key; for an id one per sender (or device) that used it.
     package func find(_ reference: String) async throws(PostgresError) -> Found {

@@ -15,6 +15,8 @@ package struct QuarantineRow: Sendable {
     package var timesSeen: Int64
     package var receivedAt: Timestamp
     package var lastSeenAt: Timestamp
+    /// When somebody dismissed it; nil if nobody did, or it was seen since.
+    package var dismissedAt: Timestamp?
     /// Whether the stanza is shown as received, in base64, and not as text with its tokens masked.
     package var isVerbatim: Bool
 }
@@ -30,6 +32,8 @@ package struct QuarantineQuery: Sendable {
     package var since: Timestamp?
     /// First received before.
     package var until: Timestamp?
+    /// One of ``State``; nil for those that nobody dismissed since they were last seen.
+    package var state: String?
     /// The row id after which it begins.
     package var cursor: Int64?
     package var order = PageOrder.newestFirst
@@ -38,7 +42,41 @@ package struct QuarantineQuery: Sendable {
 
     package init() {}
 
+    package enum State: String, CaseIterable, Sendable { case dismissed, all }
+
     package func rows(_ connection: PostgresConnection) async throws(PostgresError) -> [QuarantineRow] {
         try await connection.result(of: RecordStatements.quarantine(self)).rows(QuarantineRow.init)
+    }
+}
+
+extension QuarantineQuery: CustomStringConvertible {
+    /// The conditions as text, each after a comma; empty without conditions.
+    package var description: String {
+        [
+            id.map { "\($0)" }, senderID.map { "sender \($0)" }, reason.map { "reason \($0)" },
+            messageID.map { "message id '\($0)'" }, since.map { "since \($0.rfc3339)" },
+            until.map { "until \($0.rfc3339)" },
+        ].compactMap { part in part.map { ", " + $0 } }.joined()
+    }
+
+    /// The conditions on rows of `quarantine`, without the place in the list.
+    package var condition: SQL {
+        // What comes again after it was dismissed is open again.
+        let isOpen: SQL = "(dismissed_at IS NULL OR last_seen_at > dismissed_at)"
+        let state: SQL? =
+            switch state.flatMap(State.init) {
+            case .dismissed: "NOT \(isOpen)"
+            case .all: nil
+            case nil: id == nil ? isOpen : nil
+            }
+        return .all([
+            id.map { "id = \($0)" },
+            senderID.map { "sender_id = \($0)" },
+            reason.map { "reason = \($0)" },
+            messageID.map { "message_id = \($0)" },
+            since.map { "received_at >= \($0)" },
+            until.map { "received_at < \($0)" },
+            state,
+        ])
     }
 }

@@ -92,12 +92,7 @@ enum RecordStatements {
     static func quarantine(_ query: QuarantineQuery) -> SQL {
         let isBackwards = query.order == .newestFirst
         let condition: SQL = .all([
-            query.id.map { "id = \($0)" },
-            query.senderID.map { "sender_id = \($0)" },
-            query.reason.map { "reason = \($0)" },
-            query.messageID.map { "message_id = \($0)" },
-            query.since.map { "received_at >= \($0)" },
-            query.until.map { "received_at < \($0)" },
+            query.condition,
             query.cursor.map { isBackwards ? "id < \($0)" : "id > \($0)" },
         ])
         let stanza: SQL = query.hasStanzas ? "stanza" : "''::bytea"
@@ -105,7 +100,7 @@ enum RecordStatements {
         return """
             SELECT
                 id, sender_id, message_id, reason, detail, \(stanza), octet_length(stanza), times_seen, received_at,
-                last_seen_at, false
+                last_seen_at, CASE WHEN last_seen_at <= dismissed_at THEN dismissed_at END, false
             FROM upstream.quarantine WHERE \(condition) ORDER BY \(order) LIMIT \(query.limit)
             """
     }

@@ -33,10 +33,10 @@ package struct Digest128: Hashable, Comparable, Sendable, CustomStringConvertibl
         self.init(high: halves.high, low: halves.low)
     }
 
-    /// All digests whose UUID text form has this prefix; nil if it is not such a prefix or shorter than 8 characters.
+    /// All digests whose UUID text form has this prefix; nil if it is not such a prefix or shorter than 6 characters.
     package static func range(ofPrefix text: String) -> ClosedRange<Digest128>? {
         let prefix = Array(text.utf8)
-        guard (8..<length).contains(prefix.count) else { return nil }
+        guard (6..<length).contains(prefix.count) else { return nil }
         func completed(with digit: Unicode.Scalar) -> Digest128? {
             let rest = (prefix.count..<length).map { isDash($0) ? UInt8(ascii: "-") : UInt8(ascii: digit) }
             return Digest128(uuid: prefix + rest)

@@ -29,7 +29,7 @@ struct BrowserTests {
             "filter-mistake": "/messages?where=data.x%3D%3D%3D&device=x", "nothing-found": "/messages?category=none",
             "handlers": "/handlers", "handler": "/handlers/orders", "handler-paused": "/handlers/billing?range=7d",
             "deliveries": "/deliveries", "dead": "/dead",
-            "dead-handler": "/dead?handler=billing",
+            "dead-handler": "/dead?handler=billing", "dead-letters": "/dead/letters?handler=orders",
             "quarantine": "/quarantine", "stanza": "/quarantine/1", "stanza-hex": "/quarantine/1?view=hex",
             "conflicts": "/conflicts", "conflict": "/conflicts/\(order)/00000000-0000-4000-8000-000000000001",
             "replays": "/replays", "replay-new": "/replays/new", "retention": "/retention", "audit": "/audit",
@@ -41,7 +41,7 @@ struct BrowserTests {
             "/messages/\(PageText.encoded(script))": [script, "</pre>" + script],
             "/messages/\(PageText.encoded(BrowserStage.turned))": ["U+202E", "U+200B"],
             "/messages/nul": ["\\u0000"], "/handlers/billing": [script], "/deliveries?handler=orders": [script],
-            "/dead": [script, "U+202E"],
+            "/dead": [script, "U+202E"], "/dead/letters?handler=orders": ["U+202E"],
             "/quarantine": [script], "/quarantine/1": [script, "\\u{202E}", "(masked)"],
             pages["conflict"] ?? "": [script], "/audit": [script, "U+202E"],
         ]

@@ -89,4 +89,48 @@ struct MessageDetailTests {
             #expect((wrong.object["detail"] as? String)?.contains("did you mean 'payload_not_json'?") == true)
         }
     }
+
+    @Test("a dismissed stanza leaves the list until it comes again; who and why is recorded; its bytes stay")
+    func dismissed() async throws {
+        try await ConsoleHarness.run { console in
+            try await console.database.script(
+                """
+                INSERT INTO upstream.quarantine (sender_id, reason, detail, stanza, digest, times_seen, received_at, last_seen_at)
+                SELECT '1', CASE WHEN n < 3 THEN 'payload_not_json' ELSE 'duplicate_key' END, '',
+                    convert_to('<x>' || n, 'UTF8'),
+                    sha256(int4send(n)), 1, now() - interval '1 h', now() - interval '1 h' FROM generate_series(1, 4) AS n
+                """
+            )
+            func ids(_ query: String = "") async throws -> [Int] {
+                try await console.get("/api/v1/quarantine" + query).items.compactMap { $0["id"] as? Int }.sorted()
+            }
+            let all = try await ids()
+            #expect(try await console.act("quarantine/\(all[0])/dismiss", as: .viewer).status == 403)
+            #expect(try await console.act("quarantine/\(all[0])/dismiss", #"{"reason":"known"}"#).status == 200)
+            #expect(try await console.act("quarantine/99/dismiss").status == 404)
+            #expect(try await console.act("quarantine/dismiss").status == 400)
+            let rest = #"{"filter":{"reason":"duplicate_key"},"reason":"an old app"}"#
+            let two = try await console.act("quarantine/dismiss", rest).object
+            #expect(two["done"] as? Int == 2 && two["more"] as? Bool == false, "\(two)")
+            #expect(try await ids() == [all[1]])
+            #expect(try await ids("?state=dismissed") == [all[0], all[2], all[3]])
+            #expect(try await ids("?state=all") == all)
+            #expect(try await console.count("quarantine WHERE stanza <> ''") == 4)
+            #expect(
+                try await console.trail() == [
+                    "operator|console|quarantine.dismiss|quarantine, \(all[0])|1|known",
+                    "operator|console|quarantine.dismiss|quarantine, reason duplicate_key|2|an old app",
+                ]
+            )
+            try await console.database.script(
+                "UPDATE upstream.quarantine SET last_seen_at = now() + interval '1 s' WHERE id = \(all[3])"
+            )
+            #expect(try await ids() == [all[1], all[3]])
+            let page = try await console.get("/quarantine?reason=duplicate_key", as: .operator_).text
+            #expect(page.contains("Dismiss these") && page.contains("quarantine/\(all[3])/dismiss"))
+            #expect(try await !console.get("/quarantine?reason=duplicate_key").text.contains("Dismiss"))
+            let lines = try await console.get("/api/v1/quarantine/export?state=all").text.split(separator: "\n")
+            #expect(lines.count == 4 && lines[0].contains("stanza_masked") && !lines[0].contains("stanza_base64"))
+        }
+    }
 }

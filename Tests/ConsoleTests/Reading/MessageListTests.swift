@@ -170,4 +170,13 @@ struct MessageListTests {
             #expect((8...9).contains(reply.items.count) && reply.object["next"] is String)
         }
     }
+
+    @Test("the page has a column for the sender only where there are several")
+    func senders() async throws {
+        try await ConsoleHarness.run([Seed(id: "m1")]) { console in
+            #expect(try await !console.get("/messages").text.contains("data-field=\"sender_id\""))
+            try await console.database.add([Seed(id: "m2", sender: "777", at: 1)])
+            #expect(try await console.get("/messages").text.contains("data-field=\"sender_id\""))
+        }
+    }
 }

@@ -84,21 +84,32 @@ extension DeadLetterStatements: StatementCatalog {
         narrow.handler = "orders"
         narrow.group = "timeout"
         narrow.category = "com.example.orders"
-        narrow.messageKey = MessageKey(Digest128(high: 1, low: 1))
+        narrow.messageKeys = [MessageKey(Digest128(high: 1, low: 1))]
         narrow.since = Timestamp(microseconds: 0)
         narrow.until = Timestamp(microseconds: 1)
+        var several = DeadLetterFilter()
+        several.messageKeys = [MessageKey(Digest128(high: 1, low: 1)), MessageKey(Digest128(high: 1, low: 2))]
+        var lately = DeadGroupFilter(handler: "orders")
+        (lately.since, lately.until) = (narrow.since, narrow.until)
         return [
             StatementSample("list", list(all, limit: 1)),
             StatementSample("list, narrowed", list(narrow, limit: 1)),
             StatementSample("list, after a cursor", list(narrow, after: .sample, limit: 1)),
-            StatementSample("summary", summary(handler: nil, groups: 1, counted: 1)),
-            StatementSample("summary, of a handler", summary(handler: "orders", groups: 1, counted: 1)),
+            StatementSample("list, of several messages", list(several, limit: 1)),
+            StatementSample("summary", summary(DeadGroupFilter(), groups: 1, counted: 1)),
+            StatementSample("summary, of a handler and a time", summary(lately, groups: 1, counted: 1)),
             StatementSample("groups", groups(narrow)),
             StatementSample("count", count(narrow)),
             StatementSample("act", act(.retry, gone(narrow, limit: 1))),
             StatementSample("act, discard", act(.discard, gone(narrow, limit: 1))),
             StatementSample("gone", "WITH \(gone(narrow, limit: 1)) SELECT FROM gone"),
         ]
+    }
+}
+
+extension QuarantineStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        [StatementSample("dismiss", dismiss("reason = \("duplicate_key")", limit: 1))]
     }
 }
 
@@ -357,6 +368,7 @@ let messageStoreCatalogs: [any StatementCatalog.Type] = [
     ClaimStatements.self,
     ConflictReleaseStatements.self,
     DeadLetterStatements.self,
+    QuarantineStatements.self,
     DeliveryStatements.self,
     ErasureStatements.self,
     HandlerStatements.self,

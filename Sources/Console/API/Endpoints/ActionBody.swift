@@ -40,7 +40,10 @@ extension Filtered {
 
 extension FilterField: BodyMember {
     func value(in body: KeyedDecodingContainer<AnyKey>, _ key: AnyKey) throws -> (any Sendable)? {
-        guard isRepeatable else { return try body.decodeIfPresent(String.self, forKey: key).map { [$0] } }
+        // One value of a repeatable field needs no list.
+        if !isRepeatable || (try? body.decode(String.self, forKey: key)) != nil {
+            return try body.decodeIfPresent(String.self, forKey: key).map { [$0] }
+        }
         return try body.decodeIfPresent([String].self, forKey: key)
     }
 }

@@ -37,6 +37,7 @@ struct Listing<Filter: Filtered, Row: ShownResource, Cursor: LosslessStringConve
         var searchedTo: Timestamp?
     }
 
+    /// Its page; the API's path is the same unless the endpoint has another.
     let address: PageAddress
     /// The most rows of a page.
     let most: Int
@@ -67,11 +68,12 @@ extension Endpoint {
     static func list<Filter, Row, Cursor>(
         _ operation: StaticString,
         _ listing: Listing<Filter, Row, Cursor>,
+        at path: String? = nil,
         _ summary: StaticString,
         right: ConsoleRight = .read
     ) -> Endpoint {
         let (limit, after) = (Parameter.limit(listing.most), Parameter.after(Cursor.init))
-        let path = String(listing.address.text.dropFirst())
+        let path = path ?? String(listing.address.text.dropFirst())
         return .get(operation, path, right: right) { request in
             let (asked, services) = (try request.filter(Filter.self), request.services)
             let (most, cursor) = (try request[limit], try request[after])

@@ -28,7 +28,8 @@ enum Act {
 
     /// A button that opens a dialog with a form; `id` is unique within the page.
     ///
-    /// With `steps` frozen the first answer shows a frozen set, and a second request acts on it.
+    /// With a verb the first answer shows how many it would be, frozen, and a second request acts on exactly these. Of
+    /// chosen rows: those whose boxes are checked (``PageColumn/choice(_:value:)``) join the fields.
     static func dialog(
         _ id: String,
         _ label: String,
@@ -36,20 +37,25 @@ enum Act {
         done: String,
         kind: Kind = .plain,
         isSmall: Bool = true,
-        steps: String = "one",
+        counted verb: String? = nil,
+        ofChosen: Bool = false,
         fields: [(String, String)] = [],
         _ body: HTML
     ) -> HTML {
-        """
-        <button type="button" class="needs-script \(isSmall ? "small" : "") \(kind.style)" data-dialog="\(id)" aria-haspopup="dialog">\
-        \(label)</button>
-        <dialog id="\(id)" aria-labelledby="\(id)-title"><form data-action="\(address)" data-done="\(done)" data-steps="\(steps)">
-        <h2 id="\(id)-title">\(label)</h2>\(hidden(fields))<div class="stack">\(body)</div>
-        <div class="outcome" role="status" aria-live="polite"></div>
-        <div class="actions"><button type="button" data-close>Close</button>\
-        \(HTML.when(steps == "frozen", "<button type=\"button\" data-cancel hidden>Cancel</button>"))\
-        <button class="\(kind == .plain ? "primary" : kind.style)">\(label)</button></div></form></dialog>
-        """
+        let first = verb == nil ? label : "Count first"
+        let mode: HTML = verb.map { " data-verb=\"\($0)\"" } ?? ""
+        return """
+            <button type="button" class="needs-script \(isSmall ? "small" : "") \(kind.style)" data-dialog="\(id)" aria-haspopup="dialog"\
+            \(HTML.when(ofChosen, " data-needs-chosen disabled"))>\(label)</button>
+            <dialog id="\(id)" aria-labelledby="\(id)-title"><form data-action="\(address)" data-done="\(done)"\
+            \(mode)\(HTML.when(ofChosen, " data-chosen"))>
+            <h2 id="\(id)-title">\(label)</h2>\(hidden(fields))<div class="stack">\(body)</div>
+            <div class="outcome" role="status" aria-live="polite"></div>
+            <div class="actions"><button type="button" data-close>Close</button>\
+            \(HTML.when(verb != nil, "<button type=\"button\" data-cancel hidden>Cancel</button>"))\
+            <button class="\(kind == .plain ? "primary" : kind.style)" data-first="\(first)"\
+            \(HTML.when(verb != nil, " formnovalidate"))>\(first)</button></div></form></dialog>
+            """
     }
 
     static func reason(_ id: String, isRequired: Bool = true) -> HTML {

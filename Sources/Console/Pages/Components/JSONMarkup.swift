@@ -32,40 +32,35 @@ enum JSONMarkup {
 
     /// The beginning of a text, and where it ends.
     private static func laidOut(_ text: UnsafeBufferPointer<UInt8>, _ budget: Int) -> ([UInt8], Int) {
-        var layout = JSONLayout(text)
-        var (out, nodes): ([UInt8], Int) = ([], 0)
-        func newLine() {
-            out.append(UInt8(ascii: "\n"))
-            out += repeatElement(UInt8(ascii: " "), count: layout.indentation)
-        }
-        /// Isolates each value: right-to-left letters in it must not move the punctuation around it.
-        func append(_ range: Range<Int>, _ opening: StaticString) {
-            nodes += 1
-            opening.withUTF8Buffer { out.append(contentsOf: $0) }
-            out += "<bdi>".utf8
-            PageText.append(marking: String(decoding: text[range], as: UTF8.self), to: &out)
-            out += "</bdi></span>".utf8
-        }
+        var (layout, page, nodes) = (JSONLayout(text), FoldedLines(), 0)
         while nodes < mostNodes {
-            let (start, count) = (layout.at, out.count)
+            let (start, place) = (layout.at, page.place)
             guard let piece = layout.next() else { break }
-            if piece.beginsLine { newLine() }
+            if piece.beginsLine { page.close(layout.indentation) }
             switch piece.content {
             case .mark(let mark):
-                mark.withUTF8Buffer { out.append(contentsOf: $0) }
-                // An opening bracket.
+                // An opening bracket, of a container that has something.
+                if piece.endsLine, mark.utf8Start[0] != UInt8(ascii: ",") {
+                    guard page.size + FoldedLines.foldSize <= budget else { return (page.closed, start) }
+                    nodes += 1
+                    page.open(mark, layout.indentation)
+                    break
+                }
+                page.append(mark)
+                // An empty container.
                 if mark.utf8Start[0] | 0x20 == UInt8(ascii: "{") { nodes += 1 }
-            case .name(let range): append(range, "<span class=\"j-name\">")
-            case .string(let range): append(range, "<span class=\"j-text\">")
-            case .other(let range): append(range, "<span class=\"j-value\">")
+                if piece.endsLine { page.newLine(layout.indentation) }
+            case .name(let range): page.append(text[range], "<span class=\"j-name\">")
+            case .string(let range): page.append(text[range], "<span class=\"j-text\">")
+            case .other(let range): page.append(text[range], "<span class=\"j-value\">")
             }
-            if piece.endsLine { newLine() }
-            guard out.count > budget else { continue }
+            if case .mark = piece.content {} else { nodes += 1 }
+            guard page.size > budget else { continue }
             // Drops this piece: a tag is never cut.
-            out.removeSubrange(count...)
-            return (out, start)
+            page.back(to: place)
+            return (page.closed, start)
         }
-        return (out, layout.at)
+        return (page.closed, layout.at)
     }
 
     /// The rest of the text, as far as the budget allows, and whether that is all of it.
@@ -82,6 +77,85 @@ enum JSONMarkup {
             scalars = scalars.dropFirst(256)
         }
         return (out, true)
+    }
+}
+
+/// Lines of which those between brackets fold.
+private struct FoldedLines {
+    /// The deepest that folds: a browser's parser flattens what is nested deeper than some hundred elements.
+    private static let deepest = 32
+    private static let (opening, closing): (StaticString, StaticString) = ("<details open><summary>", "</details>")
+    /// More than a bracket adds, with its indentation.
+    static let foldSize = 160
+
+    private var out: [UInt8] = []
+    /// Where the present line begins.
+    private var line = 0
+    /// Of each bracket that is open, whether its lines fold.
+    private var folds: [Bool] = []
+
+    /// The bytes with all that is open closed.
+    var size: Int { out.count + min(folds.count, Self.deepest) * Self.closing.utf8CodeUnitCount }
+
+    /// What ``back(to:)`` returns to, unless a bracket was opened since.
+    var place: (count: Int, line: Int, folds: [Bool]) { (out.count, line, folds) }
+
+    mutating func back(to place: (count: Int, line: Int, folds: [Bool])) {
+        out.removeSubrange(place.count...)
+        (line, folds) = (place.line, place.folds)
+    }
+
+    var closed: [UInt8] {
+        var whole = self
+        for _ in 0..<folds.count(where: { $0 }) { whole.append(Self.closing) }
+        return whole.out
+    }
+
+    mutating func append(_ mark: StaticString) { mark.withUTF8Buffer { out.append(contentsOf: $0) } }
+
+    /// Isolates each value: right-to-left letters in it must not move the punctuation around it.
+    mutating func append(_ value: Slice<UnsafeBufferPointer<UInt8>>, _ tag: StaticString) {
+        append(tag)
+        append("<bdi>")
+        PageText.append(marking: String(decoding: value, as: UTF8.self), to: &out)
+        append("</bdi></span>")
+    }
+
+    mutating func newLine(_ indentation: Int) {
+        out.append(UInt8(ascii: "\n"))
+        indent(indentation)
+    }
+
+    /// Ends the line with a bracket behind which the next lines fold.
+    mutating func open(_ bracket: StaticString, _ indentation: Int) {
+        let isFold = folds.count < Self.deepest
+        folds.append(isFold)
+        guard isFold else {
+            append(bracket)
+            return newLine(indentation)
+        }
+        // The block begins a line by itself.
+        if line > 0, out[line - 1] == UInt8(ascii: "\n") {
+            line -= 1
+            out.remove(at: line)
+        }
+        Self.opening.withUTF8Buffer { out.insert(contentsOf: $0, at: line) }
+        append(bracket)
+        append("</summary>")
+        // The summary is a block, whose end is the line's.
+        indent(indentation)
+    }
+
+    /// Begins the line of the closing bracket.
+    mutating func close(_ indentation: Int) {
+        guard folds.popLast() == true else { return newLine(indentation) }
+        append(Self.closing)
+        indent(indentation)
+    }
+
+    private mutating func indent(_ indentation: Int) {
+        line = out.count
+        out += repeatElement(UInt8(ascii: " "), count: indentation)
     }
 }
 

@@ -72,6 +72,13 @@ enum Part {
         """
     }
 
+    /// JSON that folds; scripts copy its values, and their paths from its own.
+    static func json(_ name: String, _ json: HTML, path: HTML) -> HTML {
+        """
+        <div class="code" tabindex="0" role="region" aria-label="\(name)" data-path="\(path)">\(json)</div>
+        """
+    }
+
     static func notice(_ tone: Tone, _ body: HTML) -> HTML {
         #"<div class="notice \#(tone.name)">\#(body)</div>"#
     }

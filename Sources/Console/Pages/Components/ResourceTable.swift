@@ -42,6 +42,17 @@ struct PageColumn<Row: ShownResource>: ExpressibleByStringLiteral {
         PageColumn(title: title, isHidden: true, cell)
     }
 
+    /// A box that chooses a row for the dialogs that act on chosen ones, as this member of their bodies.
+    static func choice(_ member: HTML, value: @escaping (Row) -> String) -> PageColumn {
+        actions("Choose") { row in
+            let value = value(row)
+            return """
+                <input type="checkbox" class="needs-script" name="\(member)" value="\(exact: value)" data-choose \
+                aria-label="Choose \(String(value.prefix(8)))">
+                """
+        }
+    }
+
     private var style: HTML { isNumber ? #" class="num""# : "" }
 
     /// Its heading; with its name where scripts make rows.

@@ -1,15 +1,32 @@
+import HTTPTypes
 import Hummingbird
 import Postgres
 import Querying
 
 struct Page: Sendable {
     let path: String
-    var right = ConsoleRight.read
-    let make: @Sendable (PageRequest) async throws -> HTML
+    let right: ConsoleRight
+    let respond: @Sendable (PageRequest) async throws -> Response
+
+    init(path: String, right: ConsoleRight = .read, make: @escaping @Sendable (PageRequest) async throws -> HTML) {
+        self.init(path: path, right: right, respond: { Response(html: try await make($0)) })
+    }
+
+    /// A page that may lead to another one.
+    init(
+        path: String,
+        right: ConsoleRight = .read,
+        respond: @escaping @Sendable (PageRequest) async throws -> Response
+    ) {
+        (self.path, self.right, self.respond) = (path, right, respond)
+    }
 
     func add(to router: RouterGroup<ConsoleContext>, _ services: ConsoleServices, _ section: Section?) {
         router.get(RouterPath(path)) { request, context in
             let principal = try context.require(right)
+            if let short = PageQuery.shortened(request.head.path ?? "") {
+                return Response(status: .seeOther, headers: [.location: short])
+            }
             let page = PageRequest(
                 query: try PageQuery(request.uri.query ?? ""),
                 context: context,
@@ -18,7 +35,7 @@ struct Page: Sendable {
                 section: section,
                 hasSession: SessionCookie.id(in: request, isSecure: context.isSecure) != nil
             )
-            return Response(html: try await make(page))
+            return try await respond(page)
         }
     }
 }
@@ -37,6 +54,9 @@ struct PageRequest: Sendable {
     /// Whether the reader may act; otherwise no buttons are shown.
     var mayAct: Bool { principal.may(.act) }
 
+    /// What the reader may look for.
+    var reach: Sight { Sight(tokens: principal.may(.reveal), payloads: sight.payloads) }
+
     /// What pages show: never a registration token.
     var sight: Sight { services.sight }
 
@@ -50,9 +70,10 @@ struct PageRequest: Sendable {
         try await services.primary.withConnection(.look, body)
     }
 
-    /// A document with the frame of the console.
-    func document(_ title: String, refresh: Int? = nil, _ body: HTML) -> HTML {
-        PageShell(title: title, section: section, principal: principal, hasSession: hasSession, refresh: refresh)
-            .document(body)
+    /// A document with the frame of the console, and `find` in its search box.
+    func document(_ title: String, refresh: Int? = nil, find: String = "", _ body: HTML) -> HTML {
+        var shell = PageShell(title: title, section: section, principal: principal, hasSession: hasSession)
+        (shell.refresh, shell.find) = (refresh, find)
+        return shell.document(body)
     }
 }

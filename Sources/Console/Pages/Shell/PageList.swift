@@ -1,5 +1,4 @@
 import Postgres
-import Querying
 import Resources
 import Vocabulary
 
@@ -32,8 +31,8 @@ struct PageList<Filter: Filtered, Row: ShownResource, Cursor: LosslessStringConv
         _ more: @Sendable (PostgresConnection, Filter) async throws -> More
     ) async throws -> (list: PageList, more: More) {
         let services = request.services
-        let sight = Sight(tokens: request.principal.may(.reveal), payloads: request.sight.payloads)
-        let (asked, base) = (Asked<Filter>(lenient: values ?? request.query.values, sight: sight), listing.address)
+        let (values, base) = (values ?? request.query.values, listing.address)
+        let asked = Asked<Filter>(lenient: values, sight: request.reach)
         for mistake in asked.mistakes { if case .groupHidden = mistake { throw Problem(mistake) } }
         let after = request.query["after"]
         let cursor = after.flatMap { Cursor($0) }
@@ -129,11 +128,13 @@ struct PageList<Filter: Filtered, Row: ShownResource, Cursor: LosslessStringConv
         _ lead: HTML,
         actions: HTML = "",
         refresh: Int? = nil,
+        find: String = "",
         _ rows: HTML
     ) -> HTML {
         request.document(
             title,
             refresh: refresh,
+            find: find,
             """
             \(Part.head(head ?? title, lead, actions: actions))
             \(form)

@@ -12,6 +12,18 @@ struct PageQuery: Sendable {
         if let excess = FilterBounds.excess(in: values) { throw .badRequest(excess) }
     }
 
+    /// The address without the parameters that a form sent empty; nil where all have a value.
+    static func shortened(_ address: String) -> String? {
+        guard let mark = address.firstIndex(of: "?") else { return nil }
+        let pairs = address[address.index(after: mark)...].split(separator: "&", omittingEmptySubsequences: false)
+        let kept = pairs.filter { pair in
+            guard let equals = pair.firstIndex(of: "=") else { return !pair.isEmpty }
+            return pair.index(after: equals) < pair.endIndex
+        }
+        guard kept.count < pairs.count else { return nil }
+        return address[..<mark] + (kept.isEmpty ? "" : "?" + kept.joined(separator: "&"))
+    }
+
     /// The first value of a name; nil where it is missing or empty.
     subscript(_ name: String) -> String? { values[name]?.first }
 }

@@ -17,6 +17,8 @@ struct PageShell: Sendable {
     var hasSession = false
     /// The seconds after which a script fetches the page's live parts again; nil for never.
     var refresh: Int?
+    /// What stands in the search box.
+    var find = ""
 
     /// A whole document with navigation.
     func document(_ body: HTML) -> HTML {
@@ -29,7 +31,7 @@ struct PageShell: Sendable {
             <button type="button" class="button ghost menu" aria-expanded="false" aria-controls="nav">Menu</button></header>
             <nav id="nav" class="nav" aria-label="Main"><ul>\(items)</ul>
             <div class="nav-end">\(who)<button type="button" class="button ghost theme" hidden>Theme</button></div></nav>
-            <main id="main" tabindex="-1" data-at="\(Timestamp.now.rfc3339)"\(live)>\(body)\(lag)</main>
+            <main id="main" tabindex="-1" data-at="\(Timestamp.now.rfc3339)"\(live)>\(box)\(body)\(lag)</main>
             </div>
             <div id="toasts" role="status" aria-live="polite"></div>
             </body></html>
@@ -58,6 +60,15 @@ struct PageShell: Sendable {
         <link rel="stylesheet" href="\(PageAssets.address("console.css"))">
         <script src="\(PageAssets.address("theme.js"))"></script>
         <script type="module" src="\(PageAssets.address("console.js"))"></script>\(extra)</head>
+        """
+    }
+
+    /// The search box; a script completes its terms.
+    private var box: HTML {
+        """
+        <form class="find" action="/find" method="get" role="search" aria-label="Everywhere">\
+        <input id="find" name="q" value="\(exact: find)" list="find-terms" aria-label="Find messages" autocomplete="off" spellcheck="false" \
+        placeholder="id, key, or category:orders since:2h data.total&gt;=100 ( / )"><datalist id="find-terms"></datalist></form>
         """
     }
 
