@@ -41,9 +41,9 @@ extension Doctor {
         if ahead > limits.clock {
             diagnosis.find(
                 .messagesFromFuture,
-                "the newest message was received \(Amount.time(ahead.inSeconds)) ahead of the database's clock: a worker's "
-                    + "clock is wrong",
-                fix: "run an NTP client (systemd-timesyncd, chrony) on the workers' machines"
+                "the newest message was received \(Amount.time(ahead.inSeconds)) ahead of the database's clock, "
+                    + "which stamps messages: it may have been set back",
+                fix: "run an NTP client (systemd-timesyncd, chrony) on the database's machine and the workers'"
             )
         }
     }

@@ -53,10 +53,6 @@ struct SQLPageTests {
             partitions: 2
         ),
         "newest-of-category": Expectation(compared: "age < interval '10 minutes'", rows: "t", partitions: 20),
-        "queue-age": Expectation(
-            compared: "handler, waiting, oldest > interval '9 days', failed_before, being_handled",
-            rows: "billing|5000|t|1000|0\norders|100|t|0|0"
-        ),
         "dead-letters": Expectation(
             compared: "count(*), min(error_group), max(attempts)",
             rows: "20|status 503|20",
@@ -222,11 +218,6 @@ struct SQLPageTests {
                 convert_to(CASE WHEN d = 0 THEN '' ELSE d || ' ' END || '<message>' || n || '</message>', 'UTF8'),
                 sha256(convert_to(d || ' ' || n, 'UTF8')), CASE WHEN n % 3 = 0 THEN 1 ELSE 3 END, received_at, received_at
             FROM seed WHERE n < 500;
-            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, attempts)
-            SELECT 'billing', message_key, received_at, now(), CASE WHEN n < 100 THEN 1 ELSE 0 END
-            FROM seed WHERE n < 500;
-            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
-            SELECT 'orders', message_key, received_at, now() FROM seed WHERE n < 10;
             INSERT INTO upstream.dead_letters (
                 handler, message_key, received_at, attempts, next_attempt_at, lease_token, last_error, error_group, died_at)
             SELECT 'billing', message_key, received_at, 20, now(), 1, 'e',
@@ -249,7 +240,7 @@ struct SQLPageTests {
             INSERT INTO upstream.audit (at, who, role, via, action, subject)
             VALUES (now() - interval '8 days', 'ben', 'ben', 'command', 'forget', 'device');
             SELECT upstream.record_audit('anna', 'command', 'dead.retry', 'dead letters', 3, NULL);
-            ANALYZE upstream.messages, upstream.message_ids, upstream.conflicts, upstream.quarantine, upstream.deliveries,
+            ANALYZE upstream.messages, upstream.message_ids, upstream.conflicts, upstream.quarantine,
                 upstream.dead_letters
             """
         )

@@ -29,7 +29,6 @@ extension DocumentedBlock {
         .init("Check, then start", .script("scripts/test-package")),
         .init("Look", 1, .script("scripts/test-package")),
         .init("Look", 2, .script("scripts/test-package")),
-        .init("Look", 3, .script("scripts/test-package")),
         .init("Your own server", .script("scripts/test-package")),
         .init("Upgrade", .script("scripts/test-package")),
         .init("Remove", .script("scripts/test-package")),
