@@ -55,16 +55,16 @@ struct LookupTests {
         #expect(try await lookup.find("00000000-0000-0000-0000-000000000000").details.isEmpty)
     }
 
-    @Test("what is neither key nor id may be the beginning of a key, of 8 digits or more")
+    @Test("what is neither key nor id may be the beginning of a key, of 6 digits or more")
     func findByPrefix() async throws {
         let fixture = try await fixture()
         let lookup = MessageLookup(fixture.reader)
         let key = try #require(try await lookup.find(Self.uuidLike).details.first).messageKey.description
-        for length in [8, 9, 10, 35] {
+        for length in [6, 7, 8, 9, 10, 35] {
             let found = try await lookup.find(String(key.prefix(length))).details
             #expect(found.map(\.messageKey.description) == [key], "\(length)")
         }
-        for wrong in [String(key.prefix(7)), "0" + key.prefix(9), key.prefix(8) + "x", key.prefix(9) + "-"] {
+        for wrong in [String(key.prefix(5)), "0" + key.prefix(9), key.prefix(8) + "x", key.prefix(9) + "-"] {
             #expect(try await lookup.find(String(wrong)).details.isEmpty, "\(wrong)")
         }
         try await fixture.script(

@@ -226,7 +226,7 @@ class Actions:
         self.toast(page, "Started")
         # It was planned, and looked at every 15 s.
         page.wait_for_function(
-            "document.getElementById('main').dataset.refresh === '2' || document.querySelector('.badge.good')",
+            "() => document.getElementById('main').dataset.refresh === '2' || document.querySelector('.badge.good')",
             timeout=12_000,
         )
         page.locator(".badge", has_text="finished").wait_for()
