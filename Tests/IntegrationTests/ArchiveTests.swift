@@ -113,7 +113,7 @@ extension Integration {
                     try await scenario.server.offlineMessages(scenario.account) == 900
                 }
                 try await scenario.withWorker(Self.yaml(scenario), waits: false) { worker in
-                    try await scenario.waitForAcks(ids)
+                    try await scenario.waitForAcks(ids, limit: .seconds(120))
                     try await waitUntil("the archive is read", limit: .seconds(90)) { Self.readings(worker) == [900] }
                     #expect(worker.settled(.stored) == 900 && worker.settled(.duplicate) == 900)
                 }

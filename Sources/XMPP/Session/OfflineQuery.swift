@@ -142,6 +142,7 @@ extension Session {
         pages += 1
         let query = OfflineQuery(request, id: "\(idPrefix)-offline-\(pages)")
         offline = query
+        keepalive.storeRequested()
         management.wrote()
         return query.query
     }

@@ -1,7 +1,7 @@
 /// A walk through an offline store, as a pure value: what to ask for.
 ///
 /// Each page is removed once it is committed. A message that did not come, because it can't be read, stays stored: our
-/// presence brings it. ejabberd finds a message in Mnesia by reading all (900 take 10 s, 12,000 most of an hour), so a long
+/// presence brings it. ejabberd finds a message in Mnesia by reading all (900 take seconds, 12,000 a quarter of an hour), so a long
 /// store is read only as far as the session's queue can't hold it, and only while that shrinks it.
 package struct OfflineWalk: Sendable {
     package enum Step: Sendable, Equatable {
@@ -19,8 +19,8 @@ package struct OfflineWalk: Sendable {
 
     /// A store of so many is always read, since a server may lose what comes while our presence empties it.
     static let short = 500
-    /// How many pages may leave the store as long as it was.
-    static let patience = 5
+    /// How many pages in a row may leave the store as long as it was: devices send in bursts.
+    static let patience = 10
 
     package private(set) var request = OfflineRequest.count
     /// The messages removed so far.
@@ -30,9 +30,8 @@ package struct OfflineWalk: Sendable {
     private var waiting: ArraySlice<String> = []
     /// The nodes that were asked for.
     private var tried: Set<String> = []
-    /// How many there were when they were counted last, and at least.
-    private var count = 0
-    private var least = Int.max
+    /// How many there were when they were counted last.
+    private var count: Int?
     private var stalls = 0
 
     /// A walk before a session for which the server keeps so many unacknowledged messages.
@@ -42,7 +41,7 @@ package struct OfflineWalk: Sendable {
     package mutating func answered(_ answer: OfflineAnswer) -> Step {
         switch (request, answer) {
         case (.count, .count(let count)): return counted(count)
-        case (.count, .refused) where least == .max: return .notOffered
+        case (.count, .refused) where count == nil: return .notOffered
         case (.list, .list(let nodes)):
             waiting = nodes.filter { !tried.contains($0) }[...]
             return waiting.isEmpty ? .done : view()
@@ -66,9 +65,8 @@ package struct OfflineWalk: Sendable {
     }
 
     private mutating func counted(_ count: Int) -> Step {
+        stalls = count < self.count ?? .max ? 0 : stalls + 1
         self.count = count
-        stalls = count < least ? 0 : stalls + 1
-        least = min(least, count)
         guard count > 0, count <= OfflineWalk.short || count > harmless else { return .done }
         guard stalls < OfflineWalk.patience else { return count > harmless ? .outrun : .done }
         guard waiting.isEmpty else { return view() }
@@ -78,7 +76,7 @@ package struct OfflineWalk: Sendable {
     }
 
     private mutating func view() -> Step {
-        let size = OfflineRequest.size(of: count)
+        let size = OfflineRequest.size(of: count ?? 0)
         request = .view(Array(waiting.prefix(size)))
         waiting = waiting.dropFirst(size)
         return .ask
