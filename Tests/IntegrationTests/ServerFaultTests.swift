@@ -198,7 +198,10 @@ extension Integration {
                 try await scenario.waitForAcks(ids, limit: .seconds(60 + count / 100))
                 #expect(device.errors.isEmpty)
                 try await scenario.expectStored(ids)
-                #expect(try await scenario.server.offlineMessages(scenario.account) == 0)
+                // The server removes what it had stored after the acks.
+                try await waitUntil("the server's store is empty") {
+                    try await scenario.server.offlineMessages(scenario.account) == 0
+                }
                 print(
                     "\(kind.rawValue): \(count) messages in an outage, \(try await scenario.database.count("messages")) stored"
                 )

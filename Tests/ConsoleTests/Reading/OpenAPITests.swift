@@ -27,7 +27,8 @@ struct OpenAPITests {
     func examples() async throws {
         let says = ["examples", "format", "enum", "minimum", "boolean", "properties"]
         for endpoint in try await SecrecyStage.server().endpoints {
-            let parameters = endpoint.parameters.filter { $0.name.description != "after" }
+            // Places in a list are what an answer has given.
+            let parameters = endpoint.parameters.filter { !["after", "Last-Event-ID"].contains($0.name.description) }
             let members = endpoint.body ?? []
             for (name, schema) in parameters.map({ ($0.name, $0.schema) }) + members.map({ ($0.name, $0.schema) }) {
                 #expect(says.contains { schema.contains("\"\($0)\"") }, "\(endpoint.operation): \(name)")
