@@ -56,7 +56,7 @@ extension DeadLetterFilter: Filtered {
 
 extension DeadGroupFilter: Filtered {
     package static let filters: [FilterField<DeadGroupFilter>] = [
-        .text("handler", \.handler, "Handler", "Only of this handler."),
+        .text("handler", \.handler, "Handler", "Only of this handler.", "billing"),
         .text("text", \.text, "Text", "Only those whose handler or error group has this in its name.", "status 503"),
         .since("Died since", "Counts what died at or after, for example 1h, yesterday or 2026-01-31."),
         .until("Died before", "Counts what died before, for example 1d."),

@@ -156,7 +156,8 @@ struct StandbyReadTests {
         try await waitUntil("the last commit is old") {
             try await stage.text("SELECT (now() - pg_last_xact_replay_timestamp() > '500 ms')::text") == "true"
         }
-        #expect(try await stage.away.readLag().seconds == 0)
+        let away = try await stage.away { connection throws(PostgresError) in try connection.readLag() }
+        #expect(away.seconds == 0)
         let primary = try await stage.fixture.admin.readLag()
         #expect(primary.seconds == 0 && primary.note == nil && primary.field == "0")
     }
@@ -207,7 +208,8 @@ struct StandbyReadTests {
         let primary = try await FakeTerminal(columns: nil).run(["check", "--connect", "--config", path] + same)
         #expect(primary.output.contains("which is the primary: 0 s behind"), "\(primary)")
         let doctor = try await stage.commands.run(["doctor"])
-        #expect(doctor.output.contains("read from a standby, 0 s behind"), "\(doctor)")
+        // On a busy machine the last bytes may not be replayed yet.
+        #expect(doctor.output.contains(/read from a standby, \S+ m?s behind/), "\(doctor)")
     }
 
     @Test("where it is down reading says so and never falls back; actions go on")

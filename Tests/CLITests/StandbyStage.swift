@@ -12,8 +12,6 @@ final class StandbyStage: Sendable {
     /// Ends with its last reference.
     private let primary: LocalCluster
     let standby: LocalCluster
-    /// A session on the standby.
-    let away: PostgresConnection
     let readURL: String
     let commands: CommandStage
 
@@ -36,7 +34,6 @@ final class StandbyStage: Sendable {
         )
         standby = try LocalCluster.startStandby(of: primary, in: URL(filePath: place + "-standby"), options)
         readURL = fixture.url.replacing(primary.socketFolder.path, with: standby.socketFolder.path)
-        away = try await PostgresConnection.open(PostgresSettings(url: readURL))
         commands = try CommandStage(on: fixture)
         let text = "database: {url: \"\(fixture.url)\", read_url: \"\(readURL)\"}\n"
         try text.write(toFile: commands.configuration, atomically: false, encoding: .utf8)
@@ -53,7 +50,7 @@ final class StandbyStage: Sendable {
 
     /// Has the standby replay nothing more, or what has come meanwhile.
     func hold(_ isHeld: Bool) async throws {
-        try await away.run { [isHeld] connection throws(PostgresError) in
+        try await away { [isHeld] connection throws(PostgresError) in
             try connection.script("ALTER SYSTEM SET recovery_min_apply_delay = '\(isHeld ? "1h" : "0")'")
             try connection.script("SELECT pg_reload_conf()")
         }
@@ -77,8 +74,25 @@ final class StandbyStage: Sendable {
 
     /// A value on the standby.
     func text(_ sql: String) async throws -> String? {
-        try await away.run { connection throws(PostgresError) in
+        try await away { connection throws(PostgresError) in
             try connection.query(sql).first { row throws(PostgresError) in try row.next(String?.self) } ?? nil
+        }
+    }
+
+    /// Runs something in a session of its own on the standby, again where a conflict has ended that.
+    func away<T: Sendable>(
+        _ body: @escaping @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
+    ) async throws -> T {
+        while true {
+            let session = try await PostgresConnection.open(PostgresSettings(url: readURL))
+            do throws(PostgresError) {
+                let value = try await session.run(body)
+                await session.close()
+                return value
+            } catch {
+                await session.close()
+                guard error.sqlState == "40001" else { throw error }
+            }
         }
     }
 

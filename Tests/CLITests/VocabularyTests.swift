@@ -17,7 +17,7 @@ struct VocabularyTests {
         "--category", "--sender", "--device", "--from-token-file", "--message-id", "--message-key", "--since",
         "--until",
         "--where", "--handler", "--group", "--reason", "--limit", "--after", "--columns", "--only-failed",
-        "--fingerprint",
+        "--fingerprint", "--state",
     ]
 
     @Test("an option that selects has a name of the vocabulary")

@@ -77,6 +77,9 @@ extension Integration {
                         ]
                 )
                 #expect(await stage.emulator.tally().acked == 60, "and every message was acked")
+                // The last fault may have ended the last host.
+                try await stage.send(data: ["{}"], idPrefix: "last")
+                try await stage.database.waitUntilHandled(61)
                 worker.send(SIGTERM)
                 #expect(try await worker.exitCode() == 0)
                 #expect(notes(stage, "closed").count >= 1)

@@ -48,6 +48,8 @@ extension Integration {
                     let ids = (1...10).map { "round \(round) \($0)" }
                     try sender.send(ids)
                     try await waitUntil("every message is acked") { sender.acks.count == ids.count * (round + 1) }
+                    // ejabberd's offline store may be fetched before.
+                    try await waitUntil("the stream is bound") { !Self.connections(worker).isEmpty }
                     let line = try #require(Self.connections(worker).first)
                     #expect(line["service"] as? String == service && line["host"] as? String == "localhost", "\(line)")
                     #expect(line["state"] as? String == (round == 0 ? "direct" : "starttls"))

@@ -37,8 +37,8 @@ struct DevStatus {
             "  streams     \(streams) bound",
             "  received    \(books.received.reduce(0, +))",
             "  stored      \(books.settled(.stored))",
-            "  duplicates  \(books.settled(.duplicate))   conflicts \(books.settled(.conflict))   "
-                + "quarantined \(books.settled(.quarantined))",
+            "  duplicates  \(books.settled(.duplicate))   conflicts \(books.settled(.conflict))"
+                + "   quarantined \(books.settled(.quarantined))",
             "  acked       \(acked)",
             "  in flight   \(books.inFlight)",
             "  handled     \(handled)   (\(Self.handledBy))",

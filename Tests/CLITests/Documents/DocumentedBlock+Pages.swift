@@ -133,6 +133,8 @@ extension DocumentedBlock {
     ]
 
     static let highAvailability: [DocumentedBlock] = [
+        .init("Patroni", 1, .source("Tests/FailoverTests/PatroniCluster.swift", ["synchronous_mode: true"])),
+        .init("Patroni", 2, .configuration),
         .init("Move a sender to another database", 1, .test(move, "move")),
         .init("Move a sender to another database", 2, .test(move, "move")),
     ]
