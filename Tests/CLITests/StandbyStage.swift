@@ -83,14 +83,15 @@ final class StandbyStage: Sendable {
     func away<T: Sendable>(
         _ body: @escaping @Sendable (isolated PostgresConnection) throws(PostgresError) -> T
     ) async throws -> T {
+        let settings = try PostgresSettings(url: readURL)
         while true {
-            let session = try await PostgresConnection.open(PostgresSettings(url: readURL))
             do throws(PostgresError) {
-                let value = try await session.run(body)
-                await session.close()
-                return value
+                let session = try await PostgresConnection.open(settings)
+                return try await session.run { connection throws(PostgresError) in
+                    defer { connection.close() }
+                    return try body(connection)
+                }
             } catch {
-                await session.close()
                 guard error.sqlState == "40001" else { throw error }
             }
         }
