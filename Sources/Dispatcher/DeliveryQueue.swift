@@ -18,6 +18,7 @@ struct DeliveryQueue: Sendable {
     private(set) var fresh = 0
     private(set) var freshBytes = 0
     private(set) var claimed = 0
+    private(set) var claimedReplayed = 0
     private(set) var claimedBytes = 0
     /// Deliveries that may crash the worker.
     private(set) var suspects = 0
@@ -27,6 +28,8 @@ struct DeliveryQueue: Sendable {
     var hasTried: Bool { !tried.isEmpty }
 
     var hasUntried: Bool { !live.isEmpty || !replayed.isEmpty }
+
+    var hasLive: Bool { !live.isEmpty }
 
     var count: Int { fresh + claimed }
 
@@ -95,6 +98,7 @@ struct DeliveryQueue: Sendable {
             freshBytes += step * delivery.content.size
         } else {
             claimed += step
+            if delivery.replayID != nil { claimedReplayed += step }
             claimedBytes += step * delivery.content.size
         }
         if delivery.isSuspect { suspects += step }

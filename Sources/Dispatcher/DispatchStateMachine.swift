@@ -151,8 +151,9 @@ package struct DispatchStateMachine: Sendable {
         case .refused: return 0
         case .probe: return waiting.isEmpty ? 1 : 0
         case .pass:
-            // Small claims cost as much as large ones: wait until half of the limit is free.
-            let room = limit - waiting.claimed
+            // Small claims cost as much as large ones: wait until half of the limit is free. Replayed deliveries that
+            // let live ones go first hold up no claim of live ones.
+            let room = limit - (waiting.hasLive ? waiting.claimed - waiting.claimedReplayed : waiting.claimed)
             return room * 2 >= limit && claimBytes >= settings.dispatch.waitingBytes / 2 ? min(room, 500) : 0
         }
     }

@@ -25,15 +25,17 @@ package struct ShareRequest: Sendable, Equatable {
 struct LimitShare: Sendable {
     let limit: HandlerLimit
     private var parts = 0
-    private var end: ContinuousClock.Instant?
+    private var end: FixedInstant?
 
     init(_ limit: HandlerLimit) { self.limit = limit }
 
-    mutating func adopt(_ parts: Int, until end: ContinuousClock.Instant) { (self.parts, self.end) = (parts, end) }
+    mutating func adopt(_ parts: Int, until end: ContinuousClock.Instant) {
+        (self.parts, self.end) = (parts, FixedInstant(end))
+    }
 
     /// How many calls may run at the same time, of the `most` that this worker makes.
     func calls(most: Int, now: ContinuousClock.Instant) -> Int {
-        guard parts > 0, let end, now < end else { return 0 }
+        guard parts > 0, let end, now < end.wrappedValue else { return 0 }
         return limit.concurrency.map { min(most, $0 * parts / limit.parts) } ?? most
     }
 

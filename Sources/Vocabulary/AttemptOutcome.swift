@@ -1,4 +1,4 @@
-/// What became of an attempt whose lease still held: the values of the history's column `outcome`, and of
+/// What became of an attempt: the values of the history's column `outcome`, where a lost lease has no row, and of
 /// `upstream_deliveries_total{outcome}`.
 package enum AttemptOutcome: String, CaseIterable, Sendable {
     case done

@@ -110,7 +110,7 @@ package final class Connection: AckSink {
         eventLoop.execute { [handler] in body(handler.value?.takeSuspended()) }
     }
 
-    /// How long the answer to the request for a page may take, with all commits.
+    /// How long the answer to the request for a page may take, and what came with it to be committed.
     private static let pageTimeout = TimeAmount.minutes(2)
 
     /// Asks our account's archive for a page, once the stream is bound, which must be without presence; one at a time.
@@ -142,9 +142,16 @@ package final class Connection: AckSink {
             guard let stream = handler.value else { return promise.succeed(nil) }
             stream.ask(for: AwaitedPage(for: promise, ask: ask, take: take))
         }
-        let timer = eventLoop.scheduleTask(in: Self.pageTimeout) { [self] in shutDown() }
-        promise.futureResult.whenComplete { _ in timer.cancel() }
+        limit(promise.futureResult)
         return promise.futureResult
+    }
+
+    /// Ends the connection where a page takes too long, but not while its messages can't be committed.
+    private func limit<Answer: Sendable>(_ page: EventLoopFuture<Answer?>) {
+        let timer = eventLoop.scheduleTask(in: Self.pageTimeout) { [self] in
+            if handler.value?.bound?.session.isSettled ?? true { shutDown() } else { limit(page) }
+        }
+        page.whenComplete { _ in timer.cancel() }
     }
 
     /// Closes the connection properly: no more reading, acks for committed copies, `</stream:stream>`, close_notify.

@@ -154,8 +154,11 @@ final class ConnectionSlot: Sendable {
                         return !state.isCancelled
                     }
                     state.last = (end, nil)
-                    // What was removed does not come again, so the next one gets further; but not for ever.
-                    if end.management != nil { state.lostFetches = removed > 0 ? state.lostFetches + 1 : .max }
+                    // What was removed does not come again, so the next one gets further; but not for ever. A server that
+                    // has answered nothing is not asked again at once.
+                    if end.management != nil {
+                        state.lostFetches = removed > 0 || retrieval.isOffered ? state.lostFetches + 1 : .max
+                    }
                     return false
                 }
                 if isDone { return connect(target, place: nil) }

@@ -50,7 +50,10 @@ final class OfflineRetrieval: Sendable {
                 return lost(walk.removed)
             }
             let step = walk.answered(answer)
-            state.withLock { $0 = step == .notOffered ? .refused : .offered }
+            // A server that has had it has it, whatever it answers now.
+            state.withLock { state in
+                if step != .notOffered { state = .offered } else if case .unknown = state { state = .refused }
+            }
             switch step {
             case .ask: return run(over: connection, walk, lost: lost)
             case .done, .notOffered: break

@@ -9,7 +9,7 @@ enum DeadPages {
         let (list, jobs) = try await PageList.read(request, DeadPart.groups) { connection, _ in
             try await JobPart.running(connection, request)
         }
-        let table = list.table("Groups of dead letters", columns, "No dead letters", hint)
+        let table = list.table("Groups of dead letters", columns(list.asked.filter), "No dead letters", hint)
         let lead: HTML =
             "Deliveries that were given up. They keep their messages until retried, discarded or too old."
         let all: HTML = "<a class=\"button\" href=\"/dead/letters\">All letters</a>"
@@ -28,16 +28,29 @@ enum DeadPages {
     /// Some groups as a card of another page.
     static func card(_ groups: [DeadLetterGroup], _ now: Timestamp) -> HTML {
         let empty = (title: "No dead letters", hint: hint)
-        return Part.rows("By group", groups, now: now, caption: "Groups of dead letters", empty: empty, columns)
+        return Part.rows(
+            "By group",
+            groups,
+            now: now,
+            caption: "Groups of dead letters",
+            empty: empty,
+            columns(DeadGroupFilter())
+        )
     }
 
     private static let hint: HTML = """
         A delivery comes here after its last attempt (<code>retry.max_attempts</code>), or when its handler rejects it.
         """
 
-    private static var columns: [PageColumn<DeadLetterGroup>] {
+    /// A group leads to the letters that are counted here; one that can't be named in a filter, nowhere.
+    private static func columns(_ filter: DeadGroupFilter) -> [PageColumn<DeadLetterGroup>] {
         [
-            "handler", PageColumn("error_group") { Part.link($0.address, $0.group.shortened(120)) },
+            "handler",
+            PageColumn("error_group") { group in
+                let address = group.address.query("since", filter.since?.rfc3339).query("until", filter.until?.rfc3339)
+                let text = group.group.shortened(120)
+                return group.nameInFilters == nil ? "\(stranger: text)" : Part.link(address, text)
+            },
             PageColumn("count") { "\(Figures.count($0.count, limit: $0.countedTo ?? .max))" }, "first_died_at",
             "last_died_at",
         ]

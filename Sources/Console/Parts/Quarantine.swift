@@ -76,7 +76,7 @@ enum QuarantinePart {
         let (asked, services) = (try request.filter(QuarantineQuery.self), request.services)
         let (sight, place) = (services.sight, try services.exports.take())
         // The first page is read before the head is sent: an export that can't begin is an ordinary error.
-        let (first, start) = try await services.reader.withConnection { connection in
+        let (first, start) = try await services.reader.withConnection(.search) { connection in
             var query = try await asked.judged(connection)
             (query.order, query.hasStanzas, query.limit) = (.oldestFirst, sight.payloads, exportRows)
             return (try await query.rows(connection), query)
@@ -92,7 +92,7 @@ enum QuarantinePart {
                 guard let last = rows.last, rows.count == query.limit else { break }
                 query.cursor = last.id
                 // No session is held while a slow client reads.
-                rows = try await services.reader.withConnection { [query] in try await query.rows($0) }
+                rows = try await services.reader.withConnection(.search) { [query] in try await query.rows($0) }
             }
             try await out.finish()
         }
@@ -115,6 +115,9 @@ enum QuarantinePart {
         let asked = try (request.body[filter] ?? ActionBody()).asked(QuarantineQuery.self, request.services.sight)
         guard request.body[ActionBody.all] == true || !asked.isEmpty else {
             throw Problem.badRequest("give a filter, or \"all\": true")
+        }
+        guard asked.filter.state == nil else {
+            throw Problem.badRequest("'filter.state' selects nothing that can be dismissed: leave it out")
         }
         return try await dismiss(asked.filter, request)
     }
@@ -151,8 +154,9 @@ enum QuarantinePart {
                 """
             },
         ]
+        let mayDismiss = request.mayAct && !list.rows.isEmpty && !list.isEmpty && list.asked.filter.state == nil
         let actions: HTML = """
-            \(HTML.when(request.mayAct && !list.rows.isEmpty && !list.isEmpty, dismissThese(list.members)))\
+            \(HTML.when(mayDismiss, dismissThese(list.members)))\
             <a class="button" href="\(list.address("/api/v1/quarantine/export"))" download>Export NDJSON</a>
             """
         let hint: HTML = "What no message can be made of is kept here with the reason."

@@ -96,7 +96,7 @@ enum QuarantineStatements {
             SELECT id FROM upstream.quarantine WHERE \(condition) ORDER BY id LIMIT \(limit)
             FOR NO KEY UPDATE SKIP LOCKED
         ), dismissed AS (
-            UPDATE upstream.quarantine SET dismissed_at = now() WHERE id IN (SELECT id FROM chosen) RETURNING 1
+            UPDATE upstream.quarantine SET dismissed_at = greatest(now(), last_seen_at) WHERE id IN (SELECT id FROM chosen) RETURNING 1
         )
         SELECT count(*) FROM dismissed
         """

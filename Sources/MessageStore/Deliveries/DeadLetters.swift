@@ -22,15 +22,16 @@ extension DeadLetterFilter: CustomStringConvertible {
     package var description: String {
         [
             handler.map { "handler \($0)" }, group.map { "group '\($0)'" }, category.map { "category \($0)" },
-            messages, since.map { "since \($0.rfc3339)" },
-            until.map { "until \($0.rfc3339)" },
+            since.map { "since \($0.rfc3339)" }, until.map { "until \($0.rfc3339)" }, messages,
         ].compactMap { part in part.map { ", " + $0 } }.joined()
     }
 
     private var messages: String? {
         guard !messageKeys.isEmpty else { return nil }
-        return (messageKeys.count == 1 ? "message " : "messages ")
-            + messageKeys.map(\.description).joined(separator: " ")
+        // The audit trail keeps 1,000 characters.
+        let (named, rest) = (messageKeys.prefix(20), messageKeys.count - 20)
+        return (messageKeys.count == 1 ? "message " : "messages ") + named.map(\.description).joined(separator: " ")
+            + (rest > 0 ? " and \(rest) more" : "")
     }
 }
 

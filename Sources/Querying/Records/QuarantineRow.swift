@@ -67,7 +67,8 @@ extension QuarantineQuery: CustomStringConvertible {
             switch state.flatMap(State.init) {
             case .dismissed: "NOT \(isOpen)"
             case .all: nil
-            case nil: id == nil ? isOpen : nil
+            // Who asks for a message wants to know of it.
+            case nil: id == nil && messageID == nil ? isOpen : nil
             }
         return .all([
             id.map { "id = \($0)" },

@@ -33,7 +33,10 @@ struct HandlerRun: Sendable {
             switch try await allowance(&pacer, from: done, now: ContinuousClock.now - begin) {
             case .send(let count):
                 guard let step = try await queue(Int64(count), from: done) else {
+                    // The handlers here are busy with live messages.
+                    progress.set { $0.waiting = "waiting for the handlers" }
                     try await Task.sleep(for: Self.intakePause)
+                    if let ending = try await renew(&renewed) { return ending }
                     continue
                 }
                 if let ending = step.ending { return ending }
@@ -41,15 +44,19 @@ struct HandlerRun: Sendable {
                 done = step.done
             case .wait(let pause):
                 try await Task.sleep(for: min(pause, Self.longestPause))
-                guard ContinuousClock.now - renewed >= checkpoint else { continue }
-                let ending = try await database.run { connection throws(PostgresError) in
-                    try lease.renew(connection, nil)
-                }
-                if let ending { return ending }
+                if let ending = try await renew(&renewed) { return ending }
+                continue
             }
             renewed = .now
         }
         return .finished
+    }
+
+    /// Renews the lease where that is due; returns why the run is to end, if it is.
+    private func renew(_ renewed: inout ContinuousClock.Instant) async throws -> ReplayRunner.Ending? {
+        guard ContinuousClock.now - renewed >= checkpoint else { return nil }
+        renewed = .now
+        return try await database.run { connection throws(PostgresError) in try lease.renew(connection, nil) }
     }
 
     private func allowance(

@@ -171,15 +171,17 @@ struct Keepalive: Sendable {
 
     /// When the timer has to fire, unless reading is paused.
     var due: UInt64 {
-        let (at, span): (UInt64, UInt64) =
-            switch state {
-            case .unknown: (0, 0)
-            case .proven(let at): (at, interval)
-            case .asked(let ping) where awaitsStore: (ping.sentAt, ping.limit &* Keepalive.longest)
-            case .asked(let ping): (ping.at, ping.limit)
-            }
-        let (due, overflow) = at.addingReportingOverflow(span)
-        return overflow ? .max : due
+        func after(_ at: UInt64, _ span: UInt64) -> UInt64 {
+            let (due, overflow) = at.addingReportingOverflow(span)
+            return overflow ? .max : due
+        }
+        return switch state {
+        case .unknown: 0
+        case .proven(let at): after(at, interval)
+        case .asked(let ping) where awaitsStore:
+            max(after(ping.sentAt, ping.limit &* Keepalive.longest), after(ping.at, ping.limit))
+        case .asked(let ping): after(ping.at, ping.limit)
+        }
     }
 
     /// Handles the timer, with the transport's counters if it has any.

@@ -19,7 +19,11 @@ package struct OfflineWalk: Sendable {
 
     /// A store of so many is always read, since a server may lose what comes while our presence empties it.
     static let short = 500
-    /// How many pages in a row may leave the store as long as it was: devices send in bursts.
+    /// How servers that have no flexible retrieval answer.
+    private static let denials: [StanzaErrorCondition] = [
+        .featureNotImplemented, .serviceUnavailable, .itemNotFound, .notAllowed, .forbidden, .badRequest,
+    ]
+    /// How many pages in a row may leave the store no shorter than it was: devices send in bursts.
     static let patience = 10
 
     package private(set) var request = OfflineRequest.count
@@ -30,8 +34,9 @@ package struct OfflineWalk: Sendable {
     private var waiting: ArraySlice<String> = []
     /// The nodes that were asked for.
     private var tried: Set<String> = []
-    /// How many there were when they were counted last.
+    /// How many there were when they were counted last, and at the least.
     private var count: Int?
+    private var least = Int.max
     private var stalls = 0
 
     /// A walk before a session for which the server keeps so many unacknowledged messages.
@@ -41,7 +46,8 @@ package struct OfflineWalk: Sendable {
     package mutating func answered(_ answer: OfflineAnswer) -> Step {
         switch (request, answer) {
         case (.count, .count(let count)): return counted(count)
-        case (.count, .refused) where count == nil: return .notOffered
+        case (.count, .refused(let condition)) where count == nil && Self.denials.contains(condition):
+            return .notOffered
         case (.list, .list(let nodes)):
             waiting = nodes.filter { !tried.contains($0) }[...]
             return waiting.isEmpty ? .done : view()
@@ -65,8 +71,8 @@ package struct OfflineWalk: Sendable {
     }
 
     private mutating func counted(_ count: Int) -> Step {
-        stalls = count < self.count ?? .max ? 0 : stalls + 1
-        self.count = count
+        stalls = count < least ? 0 : stalls + 1
+        (self.count, least) = (count, min(count, least))
         guard count > 0, count <= OfflineWalk.short || count > harmless else { return .done }
         guard stalls < OfflineWalk.patience else { return count > harmless ? .outrun : .done }
         guard waiting.isEmpty else { return view() }

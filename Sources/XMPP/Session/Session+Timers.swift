@@ -109,7 +109,9 @@ extension Session {
         switch state {
         case .open where management.isRequested:
             guard timerDue < managementDue else { return .end(farewell(.undefinedCondition), .unmanaged) }
-            return .wait(timer(after: .nanoseconds(Int64(clamping: managementDue - timerDue)), from: timerDue))
+            // Soon again: once it is answered, there are pings to send.
+            let rest = min(managementDue - timerDue, Presence.refreshDelay.nanoseconds)
+            return .wait(timer(after: .nanoseconds(Int64(clamping: rest)), from: timerDue))
         case .open:
             return keepaliveFired(now: now, bytes)
         case .finishing(.peers):

@@ -109,6 +109,12 @@ struct MessageDetailTests {
             #expect(try await console.act("quarantine/\(all[0])/dismiss", #"{"reason":"known"}"#).status == 200)
             #expect(try await console.act("quarantine/99/dismiss").status == 404)
             #expect(try await console.act("quarantine/dismiss").status == 400)
+            for body in [#"{"filter":{"state":"all"}}"#, #"{"all":true,"filter":{"state":"dismissed"}}"#] {
+                #expect(try await console.act("quarantine/dismiss", body).status == 400, "a state selects none")
+            }
+            // An empty list of chosen letters must not select all of the handler's.
+            let none = try await console.act("dead/discard", #"{"filter":{"handler":"billing","message_key":[]}}"#)
+            #expect(none.status == 400 && none.text.contains("empty list"), "\(none.text)")
             let rest = #"{"filter":{"reason":"duplicate_key"},"reason":"an old app"}"#
             let two = try await console.act("quarantine/dismiss", rest).object
             #expect(two["done"] as? Int == 2 && two["more"] as? Bool == false, "\(two)")

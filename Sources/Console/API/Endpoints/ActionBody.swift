@@ -44,7 +44,12 @@ extension FilterField: BodyMember {
         if !isRepeatable || (try? body.decode(String.self, forKey: key)) != nil {
             return try body.decodeIfPresent(String.self, forKey: key).map { [$0] }
         }
-        return try body.decodeIfPresent([String].self, forKey: key)
+        let values = try body.decodeIfPresent([String].self, forKey: key)
+        // It would be as if it were left out, and select everything.
+        guard values != [] else {
+            throw Problem.badRequest("'\(name)' is an empty list: give a value, or leave it out")
+        }
+        return values
     }
 }
 

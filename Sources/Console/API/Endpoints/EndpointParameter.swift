@@ -151,6 +151,6 @@ extension FilterField: EndpointParameter {
             case .words(let words):
                 #"{"type":"string","enum":[\#(words.map { "\"\($0)\"" }.joined(separator: ","))]}"#
             }
-        return isRepeatable ? #"{"type":"array","items":\#(value),"maxItems":100}"# : value
+        return isRepeatable ? #"{"type":"array","items":\#(value),"minItems":1,"maxItems":100}"# : value
     }
 }
