@@ -19,7 +19,7 @@ struct ReplayPlanTests {
             #expect(reply.status == 403, "\(reply.text)")
             #expect(reply.object["type"] as? String == "/problems/payloads-hidden")
             #expect(try await console.count("replays") == 0)
-            let plain = try await console.act("replays/plan", #"{"handlers":["orders"],"filter":{"where":[]}}"#)
+            let plain = try await console.act("replays/plan", #"{"handlers":["orders"],"filter":{}}"#)
             #expect(plain.status == 201, "\(plain.text)")
         }
     }
