@@ -37,6 +37,14 @@ final class ConnectionSlotTests: Sendable {
         return settings
     }
 
+    /// Waits until the worker, too, knows that its streams are bound: one that opens has no goodbye to say.
+    private func waitUntilBound(draining: Int = 0, _ bound: Int) async throws {
+        try await waitUntil("\(bound) bound, \(draining) draining") {
+            metrics.connections(sender: 0, state: .bound).value == bound
+                && metrics.connections(sender: 0, state: .draining).value == draining
+        }
+    }
+
     /// Runs a service until the body is done, cancels it, and waits for its return, but not for ever.
     private func withService(
         _ settings: SenderSettings,
@@ -74,6 +82,7 @@ final class ConnectionSlotTests: Sendable {
         let emulator = try await emulator(0)
         try await withService(try await settings(emulator, connections: 3)) {
             try await emulator.wait(for: "three connections") { $0.bound.count == 3 }
+            try await waitUntilBound(3)
         }
         try await expectGoodbyes(3, from: emulator)
     }
@@ -83,6 +92,7 @@ final class ConnectionSlotTests: Sendable {
         let emulator = try await emulator(0)
         try await withService(try await settings(emulator, connections: 3 * OpeningGate.limit)) {
             try await emulator.wait(for: "all of them") { $0.bound.count == 3 * OpeningGate.limit }
+            try await waitUntilBound(3 * OpeningGate.limit)
         }
         try await expectGoodbyes(3 * OpeningGate.limit, from: emulator)
     }
@@ -126,6 +136,7 @@ final class ConnectionSlotTests: Sendable {
             try await emulator.wait(for: "a connection") { $0.bound.count == 1 }
             try await emulator.inject(.drain)
             try await emulator.wait(for: "its successor") { $0.bound.map(\.isDraining) == [true, false] }
+            try await waitUntilBound(draining: 1, 1)
         }
         try await expectGoodbyes(2, from: emulator)
     }
@@ -139,6 +150,7 @@ final class ConnectionSlotTests: Sendable {
                 try await emulator.inject(.drain, on: number)
             }
             try await emulator.wait(for: "the oldest to go") { $0.bound.map(\.number) == [2, 3, 4] }
+            try await waitUntilBound(draining: 2, 1)
         }
         try await expectGoodbyes(4, from: emulator)
     }
