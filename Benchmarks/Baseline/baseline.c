@@ -8,7 +8,8 @@
 //   baseline HOST PORT DOMAIN SENDER SECRET_FILE CA_FILE DATABASE_URL CONNECTIONS WRITERS
 //
 // One thread reads all connections (epoll) and writes acks; each writer is a thread with a database connection that
-// stores all waiting messages, up to 500, in one INSERT.
+// stores all waiting messages, up to 500, in one INSERT. With BASELINE_NONBLOCKING set the one thread does that too, over
+// one database connection by libpq's non-blocking calls: what the two hand-overs between threads cost.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -294,7 +295,7 @@ static void encode(struct bytes *bytes, const struct batch *batch, int field) {
     }
 }
 
-static void *write_batches(void *url) {
+static PGconn *prepared(const char *url) {
     PGconn *database = PQconnectdb(url);
     if (PQstatus(database) != CONNECTION_OK) fail(PQerrorMessage(database));
     PQclear(PQprepare(
@@ -303,37 +304,85 @@ static void *write_batches(void *url) {
         "SELECT id, token, category, data::json FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) "
         "AS input (id, token, category, data) ON CONFLICT DO NOTHING",
         0, NULL));
-    struct bytes arrays[fields] = {0};
+    return database;
+}
+
+static struct batch *first_batch(void) {  // with the lock held
+    struct batch *batch = first;
+    if (batch) first = batch->next;
+    if (!first) last = NULL;
+    return batch;
+}
+
+static void send_batch(PGconn *database, const struct batch *batch) {
+    static _Thread_local struct bytes arrays[fields];
+    const char *values[fields];
+    int lengths[fields], formats[fields];
+    for (int field = 0; field < fields; field++) {
+        encode(&arrays[field], batch, field);
+        values[field] = arrays[field].start;
+        lengths[field] = (int)arrays[field].count;
+        formats[field] = 1;
+    }
+    if (!PQsendQueryPrepared(database, "store", fields, values, lengths, formats, 1)) fail(PQerrorMessage(database));
+}
+
+static void expect_stored(PGconn *database) {
+    for (PGresult *result; (result = PQgetResult(database)); PQclear(result)) {
+        if (PQresultStatus(result) != PGRES_COMMAND_OK) fail(PQerrorMessage(database));
+    }
+}
+
+static void finish(struct batch *batch) {
+    pthread_mutex_lock(&lock);
+    batch->next = done;
+    done = batch;
+    pthread_mutex_unlock(&lock);
+}
+
+static void *write_batches(void *url) {
+    PGconn *database = prepared(url);
     for (;;) {
         pthread_mutex_lock(&lock);
         while (!first) pthread_cond_wait(&arrived, &lock);
-        struct batch *batch = first;
-        first = batch->next;
-        if (!first) last = NULL;
+        struct batch *batch = first_batch();
         pthread_mutex_unlock(&lock);
-        const char *values[fields];
-        int lengths[fields], formats[fields];
-        for (int field = 0; field < fields; field++) {
-            encode(&arrays[field], batch, field);
-            values[field] = arrays[field].start;
-            lengths[field] = (int)arrays[field].count;
-            formats[field] = 1;
-        }
-        PGresult *result = PQexecPrepared(database, "store", fields, values, lengths, formats, 1);
-        if (PQresultStatus(result) != PGRES_COMMAND_OK) fail(PQerrorMessage(database));
-        PQclear(result);
-        pthread_mutex_lock(&lock);
-        batch->next = done;
-        done = batch;
-        pthread_mutex_unlock(&lock);
+        send_batch(database, batch);
+        expect_stored(database);
+        finish(batch);
         eventfd_write(wakeup, 1);
     }
     return NULL;
 }
 
+// The reading thread's own database connection, and the batch that it stores.
+static PGconn *own;
+static struct batch *sent;
+
+static void store_own(int poll) {
+    if (!sent) {
+        pthread_mutex_lock(&lock);
+        sent = first_batch();
+        pthread_mutex_unlock(&lock);
+        if (!sent) return;
+        send_batch(own, sent);
+    }
+    struct epoll_event event = {.events = EPOLLIN | (PQflush(own) ? EPOLLOUT : 0), .data.ptr = &own};
+    epoll_ctl(poll, EPOLL_CTL_MOD, PQsocket(own), &event);
+}
+
+static bool has_stored(void) {
+    if (!PQconsumeInput(own)) fail(PQerrorMessage(own));
+    if (!sent || PQisBusy(own)) return false;
+    expect_stored(own);
+    finish(sent);
+    sent = NULL;
+    return true;
+}
+
 static void send_acks(struct connection *all, int connections) {
     eventfd_t count;
-    eventfd_read(wakeup, &count);
+    if (!own) eventfd_read(wakeup, &count);
     pthread_mutex_lock(&lock);
     struct batch *batch = done;
     done = NULL;
@@ -391,7 +440,13 @@ int main(int count, char **arguments) {
     wakeup = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL}, events[64];
     epoll_ctl(poll, EPOLL_CTL_ADD, wakeup, &event);
-    for (int index = 0; index < writers; index++) {
+    if (getenv("BASELINE_NONBLOCKING")) {
+        own = prepared(arguments[7]);
+        PQsetnonblocking(own, 1);
+        event.data.ptr = &own;
+        epoll_ctl(poll, EPOLL_CTL_ADD, PQsocket(own), &event);
+    }
+    for (int index = 0; index < writers && !own; index++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, write_batches, arguments[7])) fail("pthread_create");
     }
@@ -403,8 +458,14 @@ int main(int count, char **arguments) {
         int ready_count = epoll_wait(poll, events, 64, -1);
         bool has_acks = false;
         for (int index = 0; index < ready_count; index++) {
-            if (events[index].data.ptr) receive(events[index].data.ptr);
+            if (events[index].data.ptr == &own) has_acks = has_stored();
+            else if (events[index].data.ptr) receive(events[index].data.ptr);
             else has_acks = true;
+        }
+        if (own) {
+            store_own(poll);
+            if (has_acks) send_acks(all, connections);
+            continue;
         }
         pthread_mutex_lock(&lock);
         bool wake = has_arrivals;

@@ -177,7 +177,7 @@ extension Integration {
                 var worker = try await scenario.startWorker(yaml)
                 try await scenario.database.withLockedLedger {
                     try device.load(count, rate: 200)
-                    try await waitUntil("all is sent", limit: .seconds(30 + count / 100)) { device.isLoaded }
+                    try await waitUntil("all is sent", limit: .seconds(120 + count / 100)) { device.isLoaded }
                     try await waitUntil("the server has stored the rest") {
                         let stored = try await scenario.server.offlineMessages(scenario.account)
                         return stored > count - queue && device.errors.isEmpty

@@ -24,6 +24,9 @@ enum Corpus {
         + stanzas.joined() + " \t\r\n </stream:stream>\n"
 
     static let bytes = Array(text.utf8)
+
+    /// Each stanza once: half the stream, where every offset of it costs another.
+    static let once = Array((header + stanzas.joined() + "</stream:stream>\n").utf8)
 }
 
 extension String {

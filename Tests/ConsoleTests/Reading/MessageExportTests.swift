@@ -113,7 +113,7 @@ struct MessageExportTests {
             let request = Task { try await console.get(path) }
             try await waitUntil { try await active() == "1" }
             request.cancel()
-            try await waitUntil(limit: .seconds(10)) { try await active() == "0" }
+            try await waitUntil(limit: .seconds(20)) { try await active() == "0" }
         }
     }
 }
