@@ -89,14 +89,11 @@ struct ArchivePage: Sendable {
 
     /// Takes the answer to the query, after its results.
     private mutating func takeAnswer(_ stanza: Stanza) -> Part {
-        guard let given = stanza.attribute("id", of: 0), stanza.bytes[given].elementsEqual(id.utf8),
-            let type = stanza.attribute("type", of: 0)
-        else { return .none }
-        if stanza.equals(type, "error") {
+        guard let isResult = stanza.isResult(of: id) else { return .none }
+        guard isResult else {
             answer = .refused(StanzaError(stanza).condition)
             return .end
         }
-        guard stanza.equals(type, "result") else { return .none }
         guard let end = stanza.child("fin", in: XMLNamespace.archive) else {
             answer = .refused(.undefinedCondition)
             return .end
