@@ -158,8 +158,5 @@ extension Session {
     }
 
     /// Whether the server speaks for our account (RFC 6120 section 8.1.2.1): its archive has our bare address.
-    func isFromOwnAccount(_ stanza: Stanza) -> Bool {
-        guard let from = stanza.attribute("from", of: 0) else { return true }
-        return JID(stanza.string(from)) == address.bare
-    }
+    func isFromOwnAccount(_ stanza: Stanza) -> Bool { stanza.isFrom(nobodyOr: { $0 == address.bare }) }
 }

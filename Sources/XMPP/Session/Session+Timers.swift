@@ -161,9 +161,7 @@ extension Session {
     /// Whether a stanza answers the last ping: from the pinged domain, from nobody, or in the name of our account
     /// (RFC 6120 section 8.1.2.1).
     func isPong(_ stanza: Stanza) -> Bool {
-        guard pinger.isAnswered(by: stanza) else { return false }
-        guard let from = stanza.attribute("from", of: 0) else { return true }
-        guard let sender = JID(stanza.string(from)) else { return false }
-        return sender == domain || sender == address || sender == address.bare
+        pinger.isAnswered(by: stanza)
+            && stanza.isFrom(nobodyOr: { $0 == domain || $0 == address || $0 == address.bare })
     }
 }
