@@ -142,7 +142,7 @@ struct ReplayEndpointOptions: ParsableArguments {
             isStartTLS: tls.map { $0 == "starttls" } ?? (known?.tlsMode == .starttls),
             isLocalpart: isLocalpart,
             // CCS users sign in with the whole address, and CCS supports only PLAIN.
-            allowsPlain: known?.allowPlain ?? !isLocalpart,
+            allowsPlain: known?.stream.allowsPlain ?? !isLocalpart,
             worker
         )
         if let attempts { settings.attempts = max(1, attempts) }

@@ -20,8 +20,13 @@ extension SenderSettings {
     ) throws(TLSError) {
         let secretFile = sender.secretFile
         let security = try SenderSettings.security(of: sender)
+        var stream = sender.stream
+        stream.index = UInt16(index)
+        if sender.username == .jid { stream.username = stream.address }
+        stream.domainSpellings = [sender.domain, sender.domainInASCII, sender.domainInUnicode]
+        stream.trustedFrom = sender.trustedSpellings
         self.init(
-            StreamSettings(sender, index: index),
+            stream,
             host: sender.host,
             port: sender.port,
             security: security,
@@ -44,7 +49,7 @@ extension SenderSettings {
                 nameServers: nameServers
             )
         }
-        stream.certificateEnd =
+        self.stream.certificateEnd =
             switch security {
             case .direct(let context), .startTLS(let context): context.certificateEnd
             case .clear: nil
@@ -74,32 +79,6 @@ extension SenderSettings {
         let isDirect = sender.tlsMode == .direct
         let context = try context(sender, isDirect: isDirect)
         return isDirect ? .direct(context) : .startTLS(context)
-    }
-}
-
-extension StreamSettings {
-    fileprivate init(_ sender: SenderConfiguration, index: Int) {
-        self.init(
-            senderID: sender.senderID,
-            domain: sender.domain,
-            dialect: sender.dialect,
-            trustedFrom: sender.trustedSpellings,
-            index: UInt16(index)
-        )
-        if sender.username == .jid { username = address }
-        domainSpellings = [sender.domain, sender.domainInASCII, sender.domainInUnicode]
-        allowsPlain = sender.allowPlain
-        channelBinding = sender.channelBinding
-        resource = sender.resource
-        priority = Int8(clamping: sender.priority)
-        resume = sender.resume
-        redirectHosts = sender.redirectHosts
-        window = sender.window
-        serverQueue = sender.serverQueue
-        idScope = sender.idScope
-        payload = sender.payload
-        keepaliveInterval = sender.keepaliveInterval
-        keepaliveTimeout = sender.keepaliveTimeout
     }
 }
 

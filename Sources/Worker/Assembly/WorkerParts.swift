@@ -114,7 +114,7 @@ struct WorkerParts: Sendable {
         for (index, sender) in configuration.senders.enumerated() {
             do throws(TLSError) {
                 var made = try SenderSettings(sender, index: index, limits: limits, nameServers: servers)
-                if sender.dialect == .xmpp, sender.channelBinding == .preferred { made.pin = BindingPin() }
+                if sender.dialect == .xmpp, sender.stream.channelBinding == .preferred { made.pin = BindingPin() }
                 settings.append(made)
             } catch {
                 problems.append("senders.\(index).tls: \(error.message)")

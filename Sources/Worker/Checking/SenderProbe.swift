@@ -39,7 +39,7 @@ extension ProbeSequence {
             return .failed(cause: error.message, fix: "check senders.\(index).tls", status: .configuration)
         }
         let pin = sender.dialect == .xmpp ? await pin(of: settings, configuration.database.url) : nil
-        settings.stream.isBindingPinned = pin != nil && sender.channelBinding == .preferred
+        settings.stream.isBindingPinned = pin != nil && sender.stream.channelBinding == .preferred
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let report = await StreamProbe.run(settings, on: group.next())
         try? await group.shutdownGracefully()
