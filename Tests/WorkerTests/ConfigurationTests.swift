@@ -5,6 +5,7 @@ import MessageStore
 import Testing
 import UpstreamKit
 import Vocabulary
+import XMLWire
 import XMPP
 
 @testable import Handlers
@@ -73,7 +74,7 @@ struct ConfigurationTests {
         #expect(configuration.database.writers == 2 && configuration.database.batchLimit == 500)
         #expect(configuration.retention.messages == .seconds(30 * 86_400))
         #expect(configuration.retention.dedupeWindow == .seconds(35 * 86_400))
-        #expect(configuration.stanzaLimit == 262_144 && configuration.depthLimit == 64)
+        #expect(configuration.limits.stanzaBytes == 262_144 && configuration.limits.depth == 64)
         #expect(configuration.shutdownGrace == .seconds(25))
         #expect(configuration.admin == .tcp(host: "127.0.0.1", port: 9464))
         #expect(configuration.logLevel == .info && configuration.logStyle == .auto)
@@ -116,7 +117,7 @@ struct ConfigurationTests {
         #expect(configuration.categories == ["com.example.orders", "com.example.legacy", "b"])
         #expect(configuration.admin == .tcp(host: "::1", port: 0))
         #expect(configuration.logLevel == .debug && configuration.logStyle == .json)
-        #expect(configuration.stanzaLimit == 1 << 20 && configuration.depthLimit == 32)
+        #expect(configuration.limits.stanzaBytes == 1 << 20 && configuration.limits.depth == 32)
     }
 
     private static let whole = """

@@ -90,14 +90,6 @@ extension SecretFile {
     }
 }
 
-extension StreamLimits {
-    package init(_ configuration: WorkerConfiguration) {
-        self.init()
-        stanzaBytes = configuration.stanzaLimit
-        depth = configuration.depthLimit
-    }
-}
-
 extension EndpointSettings {
     /// The settings for an endpoint that is not in the configuration; that gives the stream's limits.
     ///
@@ -135,7 +127,7 @@ extension EndpointSettings {
             security: isStartTLS ? .startTLS(context) : .direct(context),
             secret: { try secret.firstLine() }
         )
-        sender.limits = StreamLimits(configuration)
+        sender.limits = configuration.limits
         self.init(sender)
     }
 }

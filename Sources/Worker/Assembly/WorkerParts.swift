@@ -11,7 +11,6 @@ import Telemetry
 package import UpstreamConfiguration
 package import UpstreamKit
 import Vocabulary
-import XMLWire
 import XMPP
 import XMPPSession
 
@@ -110,7 +109,7 @@ struct WorkerParts: Sendable {
     fileprivate static func senders(_ configuration: WorkerConfiguration) throws(WorkerError) -> [SenderSettings] {
         var settings: [SenderSettings] = []
         var problems: [String] = []
-        let (limits, servers) = (StreamLimits(configuration), configuration.nameServers)
+        let (limits, servers) = (configuration.limits, configuration.nameServers)
         for (index, sender) in configuration.senders.enumerated() {
             do throws(TLSError) {
                 var made = try SenderSettings(sender, index: index, limits: limits, nameServers: servers)
