@@ -4,7 +4,7 @@ package import TLSWire
 package import UpstreamConfiguration
 import Vocabulary
 package import XMLWire
-import XMPP
+package import XMPP
 package import XMPPEndpoint
 package import XMPPSession
 
@@ -91,25 +91,20 @@ extension SecretFile {
 }
 
 extension EndpointSettings {
-    /// The settings for an endpoint that is not in the configuration; that gives the stream's limits.
+    /// The settings for an endpoint that is not in the configuration.
     ///
-    /// The account's name is the part before the `@`, the domain the part after it; `serverName` is what the
-    /// certificate must be for, `caFile` nil for the system's certificates. `isLocalpart` says whether SASL gets only
-    /// the account's name, `allowsPlain` whether the secret itself may be sent (SASL PLAIN).
+    /// `serverName` is what the certificate must be for, `caFile` nil for the system's certificates.
     ///
     /// - Throws: ``WorkerError/unusable(_:)`` if the certificates or the name can't be used.
     package init(
+        _ stream: StreamSettings,
         host: String,
         port: Int,
-        account: String,
-        domain: String,
         secret: SecretFile,
         caFile: String?,
         serverName: String,
         isStartTLS: Bool,
-        isLocalpart: Bool,
-        allowsPlain: Bool,
-        _ configuration: WorkerConfiguration
+        limits: StreamLimits
     ) throws(WorkerError) {
         let context: TLSContext
         do throws(TLSError) {
@@ -117,9 +112,6 @@ extension EndpointSettings {
         } catch {
             throw .unusable(["the endpoint's TLS: \(error.message)"])
         }
-        var stream = StreamSettings(senderID: account, domain: domain)
-        if !isLocalpart { stream.username = stream.address }
-        stream.allowsPlain = allowsPlain
         var sender = SenderSettings(
             stream,
             host: host,
@@ -127,7 +119,7 @@ extension EndpointSettings {
             security: isStartTLS ? .startTLS(context) : .direct(context),
             secret: { try secret.firstLine() }
         )
-        sender.limits = configuration.limits
+        sender.limits = limits
         self.init(sender)
     }
 }
