@@ -199,7 +199,7 @@ let package = Package(
         module(
             "UpstreamConfiguration",
             [
-                "Vocabulary", "ConfigurationKeys", "UpstreamKit", "Telemetry", "DNS", "XMPP", "MessageStore",
+                "Vocabulary", "ConfigurationKeys", "UpstreamKit", "Telemetry", "DNS", "XMLWire", "XMPP", "MessageStore",
                 "Handlers", "Querying",
                 logging,
             ]

@@ -54,20 +54,12 @@ package enum HTTPFailure: Error, CustomStringConvertible {
         switch self {
         case .timeout: "no answer in time"
         case .unreachable(let text): "no connection: \(text)"
+        case .tls(let error) where error.code == .plaintextPeer: "the endpoint does not speak TLS on this port"
         case .tls(let error): "TLS failed: \(error.message)"
         case .closed: "the connection was closed before an answer"
         case .malformed(let text): "the answer is not HTTP: \(text)"
         case .cancelled: "cancelled"
         }
-    }
-
-    /// The description for an operator whose setting `caFile` names the trusted authorities.
-    package func text(caFile: String) -> String {
-        guard case .tls(let error) = self else { return description }
-        if error.code == .plaintextPeer { return "the endpoint does not speak TLS on this port" }
-        // The settings of a stream's sender, which an endpoint has not got.
-        let text = error.message.replacing(", or set tls.server_name to one", with: "")
-        return "TLS failed: " + text.replacing("tls.ca_file", with: caFile)
     }
 
     /// What a channel's error means.

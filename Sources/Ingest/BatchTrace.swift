@@ -64,7 +64,7 @@ final class BatchTrace: Sendable {
     ) {
         (self.tracing, self.destination) = (tracing, destination)
         let identity = TraceContext(
-            trace: Digest128(high: .random(in: 1 ... .max), low: .random(in: 0 ... .max)),
+            trace: RandomSource.system.digest(),
             span: .random(in: 1 ... .max),
             isSampled: true
         )

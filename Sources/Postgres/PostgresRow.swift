@@ -102,7 +102,8 @@ package struct PostgresRow {
         }
     }
 
-    fileprivate mutating func all<each Column: SQLDecodable, Value>(
+    /// Makes a value of the next columns in order, by `make`: a closure, or a type's memberwise initialiser.
+    package mutating func next<each Column: SQLDecodable, Value>(
         _ make: (repeat each Column) -> Value
     ) throws(PostgresError) -> Value {
         let value = make(repeat try next((each Column).self))
@@ -125,7 +126,7 @@ extension PostgresResult {
     package func rows<each Column: SQLDecodable, Value>(
         _ make: (repeat each Column) -> Value
     ) throws(PostgresError) -> [Value] {
-        try map { row throws(PostgresError) in try row.all(make) }
+        try map { row throws(PostgresError) in try row.next(make) }
     }
 
     /// Each row as a tuple of its columns, or as its only column.
@@ -139,14 +140,14 @@ extension PostgresResult {
     package func firstRow<each Column: SQLDecodable, Value>(
         _ make: (repeat each Column) -> Value
     ) throws(PostgresError) -> Value? {
-        try first { row throws(PostgresError) in try row.all(make) }
+        try first { row throws(PostgresError) in try row.next(make) }
     }
 
     /// Makes a value of the columns of exactly one row.
     package func onlyRow<each Column: SQLDecodable, Value>(
         _ make: (repeat each Column) -> Value
     ) throws(PostgresError) -> Value {
-        try only { row throws(PostgresError) in try row.all(make) }
+        try only { row throws(PostgresError) in try row.next(make) }
     }
 
     /// Reads exactly one row and column.

@@ -52,15 +52,19 @@ package struct TLSClientConfiguration: Sendable {
     package var handshakeTimeout: TimeAmount
     /// How long to wait for the peer's close_notify after ours.
     package var closeTimeout = TimeAmount.seconds(2)
+    /// The part of the configuration whose keys errors name.
+    let section: String
 
     package init(
         serverName: String,
         caFile: String? = nil,
+        section: String = "tls",
         applicationProtocol: String? = nil,
         handshakeTimeout: TimeAmount = .seconds(10)
     ) {
         self.serverName = serverName
         self.trust = caFile.map { .file($0) }
+        self.section = section
         self.applicationProtocol = applicationProtocol
         self.handshakeTimeout = handshakeTimeout
     }

@@ -94,7 +94,7 @@ final class TLSConnection {
         if SSL_get_error(self.ssl, result) == SSL_ERROR_WANT_READ { return .incomplete }
         let failure = OpenSSLFailure.take()
         if let expected = self.context.expected, let refused = self.transport.verificationFailure {
-            return .failed(refused.error(serverName: expected.name))
+            return .failed(refused.error(serverName: expected.name, self.context.section))
         }
         return .failed(.handshake(failure, isClient: self.isClient))
     }

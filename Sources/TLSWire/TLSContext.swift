@@ -12,6 +12,7 @@ package final class TLSContext: @unchecked Sendable {
     let expected: ReferenceIdentity?
     /// The protocol named by ALPN; nil for none.
     package private(set) var applicationProtocol: String?
+    private(set) var section = "tls"
     private(set) var handshakeTimeout = TimeAmount.seconds(10)
     /// Bounds the wait for the peer's close_notify.
     private(set) var closeTimeout = TimeAmount.seconds(2)
@@ -49,6 +50,7 @@ package final class TLSContext: @unchecked Sendable {
     package static func client(_ configuration: TLSClientConfiguration) throws(TLSError) -> TLSContext {
         let name = try ReferenceIdentity(configuration.serverName)
         let context = try TLSContext(expecting: name)
+        context.section = configuration.section
         context.handshakeTimeout = configuration.handshakeTimeout
         context.closeTimeout = configuration.closeTimeout
         if case .host = name, let domain = configuration.xmppDomain {
@@ -114,9 +116,9 @@ package final class TLSContext: @unchecked Sendable {
         }
         // The store stays the context's; it takes its own reference to each certificate.
         let store = SSL_CTX_get_cert_store(handle)
-        try trust.forEachCertificate("tls.ca_file") { _, certificate throws(TLSError) in
+        try trust.forEachCertificate("\(section).ca_file") { _, certificate throws(TLSError) in
             guard X509_STORE_add_cert(store, certificate) == 1 else {
-                throw .internalFailure("a trust store of tls.ca_file")
+                throw .internalFailure("a trust store of \(section).ca_file")
             }
         }
         // Naming an intermediate authority or the server's own certificate means trusting it.

@@ -30,7 +30,8 @@ struct VerificationFailure {
         ERR_clear_error()
     }
 
-    func error(serverName: String) -> TLSError {
+    /// The error, which names keys of this section of the configuration.
+    func error(serverName: String, _ section: String) -> TLSError {
         let whose =
             self.depth == 0
             ? "the certificate of \"\(serverName)\"" : "the authority \(self.subject) behind \"\(serverName)\""
@@ -40,7 +41,7 @@ struct VerificationFailure {
             return TLSError(
                 .hostnameMismatch,
                 "hostname mismatch: the certificate is for \(names), not for \"\(serverName)\": "
-                    + "connect to a name it carries, or set tls.server_name to one"
+                    + "connect to a name it carries" + (section == "tls" ? ", or set tls.server_name to one" : "")
             )
         case X509_V_ERR_CERT_HAS_EXPIRED:
             return TLSError(
@@ -52,20 +53,20 @@ struct VerificationFailure {
         case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
             return TLSError(
                 .selfSigned,
-                "\(whose) is self-signed and not trusted here: if it is the right one, name it in tls.ca_file"
+                "\(whose) is self-signed and not trusted here: if it is the right one, name it in \(section).ca_file"
             )
         case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN, X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT,
             X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY, X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
             return TLSError(
                 .untrusted,
                 "\(whose) was issued by \(self.issuer), which is not trusted here: "
-                    + "name the issuing authority in tls.ca_file, and let the server send its intermediates"
+                    + "name the issuing authority in \(section).ca_file, and let the server send its intermediates"
             )
         case X509_V_ERR_CERT_SIGNATURE_FAILURE, X509_V_ERR_AKID_SKID_MISMATCH, X509_V_ERR_AKID_ISSUER_SERIAL_MISMATCH:
             return TLSError(
                 .untrusted,
                 "\(whose) names \(self.issuer) as its issuer, but the authority of that name that is trusted here did "
-                    + "not issue it: put the certificate of the one that did into tls.ca_file (was the authority made "
+                    + "not issue it: put the certificate of the one that did into \(section).ca_file (was the authority made "
                     + "anew?)"
             )
         default:

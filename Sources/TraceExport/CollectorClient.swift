@@ -33,9 +33,10 @@ package final class CollectorClient: Sendable {
         (self.timeout, self.headers) = (timeout, headers)
         client = HTTPClient(parsed, connectTimeout: .seconds(5))
         do throws(TLSError) {
-            tls = try parsed.isPlain ? nil : .client(TLSClientConfiguration(serverName: parsed.host, caFile: caFile))
+            let configuration = TLSClientConfiguration(serverName: parsed.host, caFile: caFile, section: "tracing")
+            tls = try parsed.isPlain ? nil : .client(configuration)
         } catch {
-            throw CollectorFailure(HTTPFailure.tls(error).text(caFile: "tracing.ca_file"))
+            throw CollectorFailure(HTTPFailure.tls(error).description)
         }
     }
 
@@ -64,7 +65,7 @@ package final class CollectorClient: Sendable {
                 do throws(HTTPFailure) {
                     return try await client.send(request, to: HTTPClient.Target(address, tls: tls), until: deadline)
                 } catch {
-                    failure = error.text(caFile: "tracing.ca_file")
+                    failure = error.description
                     guard case .unreachable = error else { break }
                 }
             }

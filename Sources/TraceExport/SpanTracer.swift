@@ -26,8 +26,7 @@ package struct SpanTracer: Tracer {
         var context = context()
         let parent = context.traceContext
         let identity = context.spanIdentity
-        let trace =
-            identity?.trace ?? parent?.trace ?? Digest128(high: .random(in: 1 ... .max), low: .random(in: 0 ... .max))
+        let trace = identity?.trace ?? parent?.trace ?? RandomSource.system.digest()
         let isSampled = parent?.isSampled ?? identity?.isSampled ?? sampler.isSampled(trace)
         var own = TraceContext(trace: trace, span: identity?.span ?? .random(in: 1 ... .max), isSampled: isSampled)
         if let parent {

@@ -135,7 +135,7 @@ extension SenderConfiguration {
     package var trustedSpellings: [String] {
         // A component never hears from its own domain, in any spelling.
         let own = dialect == .component ? [] : Self.respelled(domain)
-        return trustedFrom.flatMap { address in [address] + Self.respelled(address) } + own
+        return stream.trustedFrom.flatMap { address in [address] + Self.respelled(address) } + own
     }
 
     /// An address with its domain in the other form; empty if it has only one.

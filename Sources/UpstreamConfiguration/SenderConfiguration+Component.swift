@@ -43,7 +43,7 @@ extension SenderConfiguration {
             )
         } else if NetworkAddress(domain) != nil {
             scope.problem("domain", "must be the component's name on the server, not an address")
-        } else if trustedFrom.isEmpty {
+        } else if stream.trustedFrom.isEmpty {
             scope.problem(
                 "trusted_from",
                 "must name whose messages are taken, such as [\"*@example.com\"]: there is no domain above '\(domain)'"

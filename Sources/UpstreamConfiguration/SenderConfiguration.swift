@@ -15,15 +15,12 @@ package struct SenderConfiguration: Sendable, Equatable {
         package var keyFile: SecretFile
     }
 
-    package var dialect: Dialect
-    /// The account's id, also the metrics' label `sender`.
-    package var senderID: String
+    /// What its streams need, with the domain and the trusted addresses as they are written.
+    package var stream: StreamSettings
     /// The host to connect to: a name in ASCII or an IP address; the domain if the host is looked up.
     package var host = ""
     /// The TCP port; unused if the host is looked up.
     package var port = 5222
-    /// The XMPP domain as in addresses.
-    package var domain = ""
     /// Whether no host is given, so that the domain's service records say where to connect to.
     package var isFound = false
     package var connections = 1
@@ -39,29 +36,17 @@ package struct SenderConfiguration: Sendable, Equatable {
     package var clientCertificate: ClientCertificate?
     package var serverName = ""
     package var username = Username.jid
-    package var allowPlain = false
-    package var channelBinding = ChannelBindingRule.preferred
-    package var window = 100
-    package var serverQueue = 500
-    package var idScope = IDScope.sender
-    package var payload = Payload.gcm
-    package var trustedFrom: [String] = []
-    package var keepaliveInterval = Duration.zero
-    package var keepaliveTimeout = Duration.zero
-    /// The resource to bind (RFC 6120 section 7.7); nil for the server's choice.
-    package var resource: String?
-    /// The priority of our presence (RFC 6121 section 4.7.2.3).
-    package var priority = 127
-    /// How long the server is asked to hold the session of a lost connection (XEP-0198 section 5); zero for not at all.
-    package var resume = Duration.zero
     package enum CatchUp: String, CaseIterable, Sendable {
         case on, off
     }
 
     /// Whether the server's archive is read for what has not come (XEP-0313).
     package var catchUp = CatchUp.off
-    /// The hosts that `see-other-host` may name (RFC 6120 section 4.9.3.19), with or without a port.
-    package var redirectHosts: [String] = []
+
+    package var dialect: Dialect { stream.dialect }
+    /// The account's id, also the metrics' label `sender`.
+    package var senderID: String { stream.senderID }
+    package var domain: String { stream.domain }
 
     /// The resource of a worker whose configuration names none.
     ///
@@ -70,11 +55,14 @@ package struct SenderConfiguration: Sendable, Equatable {
     private static let defaultResource = "upstream-worker"
 
     init(_ scope: ConfigurationScope) {
-        dialect = scope.value("dialect", .word(Dialect.ccs), default: "ccs").means("What the peer speaks beyond XMPP.")
-        senderID = scope.required("sender_id", dialect == .xmpp ? .localpart : .senderID)
+        let dialect = scope.value("dialect", .word(Dialect.ccs), default: "ccs").means(
+            "What the peer speaks beyond XMPP."
+        )
+        let senderID = scope.required("sender_id", dialect == .xmpp ? .localpart : .senderID)
             .means(
                 "The account's id, in quotes: YAML reads bare digits as a number. For xmpp any local part of an address."
             )
+        stream = StreamSettings(senderID: senderID, domain: "", dialect: dialect)
         readPlace(scope)
         let most: Int? = scope.optional("connections", .number(1...1000), "`2` for ccs, else `1`")
             .means(
@@ -105,35 +93,39 @@ package struct SenderConfiguration: Sendable, Equatable {
         username = name ?? (dialect == .ccs ? .jid : .localpart)
         let plain = scope.optional("allow_plain", .flag, "`true` for ccs, else `false`")
             .means("Whether the secret itself may be sent (SASL PLAIN, inside TLS).")
-        allowPlain = plain ?? (dialect == .ccs)
-        channelBinding = scope.value("channel_binding", .word(ChannelBindingRule.preferred), default: "preferred")
-            .means(
-                "`required`: sign in only by a proof that is valid for this TLS connection alone (SCRAM-…-PLUS); `preferred`: only once "
-                    + "that has succeeded."
-            )
-        if dialect == .ccs, channelBinding == .required {
+        stream.allowsPlain = plain ?? (dialect == .ccs)
+        stream.channelBinding = scope.value(
+            "channel_binding",
+            .word(ChannelBindingRule.preferred),
+            default: "preferred"
+        )
+        .means(
+            "`required`: sign in only by a proof that is valid for this TLS connection alone (SCRAM-…-PLUS); `preferred`: only once "
+                + "that has succeeded."
+        )
+        if dialect == .ccs, stream.channelBinding == .required {
             scope.problem("channel_binding", "must not be 'required' with 'dialect: ccs', which signs in by PLAIN")
         }
-        if allowPlain, plain != nil, channelBinding == .required {
+        if plain == true, stream.channelBinding == .required {
             scope.problem("allow_plain", "must not be true with 'channel_binding: required': PLAIN is bound to nothing")
         }
-        window = scope.value("window", .number(1...10_000), default: "100")
+        stream.window = scope.value("window", .number(1...10_000), default: "100")
             .means("Unacked messages the peer allows; reading pauses a little above it.")
-        serverQueue = scope.value("server_queue", .number(10...10_000_000), default: "500")
+        stream.serverQueue = scope.value("server_queue", .number(10...10_000_000), default: "500")
             .means(
                 "Unacknowledged stanzas that a standard server keeps (Prosody's `smacks_max_queue_size`, ejabberd's "
                     + "`max_ack_queue`): presence is withdrawn before a paused stream fills it, and `window` is at most half of it."
             )
-        idScope = scope.value("id_scope", .word(IDScope.sender), default: "sender")
+        stream.idScope = scope.value("id_scope", .word(IDScope.sender), default: "sender")
             .means("Scope in which a message id is unique; `device` for apps whose ids repeat across devices.")
-        payload = Self.payload(scope, dialect, idScope)
+        stream.payload = Self.payload(scope, dialect, stream.idScope)
         let trusted = scope.list(
             "trusted_from",
             of: .address,
             "`devices@gcm.googleapis.com` for ccs, none for xmpp; for component the domain above its own and all accounts there"
         )
         .means("Senders whose stanzas are accepted: addresses, domains, or `*@domain` for all accounts of a domain.")
-        trustedFrom = trusted ?? Self.trusted(by: dialect, domain)
+        stream.trustedFrom = trusted ?? Self.trusted(by: dialect, domain)
         readKeepalive(scope.section("keepalive"))
         readStream(scope)
         catchUp = scope.section("archive").value("catch_up", .word(CatchUp.off), default: "off")
@@ -146,7 +138,7 @@ package struct SenderConfiguration: Sendable, Equatable {
                 "must not be 'on' with 'dialect: \(dialect.rawValue)', which has no archive"
             )
         }
-        if catchUp == .on, case .plain(let plain) = payload, plain.messageID == .serverID {
+        if catchUp == .on, case .plain(let plain) = stream.payload, plain.messageID == .serverID {
             scope.problem(
                 "archive.catch_up",
                 "must not be 'on' with 'fallback.message_id: server_id': Prosody's archive has messages without it"
@@ -166,7 +158,7 @@ package struct SenderConfiguration: Sendable, Equatable {
         if host != nil || !scope.isMissing("host") {
             self.host = host ?? ""
             self.port = port ?? (dialect == .component ? 5347 : 5235)
-            self.domain = dialect == .component ? Self.component(domain ?? "") : domain ?? self.host
+            stream.domain = dialect == .component ? Self.component(domain ?? "") : domain ?? self.host
             return
         }
         if dialect != .xmpp {
@@ -176,7 +168,7 @@ package struct SenderConfiguration: Sendable, Equatable {
         } else if !scope.isMissing("port") {
             scope.problem("port", "is that of a host: give one, or leave the port to the domain's service records")
         }
-        self.domain = domain ?? ""
+        stream.domain = domain ?? ""
         self.host = domainInASCII
         isFound = dialect == .xmpp
     }
@@ -210,9 +202,9 @@ package struct SenderConfiguration: Sendable, Equatable {
     }
 
     private mutating func readKeepalive(_ scope: ConfigurationScope) {
-        keepaliveInterval = scope.value("interval", .duration("1s", "1h"), default: "30s")
+        stream.keepaliveInterval = scope.value("interval", .duration("1s", "1h"), default: "30s")
             .means("Time from a ping's answer to the next ping (XEP-0199), also on a busy stream.")
-        keepaliveTimeout = scope.value("timeout", .duration("1s", "10m"), default: "15s")
+        stream.keepaliveTimeout = scope.value("timeout", .duration("1s", "10m"), default: "15s")
             .means(
                 "How long the answer to a ping, or a write, may take while nothing that we wrote before moves; then the stream is "
                     + "closed and opened again."
@@ -226,12 +218,13 @@ package struct SenderConfiguration: Sendable, Equatable {
         }
         let given = scope.optional("resource", text, "`upstream-worker` for xmpp, the server's choice for ccs")
             .means("Resource to bind; the same after a restart, so that the worker gets what its last session left.")
-        resource = given ?? (dialect == .xmpp ? Self.defaultResource : nil)
-        priority = scope.value("priority", .number(0...127), default: "127")
+        stream.resource = given ?? (dialect == .xmpp ? Self.defaultResource : nil)
+        let priority = scope.value("priority", .number(0...127), default: "127")
             .means(
                 "Priority of the presence at a standard server, which sends messages to the highest of an account's."
             )
-        resume = scope.value("resume", .duration("0s", "10m"), default: "0s")
+        stream.priority = Int8(clamping: priority)
+        stream.resume = scope.value("resume", .duration("0s", "10m"), default: "0s")
             .means(
                 "How long a standard server is asked to hold a lost connection's session for resumption (XEP-0198); `0s`: off."
             )
@@ -239,7 +232,7 @@ package struct SenderConfiguration: Sendable, Equatable {
         let host = ConfigurationType.text("host", "a host name or an IP address, with or without a port") { text in
             text.utf8.count <= 255 && !text.hasPrefix(".") && text.isAlphanumeric(or: "-._:[]")
         }
-        redirectHosts = scope.values("redirect_hosts", of: host, "none")
+        stream.redirectHosts = scope.values("redirect_hosts", of: host, "none")
             .means(
                 "Hosts that the server may send us to (`see-other-host`), `name` or `name:port`; no other is followed."
             )

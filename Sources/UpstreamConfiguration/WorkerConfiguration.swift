@@ -3,6 +3,7 @@ package import DNS
 package import Logging
 package import MessageStore
 import Vocabulary
+package import XMLWire
 
 /// A part of the configuration with its own files, which only its users must be able to read.
 package enum ConfigurationPart: Sendable, CaseIterable {
@@ -30,8 +31,7 @@ package struct WorkerConfiguration: Sendable, Equatable {
     package var retention: RetentionPolicy
     /// How long samples are kept; zero for none.
     package var samples: Duration
-    package var stanzaLimit: Int
-    package var depthLimit: Int
+    package var limits = StreamLimits()
     package var shutdownGrace: Duration
     package var admin: ListenAddress
     /// The console; nil if a command doesn't read that part.
@@ -67,8 +67,10 @@ package struct WorkerConfiguration: Sendable, Equatable {
         samples = retention.value("samples", .duration("0s", "3650d"), default: "14d")
             .means("How long the history for the console's charts is kept; with `0` none is written.")
         let limits = scope.section("limits")
-        stanzaLimit = limits.value("stanza", .size(10_000...(8 << 20)), default: "256KiB").means("Largest stanza.")
-        depthLimit = limits.value("depth", .number(4...250), default: "64").means("Deepest nesting of elements.")
+        self.limits.stanzaBytes = limits.value("stanza", .size(10_000...(8 << 20)), default: "256KiB").means(
+            "Largest stanza."
+        )
+        self.limits.depth = limits.value("depth", .number(4...250), default: "64").means("Deepest nesting of elements.")
         shutdownGrace = scope.section("shutdown")
             .value("grace", .duration("1s", "1h"), default: "25s").means("Longest time for an orderly shutdown.")
         admin = scope.section("admin")

@@ -20,7 +20,7 @@ package enum IDScope: String, Sendable, CaseIterable {
 }
 
 /// The settings of a sender's streams (configuration key `senders`): what negotiation, session and codec need.
-package struct StreamSettings: Sendable {
+package struct StreamSettings: Sendable, Equatable {
     /// The sender's index among the configured ones; goes into each message.
     package var index: UInt16
     /// The sender's id: the localpart of our address, and the first part of every message's key.

@@ -34,6 +34,20 @@ extension Collection<UInt8> {
 }
 
 extension Stanza {
+    /// Whether it names no sender, or one of whom this is true.
+    func isFrom(nobodyOr isWanted: (JID) -> Bool) -> Bool {
+        guard let from = attribute("from", of: 0) else { return true }
+        return JID(string(from)).map(isWanted) ?? false
+    }
+
+    /// Whether it is the result of our query of this id, and not an error; nil if it is no answer to that.
+    func isResult(of id: String) -> Bool? {
+        guard element(0, is: "iq", in: XMLNamespace.client), let given = attribute("id", of: 0),
+            bytes[given].elementsEqual(id.utf8), let type = attribute("type", of: 0)
+        else { return nil }
+        return equals(type, "result") ? true : equals(type, "error") ? false : nil
+    }
+
     /// The first defined condition among an element's children of this namespace; nil if there is none.
     func condition<Condition: RawRepresentable<String>>(of element: Int = 0, in namespace: StaticString) -> Condition? {
         for child in children(of: element) where equals(elements[child].namespace, namespace) {

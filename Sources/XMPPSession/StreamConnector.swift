@@ -2,6 +2,7 @@ import Glibc
 import NIOCore
 import NIOPosix
 import TLSWire
+import Vocabulary
 
 /// Finds and connects to a sender's server, one place after the other (RFC 6120 section 3.2.1); addresses by RFC 8305.
 struct StreamConnector: Sendable {
@@ -43,7 +44,7 @@ struct StreamConnector: Sendable {
             return eventLoop.makeSucceededFuture([target])
         }
         return ServiceLookup.findings(of: discovery, on: eventLoop).flatMapThrowing { findings in
-            var generator = SystemRandomNumberGenerator()
+            var generator = RandomSource.system
             return try discovery.targets(findings, using: &generator)
         }
     }

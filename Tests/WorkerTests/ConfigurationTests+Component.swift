@@ -21,9 +21,9 @@ extension ConfigurationTests {
         #expect(sender.dialect == .component && sender.port == 5347 && sender.connections == 1)
         #expect(sender.tlsMode == .direct && sender.clearNetworks.isEmpty && sender.serverName == "127.0.0.1")
         #expect(sender.domain == "upstream.example.com")
-        #expect(sender.trustedFrom == ["example.com", "*@example.com"])
+        #expect(sender.stream.trustedFrom == ["example.com", "*@example.com"])
         let other = try read(with("domain: a.b, port: 5, connections: 3, trusted_from: [c@d]")).senders[0]
-        #expect(other.port == 5 && other.connections == 3 && other.trustedFrom == ["c@d"])
+        #expect(other.port == 5 && other.connections == 3 && other.stream.trustedFrom == ["c@d"])
     }
 
     @Test("a component's domain is sent as servers prepare it")
@@ -35,7 +35,7 @@ extension ConfigurationTests {
             ("up.localhost", "up.localhost", "localhost"),
         ] {
             let sender = try read(with("domain: \(written)")).senders[0]
-            #expect(sender.domain == sent && sender.trustedFrom == [parent, "*@\(parent)"])
+            #expect(sender.domain == sent && sender.stream.trustedFrom == [parent, "*@\(parent)"])
             // The server's domain in both spellings, and never the component's own.
             #expect(sender.trustedSpellings.allSatisfy { !$0.contains("upstream.") && !$0.contains("up.") })
             #expect(sender.trustedSpellings.count == (parent.utf8.contains { $0 > 0x7F } ? 4 : 2))

@@ -140,8 +140,8 @@ extension ConfigurationTests {
     @Test("JSON containers, their answers and fall-backs")
     func payloads() throws {
         let plain = try read(xmpp("domain: example.org")).senders[0]
-        #expect(plain.payload == .gcm)
-        #expect(try read(xmpp("domain: example.org, payload: json")).senders[0].payload == .plain(.strict))
+        #expect(plain.stream.payload == .gcm)
+        #expect(try read(xmpp("domain: example.org, payload: json")).senders[0].stream.payload == .plain(.strict))
         let all =
             "domain: example.org, payload: json, ack: receipt, id_scope: device, fallback: {message_id: stanza_id, "
             + "from: sender, category_from: localpart, category: com.example.app}"
@@ -152,8 +152,8 @@ extension ConfigurationTests {
         expected.from = .sender
         expected.categoryFrom = .localpart
         expected.category = "com.example.app"
-        #expect(sender.payload == .plain(expected))
-        #expect(try SenderSettings(sender, index: 0, limits: StreamLimits()).stream.payload == sender.payload)
+        #expect(sender.stream.payload == .plain(expected))
+        #expect(try SenderSettings(sender, index: 0, limits: StreamLimits()).stream.payload == sender.stream.payload)
         for (more, key) in [
             ("ack: json", "ack"), ("fallback: {from: sender}", "fallback"), ("payload: xml", "payload"),
             ("payload: json, ack: both", "ack"), ("payload: json, fallback: {message_id: id}", "fallback.message_id"),
@@ -165,7 +165,7 @@ extension ConfigurationTests {
         let fallback = "fallback: {message_id: server_id, category_from: subject}"
         let several = try read(xmpp("domain: example.org, payload: [gcm, json, body], body_json: true, \(fallback)"))
         func forms(of sender: SenderConfiguration) throws -> PlainPayload {
-            let found: PlainPayload? = if case .plain(let plain) = sender.payload { plain } else { nil }
+            let found: PlainPayload? = if case .plain(let plain) = sender.stream.payload { plain } else { nil }
             return try #require(found)
         }
         let given = try forms(of: several.senders[0])

@@ -1,6 +1,7 @@
 import ConfigurationKeys
 import Foundation
 import Testing
+import XMPP
 
 @testable import UpstreamConfiguration
 
@@ -9,7 +10,7 @@ extension ConfigurationTests {
     @Test("the standard dialect has its own defaults")
     func standardDialect() throws {
         let sender = try read(minimal, ["UPSTREAM_SENDERS__0__DIALECT": "xmpp"]).senders[0]
-        #expect(sender.username == .localpart && sender.trustedFrom.isEmpty && sender.connections == 1)
+        #expect(sender.username == .localpart && sender.stream.trustedFrom.isEmpty && sender.connections == 1)
         let two = try ConfigurationLoader(environment: ["UPSTREAM_SENDERS__0__DIALECT": "xmpp"])
             .read(yaml: minimal.replacing("SECRET}", with: "\(folder.secret), connections: 2}"), path: "worker.yaml")
         #expect(two.configuration.senders[0].connections == 2)
@@ -19,7 +20,7 @@ extension ConfigurationTests {
     @Test("the secret itself is sent to a CCS alone, unless the configuration says otherwise")
     func plain() throws {
         func isAllowed(_ more: String) throws -> Bool {
-            try read(minimal.replacing("SECRET}", with: "SECRET\(more)}")).senders[0].allowPlain
+            try read(minimal.replacing("SECRET}", with: "SECRET\(more)}")).senders[0].stream.allowsPlain
         }
         #expect(try isAllowed("") && isAllowed(", dialect: xmpp, allow_plain: true"))
         #expect(try !isAllowed(", dialect: xmpp") && !isAllowed(", allow_plain: false"))

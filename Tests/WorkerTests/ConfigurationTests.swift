@@ -5,6 +5,7 @@ import MessageStore
 import Testing
 import UpstreamKit
 import Vocabulary
+import XMLWire
 import XMPP
 
 @testable import Handlers
@@ -60,19 +61,20 @@ struct ConfigurationTests {
     func defaults() throws {
         let configuration = try read(minimal)
         let sender = try #require(configuration.senders.first)
-        #expect(sender.port == 5235 && sender.connections == 2 && sender.window == 100)
+        #expect(sender.port == 5235 && sender.connections == 2 && sender.stream.window == 100)
         #expect(sender.domain == "xmpp.example.com" && sender.serverName == "xmpp.example.com" && sender.caFile == nil)
         #expect(
-            sender.tlsMode == .direct && sender.dialect == .ccs && sender.username == .jid && sender.idScope == .sender
+            sender.tlsMode == .direct && sender.dialect == .ccs && sender.username == .jid
+                && sender.stream.idScope == .sender
         )
-        #expect(sender.trustedFrom == ["devices@gcm.googleapis.com"])
-        #expect(sender.keepaliveInterval == .seconds(30) && sender.keepaliveTimeout == .seconds(15))
+        #expect(sender.stream.trustedFrom == ["devices@gcm.googleapis.com"])
+        #expect(sender.stream.keepaliveInterval == .seconds(30) && sender.stream.keepaliveTimeout == .seconds(15))
         #expect(try sender.secretFile.lines() == [Array("k3y".utf8)])
         #expect(configuration.handlers.isEmpty)
         #expect(configuration.database.writers == 2 && configuration.database.batchLimit == 500)
         #expect(configuration.retention.messages == .seconds(30 * 86_400))
         #expect(configuration.retention.dedupeWindow == .seconds(35 * 86_400))
-        #expect(configuration.stanzaLimit == 262_144 && configuration.depthLimit == 64)
+        #expect(configuration.limits.stanzaBytes == 262_144 && configuration.limits.depth == 64)
         #expect(configuration.shutdownGrace == .seconds(25))
         #expect(configuration.admin == .tcp(host: "127.0.0.1", port: 9464))
         #expect(configuration.logLevel == .info && configuration.logStyle == .auto)
@@ -85,8 +87,11 @@ struct ConfigurationTests {
         let sender = configuration.senders[0]
         #expect(sender.senderID == "1234567890" && sender.port == 5236 && sender.connections == 3)
         #expect(sender.tlsMode == .starttls && sender.caFile == folder.path + "/ca.pem" && sender.serverName == "other")
-        #expect(sender.idScope == .device && sender.window == 50 && sender.keepaliveInterval == .seconds(10))
-        #expect(sender.domain == "fcm.googleapis.com" && sender.trustedFrom == ["a@b", "c@d"])
+        #expect(
+            sender.stream.idScope == .device && sender.stream.window == 50
+                && sender.stream.keepaliveInterval == .seconds(10)
+        )
+        #expect(sender.domain == "fcm.googleapis.com" && sender.stream.trustedFrom == ["a@b", "c@d"])
         #expect(configuration.handlers.map(\.name) == ["orders", "billing", "legacy", "seen", "extra"])
         #expect(
             configuration.retention.deadLetters == .seconds(10 * 86_400) && configuration.retention.attempts == .zero
@@ -112,7 +117,7 @@ struct ConfigurationTests {
         #expect(configuration.categories == ["com.example.orders", "com.example.legacy", "b"])
         #expect(configuration.admin == .tcp(host: "::1", port: 0))
         #expect(configuration.logLevel == .debug && configuration.logStyle == .json)
-        #expect(configuration.stanzaLimit == 1 << 20 && configuration.depthLimit == 32)
+        #expect(configuration.limits.stanzaBytes == 1 << 20 && configuration.limits.depth == 32)
     }
 
     private static let whole = """
@@ -260,7 +265,9 @@ struct ConfigurationTests {
         #expect(configuration.logLevel == .trace)
         #expect(configuration.shutdownGrace == .seconds(6))
         #expect(configuration.admin == .off)
-        #expect(configuration.senders[0].host == "other" && configuration.senders[0].keepaliveInterval == .seconds(9))
+        #expect(
+            configuration.senders[0].host == "other" && configuration.senders[0].stream.keepaliveInterval == .seconds(9)
+        )
     }
 
     @Test("the environment alone can configure everything")
@@ -274,7 +281,7 @@ struct ConfigurationTests {
         environment["UPSTREAM_SENDERS__0__TRUSTED_FROM__0"] = "x@y"
         let configuration = try read("", environment)
         #expect(configuration.senders.map(\.senderID) == (0..<12).map { "id\($0)" })
-        #expect(configuration.senders[0].trustedFrom == ["x@y"])
+        #expect(configuration.senders[0].stream.trustedFrom == ["x@y"])
     }
 
     @Test("problems name the variable or the flag they come from")

@@ -112,7 +112,7 @@ struct SessionTableTests {
             #expect(settlement.timer == nil)
             return word(settlement.bytes) + word(settlement.step)
         case .lateTimer: return word(session.timerFired(999, now: 0))
-        case .timer: return word(session.timerFired(session.timerID, now: 0))
+        case .timer: return word(session.timerFired(session.timer.id, now: 0))
         case .drainingTimer: return word(session.timerFired(Session.drainingTimerID, now: 0))
         case .transportClosed:
             session.transportClosed()

@@ -68,16 +68,12 @@ struct ForgetCommand: ProgramCommand {
     }
 
     private func print(_ counts: ErasureCounts, _ erasure: Erasure, _ console: Terminal) throws {
-        let tables = [
-            ("messages", counts.messages), ("dead_messages", counts.deadMessages), ("deliveries", counts.deliveries),
-            ("dead_letters", counts.deadLetters), ("conflicts", counts.conflicts), ("quarantine", counts.quarantine),
-        ]
         if json {
             var members: JSONMembers = ["device_key": erasure.deviceKey.description, "dry_run": dryRun]
-            for (name, count) in tables { members.add(name, count) }
+            for (name, count) in counts.tables { members.add(name, count) }
             return try console.json(members)
         }
-        let cells = tables.map { [$0, Amount.count($1)] }
+        let cells = counts.tables.map { [$0.name, Amount.count($0.count)] }
         console.table(TextTable(["TABLE", .init(dryRun ? "WOULD BE ERASED" : "ERASED")], cells))
         guard !dryRun else { return }
         console.message(

@@ -130,20 +130,20 @@ struct ReplayEndpointOptions: ParsableArguments {
                 throw CommandFailure(.usage, "--\(flag) takes \(allowed.joined(separator: " or "))")
             }
         }
+        var stream = StreamSettings(senderID: parts[0], domain: parts[1])
         let isLocalpart = username.map { $0 == "localpart" } ?? (known?.username == .localpart)
+        if !isLocalpart { stream.username = stream.address }
+        // CCS users sign in with the whole address, and CCS supports only PLAIN.
+        stream.allowsPlain = known?.stream.allowsPlain ?? !isLocalpart
         var settings = try EndpointSettings(
+            stream,
             host: host,
             port: port,
-            account: parts[0],
-            domain: parts[1],
             secret: SecretFile(path: secret),
             caFile: caFile ?? known?.caFile,
             serverName: serverName ?? (known?.host == host ? known?.serverName : nil) ?? host,
             isStartTLS: tls.map { $0 == "starttls" } ?? (known?.tlsMode == .starttls),
-            isLocalpart: isLocalpart,
-            // CCS users sign in with the whole address, and CCS supports only PLAIN.
-            allowsPlain: known?.allowPlain ?? !isLocalpart,
-            worker
+            limits: worker.limits
         )
         if let attempts { settings.attempts = max(1, attempts) }
         return settings

@@ -14,8 +14,7 @@ struct Aliases: Sendable {
 
     /// Makes new names for the life of the process.
     init(isHiding: Bool) {
-        var generator = SystemRandomNumberGenerator()
-        key = (0..<4).flatMap { _ in withUnsafeBytes(of: generator.next() as UInt64) { Array($0) } }
+        key = RandomSource.system.bytes(words: 4)
         self.isHiding = isHiding
     }
 

@@ -132,9 +132,7 @@ struct SecretText: Sendable {
 
     init() {
         // The system's generator is getrandom(2).
-        var generator = SystemRandomNumberGenerator()
-        let bytes = (0..<4).flatMap { _ in withUnsafeBytes(of: generator.next() as UInt64) { Array($0) } }
-        text = Hex.encode(bytes)
+        text = Hex.encode(RandomSource.system.bytes(words: 4))
         digest = Self.digest(of: text)
     }
 

@@ -88,7 +88,7 @@ final class WebhookHandler: ContainedHandler, BatchHandler {
             try Task.checkCancellation()
             // The TLS files may have caused the failure.
             let note = trust.problem.map { " (the TLS files have changed and can't be used: \($0))" } ?? ""
-            throw Self.down("webhook \(error.name)", error.text(caFile: "webhook.ca_file") + note)
+            throw Self.down("webhook \(error.name)", error.description + note)
         }
     }
 

@@ -151,7 +151,12 @@ extension WebhookKind {
             throw .unreachable("its host has no address that requests may go to")
         }
         let (host, files) = (endpoint.host, options.tls)
-        var tls = TLSClientConfiguration(serverName: host, caFile: files.ca, handshakeTimeout: .seconds(5))
+        var tls = TLSClientConfiguration(
+            serverName: host,
+            caFile: files.ca,
+            section: Self.key,
+            handshakeTimeout: .seconds(5)
+        )
         if let certificate = files.certificate, let key = files.key {
             tls.identity = TLSIdentity(certificateChain: .file(certificate), privateKey: .file(key))
         }

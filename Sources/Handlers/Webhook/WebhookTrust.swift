@@ -80,7 +80,7 @@ final class WebhookTrust: Sendable {
         _ files: WebhookTLSFiles,
         _ contents: [[UInt8]]
     ) throws(FileError) -> TLSContext {
-        var configuration = TLSClientConfiguration(serverName: host)
+        var configuration = TLSClientConfiguration(serverName: host, section: WebhookKind.key)
         if let path = files.ca { configuration.trust = try certificates(contents[0], path) }
         if let path = files.certificate, let keyPath = files.key {
             let (chain, key) = (try certificates(contents[1], path), PEMSource.pem(contents[2]))

@@ -23,7 +23,7 @@ extension DeadLetterFilter: CustomStringConvertible {
         [
             handler.map { "handler \($0)" }, group.map { "group '\($0)'" }, category.map { "category \($0)" },
             since.map { "since \($0.rfc3339)" }, until.map { "until \($0.rfc3339)" }, messages,
-        ].compactMap { part in part.map { ", " + $0 } }.joined()
+        ].afterCommas
     }
 
     private var messages: String? {

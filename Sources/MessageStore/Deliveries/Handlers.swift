@@ -57,10 +57,9 @@ package struct HandlerStates: Sendable {
 
     /// All handlers by name, with their workers; counts of deliveries and dead letters stop at `limit`.
     package func list(counted limit: Int = HandlerState.countLimit) async throws(PostgresError) -> [HandlerState] {
-        let workers: [(handler: String, worker: HandlerWorker)] =
-            try await connection.result(of: HandlerStatements.workers).rows {
-                ($0, HandlerWorker(worker: $1, categories: $2, clauses: $3, isByDevice: $4, seenAt: $5, isLive: $6))
-            }
+        let workers = try await connection.result(of: HandlerStatements.workers).map { row throws(PostgresError) in
+            (handler: try row.next(String.self), worker: try row.next(HandlerWorker.init))
+        }
         let byHandler = Dictionary(grouping: workers, by: \.handler)
         return try await connection.result(of: HandlerStatements.list(counted: limit)).rows {
             HandlerState(

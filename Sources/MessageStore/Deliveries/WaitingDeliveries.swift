@@ -99,7 +99,7 @@ extension WaitingFilter: CustomStringConvertible {
             handler.map { "handler \($0)" }, messageKey.map { "message \($0)" }, category.map { "category \($0)" },
             errorGroup.map { "group '\($0)'" }, since.map { "since \($0.rfc3339)" },
             until.map { "until \($0.rfc3339)" },
-        ].compactMap { part in part.map { ", " + $0 } }.joined()
+        ].afterCommas
     }
 }
 

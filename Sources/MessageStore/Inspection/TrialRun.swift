@@ -14,7 +14,7 @@ package enum TrialRun {
     package static func store(_ connection: PostgresConnection, sender: String) async throws(PostgresError) {
         let message = made(kind: .upstream)
         var other = message
-        other.fingerprint = random()
+        other.fingerprint = RandomSource.system.digest()
         var odd = made(kind: .malformed)
         odd.quarantine = .payloadNotJSON
         let batch = [message, other, odd]
@@ -50,6 +50,7 @@ package enum TrialRun {
             bytes += text.utf8
             return ByteSpan(start: start, count: bytes.count - start)
         }
+        let random = RandomSource.system.digest
         let key = random()
         let stanza = add("<message>upstream-worker check \(key)</message>")
         let spans = (add("check-\(key)"), add("check"), add("upstream-worker.check"), add("{}"))
@@ -61,9 +62,5 @@ package enum TrialRun {
         message.isKeyedByDevice = true
         message.receivedAt = Timestamp.now.microseconds
         return message
-    }
-
-    private static func random() -> Digest128 {
-        Digest128(high: .random(in: 0...UInt64.max), low: .random(in: 0...UInt64.max))
     }
 }

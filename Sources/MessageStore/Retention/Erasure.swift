@@ -16,8 +16,16 @@ package struct ErasureCounts: Sendable, Equatable {
     /// Stanzas in `quarantine` that hold the token.
     package var quarantine = 0
 
+    /// Each table with its rows.
+    package var tables: [(name: String, count: Int)] {
+        [
+            ("messages", messages), ("dead_messages", deadMessages), ("deliveries", deliveries),
+            ("dead_letters", deadLetters), ("conflicts", conflicts), ("quarantine", quarantine),
+        ]
+    }
+
     /// The number of all rows.
-    package var total: Int { messages + deadMessages + deliveries + deadLetters + conflicts + quarantine }
+    package var total: Int { tables.reduce(0) { $0 + $1.count } }
 }
 
 package enum ErasureProgress: Sendable {
@@ -119,11 +127,8 @@ package struct Erasure: Sendable {
         try await eraseQuarantine(&counts, report)
         // Copies may have messages that are not here any more.
         _ = try await connection.result(of: ErasureStatements.record(device, until: start))
-        if counts.deadMessages > 0 { touched.append("upstream.dead_messages") }
-        if counts.deliveries > 0 { touched.append("upstream.deliveries") }
-        if counts.deadLetters > 0 { touched.append("upstream.dead_letters") }
-        if counts.conflicts > 0 { touched.append("upstream.conflicts") }
-        if counts.quarantine > 0 { touched.append("upstream.quarantine") }
+        // Of messages, the partitions are.
+        touched += counts.tables.dropFirst().filter { $0.count > 0 }.map { "upstream.\($0.name)" }
         if concealed > 0 { touched.append("upstream.attempt_batches") }
         for (index, table) in touched.enumerated() {
             report(.vacuum(table: table, index, of: touched.count))

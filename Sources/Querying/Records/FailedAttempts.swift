@@ -11,21 +11,10 @@ package struct FailedAttempt: Sendable, Equatable {
         of handlers: [String],
         limit: Int
     ) async throws(PostgresError) -> [FailedAttempt] {
-        try await connection.result(of: RecordStatements.failures(of: handlers, limit: limit)).rows {
-            FailedAttempt(
-                messageKey: $0,
-                attempt: AttemptRow(
-                    handler: $1,
-                    attempt: $2,
-                    startedAt: $3,
-                    duration: $4,
-                    outcome: $5,
-                    status: $6,
-                    errorGroup: $7,
-                    worker: $8
-                )
-            )
-        }
+        try await connection.result(of: RecordStatements.failures(of: handlers, limit: limit))
+            .map { row throws(PostgresError) in
+                FailedAttempt(messageKey: try row.next(), attempt: try row.next(AttemptRow.init))
+            }
     }
 }
 

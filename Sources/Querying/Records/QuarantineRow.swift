@@ -56,7 +56,7 @@ extension QuarantineQuery: CustomStringConvertible {
             id.map { "\($0)" }, senderID.map { "sender \($0)" }, reason.map { "reason \($0)" },
             messageID.map { "message id '\($0)'" }, since.map { "since \($0.rfc3339)" },
             until.map { "until \($0.rfc3339)" },
-        ].compactMap { part in part.map { ", " + $0 } }.joined()
+        ].afterCommas
     }
 
     /// The conditions on rows of `quarantine`, without the place in the list.

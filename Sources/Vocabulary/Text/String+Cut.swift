@@ -7,3 +7,8 @@ extension String {
         return String(self[..<end])
     }
 }
+
+extension [String?] {
+    /// The texts there are, each after a comma: a filter's conditions behind what they are about.
+    package var afterCommas: String { compactMap(\.self).map { ", " + $0 }.joined() }
+}

@@ -19,6 +19,6 @@ package struct TimeSource: Sendable {
     package static let system = TimeSource(
         now: { ContinuousClock.now },
         sleep: { try await ContinuousClock().sleep(for: $0) },
-        random: { .random(in: 0...1) }
+        random: { RandomSource.system.fraction() }
     )
 }

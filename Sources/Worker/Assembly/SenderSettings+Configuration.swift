@@ -4,7 +4,7 @@ package import TLSWire
 package import UpstreamConfiguration
 import Vocabulary
 package import XMLWire
-import XMPP
+package import XMPP
 package import XMPPEndpoint
 package import XMPPSession
 
@@ -20,8 +20,13 @@ extension SenderSettings {
     ) throws(TLSError) {
         let secretFile = sender.secretFile
         let security = try SenderSettings.security(of: sender)
+        var stream = sender.stream
+        stream.index = UInt16(index)
+        if sender.username == .jid { stream.username = stream.address }
+        stream.domainSpellings = [sender.domain, sender.domainInASCII, sender.domainInUnicode]
+        stream.trustedFrom = sender.trustedSpellings
         self.init(
-            StreamSettings(sender, index: index),
+            stream,
             host: sender.host,
             port: sender.port,
             security: security,
@@ -44,7 +49,7 @@ extension SenderSettings {
                 nameServers: nameServers
             )
         }
-        stream.certificateEnd =
+        self.stream.certificateEnd =
             switch security {
             case .direct(let context), .startTLS(let context): context.certificateEnd
             case .clear: nil
@@ -77,32 +82,6 @@ extension SenderSettings {
     }
 }
 
-extension StreamSettings {
-    fileprivate init(_ sender: SenderConfiguration, index: Int) {
-        self.init(
-            senderID: sender.senderID,
-            domain: sender.domain,
-            dialect: sender.dialect,
-            trustedFrom: sender.trustedSpellings,
-            index: UInt16(index)
-        )
-        if sender.username == .jid { username = address }
-        domainSpellings = [sender.domain, sender.domainInASCII, sender.domainInUnicode]
-        allowsPlain = sender.allowPlain
-        channelBinding = sender.channelBinding
-        resource = sender.resource
-        priority = Int8(clamping: sender.priority)
-        resume = sender.resume
-        redirectHosts = sender.redirectHosts
-        window = sender.window
-        serverQueue = sender.serverQueue
-        idScope = sender.idScope
-        payload = sender.payload
-        keepaliveInterval = sender.keepaliveInterval
-        keepaliveTimeout = sender.keepaliveTimeout
-    }
-}
-
 extension SecretFile {
     /// The secret that the file holds alone.
     func firstLine() throws -> [UInt8] {
@@ -111,34 +90,21 @@ extension SecretFile {
     }
 }
 
-extension StreamLimits {
-    package init(_ configuration: WorkerConfiguration) {
-        self.init()
-        stanzaBytes = configuration.stanzaLimit
-        depth = configuration.depthLimit
-    }
-}
-
 extension EndpointSettings {
-    /// The settings for an endpoint that is not in the configuration; that gives the stream's limits.
+    /// The settings for an endpoint that is not in the configuration.
     ///
-    /// The account's name is the part before the `@`, the domain the part after it; `serverName` is what the
-    /// certificate must be for, `caFile` nil for the system's certificates. `isLocalpart` says whether SASL gets only
-    /// the account's name, `allowsPlain` whether the secret itself may be sent (SASL PLAIN).
+    /// `serverName` is what the certificate must be for, `caFile` nil for the system's certificates.
     ///
     /// - Throws: ``WorkerError/unusable(_:)`` if the certificates or the name can't be used.
     package init(
+        _ stream: StreamSettings,
         host: String,
         port: Int,
-        account: String,
-        domain: String,
         secret: SecretFile,
         caFile: String?,
         serverName: String,
         isStartTLS: Bool,
-        isLocalpart: Bool,
-        allowsPlain: Bool,
-        _ configuration: WorkerConfiguration
+        limits: StreamLimits
     ) throws(WorkerError) {
         let context: TLSContext
         do throws(TLSError) {
@@ -146,9 +112,6 @@ extension EndpointSettings {
         } catch {
             throw .unusable(["the endpoint's TLS: \(error.message)"])
         }
-        var stream = StreamSettings(senderID: account, domain: domain)
-        if !isLocalpart { stream.username = stream.address }
-        stream.allowsPlain = allowsPlain
         var sender = SenderSettings(
             stream,
             host: host,
@@ -156,7 +119,7 @@ extension EndpointSettings {
             security: isStartTLS ? .startTLS(context) : .direct(context),
             secret: { try secret.firstLine() }
         )
-        sender.limits = StreamLimits(configuration)
+        sender.limits = limits
         self.init(sender)
     }
 }

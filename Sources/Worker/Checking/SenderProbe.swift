@@ -7,7 +7,6 @@ import TLSWire
 import Telemetry
 package import UpstreamConfiguration
 import Vocabulary
-import XMLWire
 import XMPP
 import XMPPSession
 
@@ -33,13 +32,13 @@ extension ProbeSequence {
     ) async -> Probe.Result {
         var settings: SenderSettings
         do throws(TLSError) {
-            let (limits, servers) = (StreamLimits(configuration), configuration.nameServers)
+            let (limits, servers) = (configuration.limits, configuration.nameServers)
             settings = try SenderSettings(sender, index: index, limits: limits, nameServers: servers)
         } catch {
             return .failed(cause: error.message, fix: "check senders.\(index).tls", status: .configuration)
         }
         let pin = sender.dialect == .xmpp ? await pin(of: settings, configuration.database.url) : nil
-        settings.stream.isBindingPinned = pin != nil && sender.channelBinding == .preferred
+        settings.stream.isBindingPinned = pin != nil && sender.stream.channelBinding == .preferred
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let report = await StreamProbe.run(settings, on: group.next())
         try? await group.shutdownGracefully()

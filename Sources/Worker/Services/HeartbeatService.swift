@@ -32,9 +32,8 @@ struct HeartbeatService: Service {
     }
 
     func run() async throws {
-        var random = SystemRandomNumberGenerator()
         let identity = WorkerReport(
-            instance: Digest128(high: random.next(), low: random.next()),
+            instance: RandomSource.system.digest(),
             worker: DispatchRunner.workerName,
             version: parts.metrics.version,
             roles: WorkerRole.allCases.filter(parts.roles.contains).map(\.rawValue)

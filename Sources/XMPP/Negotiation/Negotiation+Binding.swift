@@ -75,9 +75,7 @@ extension Negotiation {
 
     /// Whether an IQ is from the server: without `from`, or from the domain or our account (RFC 6120, 8.1.2.1).
     private func isFromServer(_ stanza: Stanza) -> Bool {
-        guard let from = stanza.attribute("from", of: 0) else { return true }
-        guard let sender = JID(stanza.string(from)), let domain = JID(settings.domain) else { return false }
-        return sender == domain || sender.bare == JID(settings.address)
+        stanza.isFrom(nobodyOr: { $0 == JID(settings.domain) || $0.bare == JID(settings.address) })
     }
 
     private func greeting(_ offers: Offers, _ management: StreamManagement.Offer) -> [UInt8] {

@@ -89,14 +89,11 @@ struct ArchivePage: Sendable {
 
     /// Takes the answer to the query, after its results.
     private mutating func takeAnswer(_ stanza: Stanza) -> Part {
-        guard let given = stanza.attribute("id", of: 0), stanza.bytes[given].elementsEqual(id.utf8),
-            let type = stanza.attribute("type", of: 0)
-        else { return .none }
-        if stanza.equals(type, "error") {
+        guard let isResult = stanza.isResult(of: id) else { return .none }
+        guard isResult else {
             answer = .refused(StanzaError(stanza).condition)
             return .end
         }
-        guard stanza.equals(type, "result") else { return .none }
         guard let end = stanza.child("fin", in: XMLNamespace.archive) else {
             answer = .refused(.undefinedCondition)
             return .end
@@ -161,8 +158,5 @@ extension Session {
     }
 
     /// Whether the server speaks for our account (RFC 6120 section 8.1.2.1): its archive has our bare address.
-    func isFromOwnAccount(_ stanza: Stanza) -> Bool {
-        guard let from = stanza.attribute("from", of: 0) else { return true }
-        return JID(stanza.string(from)) == address.bare
-    }
+    func isFromOwnAccount(_ stanza: Stanza) -> Bool { stanza.isFrom(nobodyOr: { $0 == address.bare }) }
 }

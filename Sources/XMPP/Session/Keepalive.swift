@@ -1,12 +1,5 @@
 import Vocabulary
 
-/// A timer for the caller to set: one at a time, the last one counts.
-package struct SessionTimer: Sendable, Equatable {
-    /// Passed back when the timer fires, so that a late one is recognised and ignored.
-    package var id: UInt64
-    package var delay: Duration
-}
-
 /// The bytes that we have written to a connection, by its transport's counters.
 package struct SentBytes: Sendable, Equatable {
     /// Those that the peer's machine has acknowledged, since the connection was made.

@@ -83,15 +83,11 @@ struct OfflineQuery: Sendable {
 
     /// Takes a stanza of our own account; returns whether it is the answer.
     mutating func take(_ stanza: Stanza) -> Bool {
-        guard answer == nil, stanza.element(0, is: "iq", in: XMLNamespace.client),
-            let given = stanza.attribute("id", of: 0), stanza.bytes[given].elementsEqual(id.utf8),
-            let type = stanza.attribute("type", of: 0)
-        else { return false }
-        if stanza.equals(type, "error") {
+        guard answer == nil, let isResult = stanza.isResult(of: id) else { return false }
+        guard isResult else {
             answer = .refused(StanzaError(stanza).condition)
             return true
         }
-        guard stanza.equals(type, "result") else { return false }
         answer =
             switch request {
             case .count: OfflineQuery.count(in: stanza).map { .count($0) } ?? .refused(.featureNotImplemented)

@@ -132,11 +132,11 @@ extension Session {
     private mutating func leave(_ cause: Cause) -> EndStep {
         state = .finishing(cause)
         // Makes the keepalive's timer a late one.
-        timerID += 1
+        timer.cancel()
         if window.isEmpty { return finish(cause) }
         // Our own end waits for the database without limit; a peer that has closed waits for our closing tag.
         guard case .peers = cause else { return .settle(nil) }
-        return .settle(timer(after: Session.closeTimeout))
+        return .settle(timer.set(after: Session.closeTimeout))
     }
 
     private mutating func finish(_ cause: Cause) -> EndStep {
@@ -144,7 +144,7 @@ extension Session {
         case .ours:
             let bytes = goodbye()
             state = .closing
-            return .close(bytes, timer(after: Session.closeTimeout))
+            return .close(bytes, timer.set(after: Session.closeTimeout))
         case .peers:
             let bytes = goodbye()
             state = .ended

@@ -16,17 +16,11 @@ extension Session {
         if management.isRequested { delay = min(delay, Session.managementTimeout) }
         if presence.needsRefresh { delay = min(delay, Presence.refreshDelay) }
         if !isHeard { delay = .zero }
-        return timer(after: delay, from: boundAt)
+        return timer.set(after: delay, from: boundAt)
     }
 
     /// When the answer to our request for stream management is overdue.
     private var managementDue: UInt64 { boundAt &+ Session.managementTimeout.nanoseconds }
-
-    mutating func timer(after delay: Duration, from now: UInt64? = nil) -> SessionTimer {
-        timerID += 1
-        timerDue = now.map { $0 &+ delay.nanoseconds } ?? .max
-        return SessionTimer(id: timerID, delay: delay)
-    }
 
     // MARK: Pauses
 
@@ -51,11 +45,7 @@ extension Session {
 
     /// Sets the timer if it would fire later than this: a stream that keeps pausing must not put it off forever.
     private mutating func timer(notAfter due: UInt64, now: UInt64) -> Settlement {
-        timerDue > due ? Settlement(timer: timer(at: due, now: now)) : Settlement()
-    }
-
-    private mutating func timer(at due: UInt64, now: UInt64) -> SessionTimer {
-        timer(after: .nanoseconds(Int64(clamping: due > now ? due - now : 0)), from: now)
+        timer.due > due ? Settlement(timer: timer.set(at: due, now: now)) : Settlement()
     }
 
     /// Notes whether the peer accepts our writes: while it does not, reading pauses lest acks pile up.
@@ -67,8 +57,11 @@ extension Session {
     /// Notes a server's count of our stanzas that has grown: once it includes the ping, that has arrived.
     mutating func confirmed(since before: UInt32, now: UInt64) {
         guard management.confirmed != before else { return }
-        let hasPing = pings > 0 && Int32(bitPattern: management.confirmed &- pingNumber) >= 0
-        if hasPing { keepalive.answered(now: now) } else { keepalive.moved(now: now) }
+        if pinger.isReached(by: management.confirmed) {
+            keepalive.answered(now: now)
+        } else {
+            keepalive.moved(now: now)
+        }
     }
 
     /// Whether the answer to a ping may wait behind all that a standard server has stored.
@@ -105,13 +98,14 @@ extension Session {
             guard isDraining, case .open = state else { return .none }
             return .drainExpired(close())
         }
-        guard id == timerID else { return .none }
+        guard id == timer.id else { return .none }
         switch state {
         case .open where management.isRequested:
-            guard timerDue < managementDue else { return .end(farewell(.undefinedCondition), .unmanaged) }
+            guard timer.due < managementDue else { return .end(farewell(.undefinedCondition), .unmanaged) }
             // Soon again: once it is answered, there are pings to send.
-            let rest = min(managementDue - timerDue, Presence.refreshDelay.nanoseconds)
-            return .wait(timer(after: .nanoseconds(Int64(clamping: rest)), from: timerDue))
+            return .wait(
+                timer.set(at: min(managementDue, timer.due &+ Presence.refreshDelay.nanoseconds), now: timer.due)
+            )
         case .open:
             return keepaliveFired(now: now, bytes)
         case .finishing(.peers):
@@ -135,20 +129,19 @@ extension Session {
             management.wrote(isReturn ? 1 : 2)
             if isReturn { keepalive.storeRequested() }
             let bytes = isReturn ? presence.becomeAvailable(now: now) ?? [] : presence.refresh()
-            return .refresh(bytes, timer(at: keepalive.due, now: now))
+            return .refresh(bytes, timer.set(at: keepalive.due, now: now))
         }
         switch keepalive.timerFired(now: now, sent: bytes) {
-        case .wait(let delay): return .wait(timer(at: min(now &+ delay.nanoseconds, presenceDue), now: now))
+        case .wait(let delay): return .wait(timer.set(at: min(now &+ delay.nanoseconds, presenceDue), now: now))
         case .ping where settings.dialect == .component:
             // The answer to a ping would be a stanza for our domain like any other: a server gives it to any connection
             // of the component. So a space is sent, and TCP finds out whether it arrives.
             keepalive.answered(now: now)
-            return .ping([0x20], timer(after: keepaliveInterval, from: now))
+            return .ping([0x20], timer.set(after: keepaliveInterval, from: now))
         case .ping(let delay):
-            pings += 1
             management.wrote()
-            pingNumber = management.sent
-            return .ping(ping, timer(at: min(now &+ delay.nanoseconds, presenceDue), now: now))
+            let ping = pinger.next(number: management.sent)
+            return .ping(ping, timer.set(at: min(now &+ delay.nanoseconds, presenceDue), now: now))
         case .dead:
             // Resumed again, it would be as deaf.
             if !isHeard { management.forgoResumption() }
@@ -160,29 +153,15 @@ extension Session {
     /// Withdraws presence where the pause has become longer than the server's queue allows.
     private mutating func pausedFired(_ pause: Duration, now: UInt64) -> TimerAction {
         let patience = presence.patience(inFlight: window.messages, pausedAt: now &- pause.nanoseconds)
-        guard pause >= patience else { return .wait(timer(after: patience - pause, from: now)) }
+        guard pause >= patience else { return .wait(timer.set(after: patience - pause, from: now)) }
         management.wrote()
-        return .withdraw(presence.becomeUnavailable(now: now) ?? [], timer(after: keepaliveInterval, from: now))
+        return .withdraw(presence.becomeUnavailable(now: now) ?? [], timer.set(after: keepaliveInterval, from: now))
     }
 
-    // MARK: Pings
-
-    private var pingID: String { "\(idPrefix)-ping-\(pings)" }
-
-    private var ping: [UInt8] {
-        let (to, id) = (settings.domain.xmlEscaped, pingID.xmlEscaped)
-        return Array("<iq type=\"get\" to=\"\(to)\" id=\"\(id)\"><ping xmlns=\"urn:xmpp:ping\"/></iq>".utf8)
-    }
-
-    /// Whether a stanza answers the last ping, whose id nobody else can guess: a result or an error from the pinged
-    /// domain, from nobody, or in the name of our account (RFC 6120 section 8.1.2.1).
+    /// Whether a stanza answers the last ping: from the pinged domain, from nobody, or in the name of our account
+    /// (RFC 6120 section 8.1.2.1).
     func isPong(_ stanza: Stanza) -> Bool {
-        guard pings > 0, stanza.element(0, is: "iq", in: XMLNamespace.client),
-            let type = stanza.attribute("type", of: 0), stanza.equals(type, "result") || stanza.equals(type, "error"),
-            let id = stanza.attribute("id", of: 0), stanza.bytes[id].elementsEqual(pingID.utf8)
-        else { return false }
-        guard let from = stanza.attribute("from", of: 0) else { return true }
-        guard let sender = JID(stanza.string(from)) else { return false }
-        return sender == domain || sender == address || sender == address.bare
+        pinger.isAnswered(by: stanza)
+            && stanza.isFrom(nobodyOr: { $0 == domain || $0 == address || $0 == address.bare })
     }
 }

@@ -40,17 +40,13 @@ package struct Session: ~Copyable {
     var keepalive: Keepalive
     var management: StreamManagement
     var presence: Presence
-    var timerID: UInt64 = 0
-    /// When the last timer fires, if known.
-    var timerDue: UInt64 = .max
-    var pings: UInt64 = 0
+    var timer = TimerSlot()
+    var pinger: Pinger
     /// The page of our account's archive that is asked for; nil on a stream that receives messages.
     var page: ArchivePage?
     /// The request about our account's offline store that is under way; nil likewise.
     var offline: OfflineQuery?
     var pages: UInt64 = 0
-    /// The number of the last ping among our stanzas, as stream management counts them.
-    var pingNumber: UInt32 = 0
     /// Whether reading pauses because the peer does not accept our writes.
     package internal(set) var isBlocked = false
     private var queries: QueryResponder
@@ -82,6 +78,7 @@ package struct Session: ~Copyable {
     ) {
         self.takesMessages = takesMessages
         self.idPrefix = idPrefix
+        pinger = Pinger(to: settings.domain, idPrefix: idPrefix)
         codec = UpstreamCodec(settings)
         codec.bound(to: stream.address, stream.limits)
         boundAt = now
