@@ -1,6 +1,6 @@
 package import NIOCore
 import Synchronization
-import Vocabulary
+package import Vocabulary
 import XMLWire
 package import XMPP
 
@@ -8,6 +8,8 @@ package import XMPP
 package struct TrialNews: Sendable {
     package struct Message: Sendable {
         package var id: String
+        /// The ledger's key, unless it belongs in quarantine.
+        package var key: Digest128?
         /// The verbatim text of `data`.
         package var data: String
     }
@@ -39,7 +41,7 @@ package struct TrialNews: Sendable {
     }
 }
 
-/// A stream of `check --thorough`: it plays a worker or a device, and takes notes.
+/// A stream of `check --thorough` and `audit --against-archive`: it plays a worker or a device, and takes notes.
 package final class TrialStream: Sendable {
     /// How long anything is waited for.
     package static let patience = TimeAmount.seconds(10)
@@ -73,6 +75,13 @@ package final class TrialStream: Sendable {
     }
 
     package var news: TrialNews { get async { await wait(.zero) { _ in true } } }
+
+    /// The messages that have come, which are forgotten.
+    package func takeMessages() async -> [TrialNews.Message] {
+        let promise = eventLoop.makePromise(of: [TrialNews.Message].self)
+        eventLoop.execute { [handler] in promise.succeed(handler.value?.delegate.takeMessages() ?? []) }
+        return await promise.futureResult.value
+    }
 
     /// Waits until something is so, the stream has ended, or the time is over; returns what there is then.
     package func wait(
@@ -126,8 +135,8 @@ package final class TrialStream: Sendable {
     }
 
     /// Asks for a page of the account's archive, over a stream without presence; nil if it ends before.
-    package func ask(_ request: ArchiveRequest) async -> ArchiveAnswer? {
-        await page {
+    package func ask(_ request: ArchiveRequest, _ limit: TimeAmount = patience) async -> ArchiveAnswer? {
+        await page(limit) {
             $0.ask(request)
         } take: {
             $0.takeAnswer()
@@ -136,7 +145,7 @@ package final class TrialStream: Sendable {
 
     /// Asks about the account's offline store; likewise.
     package func ask(_ request: OfflineRequest) async -> OfflineAnswer? {
-        await page {
+        await page(Self.patience) {
             $0.ask(request)
         } take: {
             $0.takeOfflineAnswer()
@@ -144,6 +153,7 @@ package final class TrialStream: Sendable {
     }
 
     private func page<Answer: Sendable>(
+        _ limit: TimeAmount,
         ask: @escaping @Sendable (inout Session) -> [UInt8]?,
         take: @escaping @Sendable (inout Session) -> Answer?
     ) async -> Answer? {
@@ -152,7 +162,7 @@ package final class TrialStream: Sendable {
             guard let stream = handler.value else { return promise.succeed(nil) }
             stream.ask(for: AwaitedPage(for: promise, ask: ask, take: take))
         }
-        let timer = eventLoop.scheduleTask(in: Self.patience) { [handler] in handler.value?.closeNow() }
+        let timer = eventLoop.scheduleTask(in: limit) { [handler] in handler.value?.closeNow() }
         defer { timer.cancel() }
         return await promise.futureResult.value
     }
@@ -203,6 +213,11 @@ final class TrialDelegate: PageReader {
         }
     }
 
+    func takeMessages() -> [TrialNews.Message] {
+        defer { (news.messages, news.ids) = ([], []) }
+        return news.messages
+    }
+
     func release() {
         holds = false
         commit()
@@ -238,7 +253,8 @@ final class TrialDelegate: PageReader {
             }
             let id = text(message.messageID)
             news.ids.insert(id)
-            news.messages.append(TrialNews.Message(id: id, data: text(message.data)))
+            let key = message.quarantine == nil ? message.messageKey : nil
+            news.messages.append(TrialNews.Message(id: id, key: key, data: text(message.data)))
         }
         uncommitted += messages
         messages.removeAll()

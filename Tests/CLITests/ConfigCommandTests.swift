@@ -93,6 +93,8 @@ struct ConfigCommandTests {
             let run = try await piped.run(check + ["--connect", "--accounts", file])
             #expect(run.status == 78 && run.errors.contains(words) && !run.errors.contains("FAKE"), "\(run.errors)")
         }
+        let audit = try await piped.run(["audit", "--against-archive", "--config", path])
+        #expect(audit.status == 64 && audit.errors.contains("no sender has archive.catch_up"), "\(audit.errors)")
         let missing = try await piped.run(check + ["--connect", "--accounts", "/nowhere/accounts"])
         #expect(missing.status == 78 && missing.errors.contains("/nowhere/accounts"), "\(missing.errors)")
     }

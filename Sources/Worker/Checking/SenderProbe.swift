@@ -59,7 +59,7 @@ extension ProbeSequence {
     }
 
     /// The sender's pin; nil without one, and while the database can't be asked.
-    private static func pin(of settings: SenderSettings, _ url: String) async -> PinnedBinding? {
+    static func pin(of settings: SenderSettings, _ url: String) async -> PinnedBinding? {
         guard let database = try? PostgresSettings(url: url),
             let connection = try? await PostgresConnection.open(database)
         else { return nil }
