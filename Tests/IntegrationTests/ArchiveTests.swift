@@ -230,6 +230,7 @@ extension Integration {
                             Self.readings(first) + Self.readings(second) == [600]
                         }
                         #expect(first.settled(.duplicate) + second.settled(.duplicate) == 100)
+                        try await scenario.waitForAcks(ids)
                     }
                 }
                 try await scenario.expectStored(ids)
