@@ -14,14 +14,6 @@ package struct TrialNews: Sendable {
         package var data: String
     }
 
-    /// An answer to a query.
-    package struct Answer: Sendable {
-        /// Nil for a result.
-        package var error: StanzaErrorCondition?
-        /// A server's name and version (XEP-0092), made safe for a terminal.
-        package var software: String?
-    }
-
     package var stream: BoundStream?
     package var management: StreamManagement.Outcome?
     /// How many of our stanzas the server has, and whether it hears us (``XMPP/Session``).
@@ -31,7 +23,8 @@ package struct TrialNews: Sendable {
     package var ids: Set<String> = []
     /// Our own messages that came back, and why.
     package var returned: [String: StanzaErrorCondition] = [:]
-    package var answers: [String: Answer] = [:]
+    /// Answers by their ids: a server's name and version (XEP-0092), made safe for a terminal, or nothing.
+    package var answers: [String: String] = [:]
     package var end: SessionEnd?
 
     /// Whether stanzas may be sent, and count.
@@ -107,7 +100,7 @@ package final class TrialStream: Sendable {
     }
 
     /// Asks the server, whose answer follows all that was sent before; nil if none comes in time.
-    package func ask(_ query: String, _ limit: TimeAmount = patience) async -> TrialNews.Answer? {
+    package func ask(_ query: String, _ limit: TimeAmount = patience) async -> String? {
         let id = "trial-\(queries.add(1, ordering: .relaxed).newValue)"
         send("<iq type=\"get\" id=\"\(id)\" to=\"\(domain)\">\(query)</iq>")
         return await wait(limit) { $0.answers[id] != nil }.answers[id]
@@ -272,17 +265,14 @@ final class TrialDelegate: PageReader {
 
     private func answered(_ id: String, _ stanza: Stanza) {
         guard let type = stanza.attribute("type", of: 0) else { return }
-        if stanza.equals(type, "error") {
-            news.answers[id] = TrialNews.Answer(error: StanzaError(stanza).condition)
-        } else if stanza.equals(type, "result") {
-            let query = stanza.child("query", in: XMLNamespace.version)
-            let names: [StaticString] = ["name", "version"]
-            let words = names.compactMap { name in
-                query.flatMap { stanza.child(name, in: XMLNamespace.version, of: $0) }
-                    .map { PeerText.host(stanza.bytes[stanza.elements[$0].text]) }
-            }
-            news.answers[id] = TrialNews.Answer(software: words.isEmpty ? nil : words.joined(separator: " "))
+        guard stanza.equals(type, "result") || stanza.equals(type, "error") else { return }
+        let query = stanza.child("query", in: XMLNamespace.version)
+        let names: [StaticString] = ["name", "version"]
+        let words = names.compactMap { name in
+            query.flatMap { stanza.child(name, in: XMLNamespace.version, of: $0) }
+                .map { PeerText.host(stanza.bytes[stanza.elements[$0].text]) }
         }
+        news.answers[id] = words.joined(separator: " ")
     }
 
     func noticed(_ notice: StreamNotice) {

@@ -11,7 +11,6 @@ import Telemetry
 package import UpstreamConfiguration
 package import UpstreamKit
 import Vocabulary
-import XMLWire
 import XMPP
 import XMPPSession
 
@@ -110,10 +109,9 @@ struct WorkerParts: Sendable {
     fileprivate static func senders(_ configuration: WorkerConfiguration) throws(WorkerError) -> [SenderSettings] {
         var settings: [SenderSettings] = []
         var problems: [String] = []
-        let (limits, servers) = (StreamLimits(configuration), configuration.nameServers)
         for (index, sender) in configuration.senders.enumerated() {
             do throws(TLSError) {
-                var made = try SenderSettings(sender, index: index, limits: limits, nameServers: servers)
+                var made = try SenderSettings(configuration, index: index)
                 if sender.dialect == .xmpp, sender.channelBinding == .preferred { made.pin = BindingPin() }
                 settings.append(made)
             } catch {

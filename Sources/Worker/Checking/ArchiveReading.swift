@@ -4,7 +4,6 @@ import Probing
 import TLSWire
 package import UpstreamConfiguration
 package import Vocabulary
-import XMLWire
 import XMPP
 import XMPPSession
 
@@ -86,10 +85,7 @@ package struct ArchiveReading {
     private func settings() async throws(Failure) -> SenderSettings {
         let sender = configuration.senders[index]
         var settings: SenderSettings
-        do throws(TLSError) {
-            let (limits, servers) = (StreamLimits(configuration), configuration.nameServers)
-            settings = try SenderSettings(sender, index: index, limits: limits, nameServers: servers)
-        } catch {
+        do throws(TLSError) { settings = try SenderSettings(configuration, index: index) } catch {
             throw Failure(message: "sender \(self.sender): \(error.message)", status: .configuration)
         }
         (settings.stream.isPresent, settings.stream.resource, settings.stream.resume) = (false, nil, .zero)

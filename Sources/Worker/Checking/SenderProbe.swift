@@ -7,7 +7,6 @@ import TLSWire
 import Telemetry
 package import UpstreamConfiguration
 import Vocabulary
-import XMLWire
 import XMPP
 import XMPPSession
 
@@ -33,8 +32,7 @@ extension ProbeSequence {
     ) async -> Probe.Result {
         var settings: SenderSettings
         do throws(TLSError) {
-            let (limits, servers) = (StreamLimits(configuration), configuration.nameServers)
-            settings = try SenderSettings(sender, index: index, limits: limits, nameServers: servers)
+            settings = try SenderSettings(configuration, index: index)
         } catch {
             return .failed(cause: error.message, fix: "check senders.\(index).tls", status: .configuration)
         }

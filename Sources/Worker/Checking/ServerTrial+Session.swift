@@ -9,8 +9,8 @@ import XMPPSession
 extension ServerTrial {
     func begin() async throws(Trouble) -> Probe.Result {
         let count = try await drain()
-        let answer = try await device().ask("<query xmlns=\"jabber:iq:version\"/>")
-        let name = answer?.software ?? "a server that doesn't tell its name (XEP-0092)"
+        var name = try await device().ask("<query xmlns=\"jabber:iq:version\"/>") ?? ""
+        if name.isEmpty { name = "a server that doesn't tell its name (XEP-0092)" }
         return .passed(detail: "\(name); both sign in; dropped \(Amount.counted(count, "message")) of the first")
     }
 

@@ -82,10 +82,7 @@ actor ServerTrial {
     /// The sender's settings for one of the accounts; messages come over a stream with presence.
     private func settings(of account: TrialAccount, isPresent: Bool) throws(Trouble) -> SenderSettings {
         var settings: SenderSettings
-        do throws(TLSError) {
-            let (limits, servers) = (StreamLimits(configuration), configuration.nameServers)
-            settings = try SenderSettings(sender, index: index, limits: limits, nameServers: servers)
-        } catch {
+        do throws(TLSError) { settings = try SenderSettings(configuration, index: index) } catch {
             throw Trouble(message: error.message, status: .configuration)
         }
         (settings.secret, settings.keys) = ({ account.password }, keys)
