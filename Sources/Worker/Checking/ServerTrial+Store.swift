@@ -1,6 +1,5 @@
 import NIOCore
 import Probing
-import Vocabulary
 import XMPP
 import XMPPSession
 

@@ -1,7 +1,6 @@
 import ConfigurationKeys
 import NIOCore
 import NIOPosix
-import Probing
 import TLSWire
 import Telemetry
 package import UpstreamConfiguration
