@@ -1,6 +1,6 @@
 import Digests
 import Foundation
-import Vocabulary
+package import Vocabulary
 
 /// A line of a file of acked or stored messages, as written by `emulate --acks` or `messages export`.
 package struct AckedMessage: Sendable, Decodable {
@@ -19,6 +19,11 @@ package struct AckedMessage: Sendable, Decodable {
         case messageID = "message_id"
         case ackedAt = "time"
         case receivedAt = "received_at"
+    }
+
+    /// A message of an archive; without a key it belongs in quarantine.
+    package init(key: Digest128?, sender: String, id: String) {
+        (messageKey, senderID, messageID) = (key?.description, sender, id)
     }
 
     /// When the ack or the message was received; RFC 3339.

@@ -1,5 +1,5 @@
-import Postgres
-import Vocabulary
+package import Postgres
+package import Vocabulary
 
 extension Conservation {
     private struct Compared: Sendable {
@@ -23,24 +23,10 @@ extension Conservation {
         progress: Progress = { _, _ in }
     ) async throws {
         report.update(.ackedIsKnown, 0, wrong: 0, [])
-        let oldest = try await connection.result(of: AuditCheckStatements.oldest).rows(as: Timestamp.self).first
+        let oldest = try await oldest()
         var keyless: Int64 = 0
         while case let messages = try file.next(), !messages.isEmpty {
-            for start in stride(from: 0, to: messages.count, by: 1_000) {
-                let some = Array(messages[start..<min(start + 1_000, messages.count)])
-                let compared = try await compare(some)
-                report.update(.ackedIsKnown, compared.looked, wrong: 0, [])
-                keyless += compared.keyless
-                for message in compared.unknown.map({ some[$0] }) {
-                    let time = message.time.flatMap { try? Timestamp(parsing: $0) }
-                    let isOld = oldest.flatMap { oldest in time.map { $0 < oldest } } ?? false
-                    if message.isBeyondText || isOld {
-                        report.unverifiable += 1
-                    } else {
-                        report.update(.ackedIsKnown, 0, wrong: 1, [message.title])
-                    }
-                }
-            }
+            keyless += try await compare(messages, .ackedIsKnown, oldest, &report)
             progress(file.position, file.size)
         }
         report.unverifiable += keyless
@@ -49,6 +35,50 @@ extension Conservation {
             "\(keyless) acks are of senders whose ids are unique for a device alone (id_scope: device), and the file has no key "
                 + "of the message: they were not looked up. `emulate --acks` writes message_key_by_device"
         )
+    }
+
+    /// Before when messages may have been deleted; nil for never.
+    package func oldest() async throws(PostgresError) -> Timestamp? {
+        try await connection.result(of: AuditCheckStatements.oldest).rows(as: Timestamp.self).first
+    }
+
+    /// Checks that each of these messages of an archive is in the ledger or in quarantine.
+    ///
+    /// One that belongs in quarantine and has no id can't be told.
+    package func compare(
+        archived messages: [AckedMessage],
+        _ report: inout ConservationReport
+    ) async throws(PostgresError) {
+        report.update(.archivedIsKnown, 0, wrong: 0, [])
+        let named = messages.filter { $0.messageID?.isEmpty == false }
+        report.unverifiable += Int64(messages.count - named.count)
+        report.unverifiable += try await compare(named, .archivedIsKnown, nil, &report)
+    }
+
+    /// Looks messages up, part by part; returns how many have no key.
+    private func compare(
+        _ messages: [AckedMessage],
+        _ check: ConservationCheck,
+        _ oldest: Timestamp?,
+        _ report: inout ConservationReport
+    ) async throws(PostgresError) -> Int64 {
+        var keyless: Int64 = 0
+        for start in stride(from: 0, to: messages.count, by: 1_000) {
+            let some = Array(messages[start..<min(start + 1_000, messages.count)])
+            let compared = try await compare(some)
+            report.update(check, compared.looked, wrong: 0, [])
+            keyless += compared.keyless
+            for message in compared.unknown.map({ some[$0] }) {
+                let time = message.time.flatMap { try? Timestamp(parsing: $0) }
+                let isOld = oldest.flatMap { oldest in time.map { $0 < oldest } } ?? false
+                if message.isBeyondText || isOld {
+                    report.unverifiable += 1
+                } else {
+                    report.update(check, 0, wrong: 1, [message.title])
+                }
+            }
+        }
+        return keyless
     }
 
     /// Looks up some lines in one snapshot, each table once.

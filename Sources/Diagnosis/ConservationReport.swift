@@ -13,6 +13,8 @@ package enum ConservationCheck: String, Sendable, CaseIterable, Encodable {
     case deadLetterHasMessage = "dead-letter-has-message"
     /// Every message that a file lists as acked is known.
     case ackedIsKnown = "acked-is-known"
+    /// Every message that a server's archive holds is known.
+    case archivedIsKnown = "archived-is-known"
 }
 
 /// The result of an audit.
@@ -43,7 +45,7 @@ package struct ConservationReport: Sendable, Equatable {
 
     package internal(set) var results: [Result] = []
     package internal(set) var ledger = Ledger()
-    /// Acks of a file that were not found and need not be: older than retention keeps, or impossible to look up.
+    /// Acks of a file, and messages of an archive, that were not found and need not be: older than retention keeps, or impossible to look up.
     package internal(set) var unverifiable: Int64 = 0
     package internal(set) var remarks: [String] = []
 

@@ -7,7 +7,7 @@ import XMLWire
 import XMPP
 
 /// Receives messages over a stream, on its event loop: hands them to the ingest queue, counts and logs.
-final class MessageReceiver: StreamDelegate {
+final class MessageReceiver: PageReader {
     static var takesMessages: Bool { true }
 
     let metrics: Metrics

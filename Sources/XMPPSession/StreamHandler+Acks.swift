@@ -33,9 +33,7 @@ extension StreamHandler where Delegate == MessageReceiver {
         }
         // After the acks: a server that was told that a stanza is handled does not redeliver it.
         let settlement = bound.session.committed(copies.count, size: bytes, now: now) { copies.messages }
-        write(settlement.bytes)
-        if let timer = settlement.timer { setTimer(timer) }
-        perform(settlement.step)
+        perform(settlement)
         finishPage()
         updateReading()
         if bound.session.isSettled { delegate.allSettled.take()?() }

@@ -27,8 +27,13 @@ struct AwaitedPage {
     }
 }
 
+/// A delegate that waits for a page.
+protocol PageReader: StreamDelegate {
+    var page: AwaitedPage? { get set }
+}
+
 // Reading our account's archive, or its offline store.
-extension StreamHandler where Delegate == MessageReceiver {
+extension StreamHandler where Delegate: PageReader {
     /// Asks for a page, once the stream is bound.
     func ask(for page: AwaitedPage) {
         if case .ended = phase { return page.abandon() }

@@ -31,6 +31,13 @@ extension StreamHandler {
         perform(bound.session.closeNow())
     }
 
+    /// Carries out what follows a commit; the caller flushes.
+    func perform(_ settlement: Session.Settlement) {
+        write(settlement.bytes)
+        if let timer = settlement.timer { setTimer(timer) }
+        perform(settlement.step)
+    }
+
     func perform(_ step: Session.EndStep) {
         switch step {
         case .none: return

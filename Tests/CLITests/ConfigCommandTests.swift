@@ -66,6 +66,39 @@ struct ConfigCommandTests {
         #expect(nowhere.status == 1 && nowhere.errors.contains("No such file or directory"), "\(nowhere.errors)")
     }
 
+    @Test("--thorough goes with accounts of its own, whose passwords come from a file")
+    func thorough() async throws {
+        let folder = try TemporaryFolder()
+        let secret = try folder.write("FAKE-password\n".utf8, as: "secret")
+        let path = try folder.write(
+            """
+            database: {url: "postgresql:///nowhere"}
+            senders: [{sender_id: collector, host: h, domain: d.example, dialect: xmpp, secret_file: \(secret)}]
+            """.utf8,
+            as: "worker.yaml"
+        )
+        let check = ["check", "--config", path, "--thorough"]
+        for flags in [["--connect"], ["--accounts", secret]] {
+            let run = try await piped.run(check + flags)
+            #expect(run.status == 64 && run.errors.contains("--thorough goes with --connect and --accounts"))
+        }
+        let files = [
+            "one FAKE-password\n": "must hold two lines", "one FAKE-password\none FAKE-other\n": "must hold two lines",
+            "one\ntwo FAKE-password\n": "must hold two lines",
+            "a@b FAKE-password\ntwo FAKE-password\n": "must hold two",
+            "collector FAKE-password\ntwo FAKE-password\n": "'collector' is an account of a worker",
+        ]
+        for (text, words) in files {
+            let file = try folder.write(text.utf8, as: "accounts")
+            let run = try await piped.run(check + ["--connect", "--accounts", file])
+            #expect(run.status == 78 && run.errors.contains(words) && !run.errors.contains("FAKE"), "\(run.errors)")
+        }
+        let audit = try await piped.run(["audit", "--against-archive", "--config", path])
+        #expect(audit.status == 64 && audit.errors.contains("no sender has archive.catch_up"), "\(audit.errors)")
+        let missing = try await piped.run(check + ["--connect", "--accounts", "/nowhere/accounts"])
+        #expect(missing.status == 78 && missing.errors.contains("/nowhere/accounts"), "\(missing.errors)")
+    }
+
     @Test("on a terminal init asks, again where an answer can't be right")
     func asks() async throws {
         let folder = try TemporaryFolder()

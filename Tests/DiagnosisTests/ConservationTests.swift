@@ -249,6 +249,22 @@ struct ConservationTests {
         let result = try #require(report.result(.ackedIsKnown))
         #expect(result.looked == 104 && result.wrong == 1 && result.examples == ["1234567890 lost"], "\(result)")
         #expect(report.unverifiable == 1)
+        // An archive's: by key, or, what belongs in quarantine, by id; without either it can't be told.
+        let keys = [try await key("m9", fixture), try await key("m8", fixture)].map { Digest128(uuid: $0.utf8) }
+        var archived = ConservationReport()
+        try await conservation.compare(
+            archived: [
+                AckedMessage(key: keys[0], sender: "1234567890", id: "m9"),
+                AckedMessage(key: keys[1], sender: "1234567890", id: "renamed"),
+                AckedMessage(key: nil, sender: "1234567890", id: "odd"),
+                AckedMessage(key: nil, sender: "1234567890", id: ""),
+                AckedMessage(key: Digest128(high: 1, low: 2), sender: "1234567890", id: "lost"),
+            ],
+            &archived
+        )
+        let known = try #require(archived.result(.archivedIsKnown))
+        #expect(known.looked == 4 && known.wrong == 1 && known.examples == ["1234567890 lost"], "\(known)")
+        #expect(archived.unverifiable == 1 && archived.result(.ackedIsKnown) == nil)
         // What is older than bodies are kept may have been deleted from the quarantine.
         try await fixture.script("UPDATE upstream.retention_policy SET messages = '30 days'")
         let old = (Timestamp.now - .seconds(40 * 86_400)).rfc3339

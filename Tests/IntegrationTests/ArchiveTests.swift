@@ -187,5 +187,102 @@ extension Integration {
                 }
             }
         }
+
+        @Test("two workers that read from one place at once store nothing twice, and the place never goes back")
+        func twoReaders() async throws {
+            try await ServerScenario.run(.prosody, ServerOptions(archive: true, offlineStore: false)) { scenario in
+                let ids = ServerScenario.ids(1...605)
+                try await Self.begin(Array(ids[..<5]), scenario)
+                try Self.send(ids[5...], scenario)
+                // Nobody has this address: once it is returned, the server has taken all before it.
+                try scenario.device.send(
+                    stanza: "<message to='nobody@\(StandardServer.domain)' id='marker'><body>x</body></message>"
+                )
+                try await waitUntil("the server has taken them") { scenario.device.errors.contains("marker") }
+                try await scenario.database.script(
+                    """
+                    CREATE TABLE public.steps (is_back boolean);
+                    CREATE FUNCTION public.note_step() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+                        INSERT INTO public.steps VALUES (NEW.archived_at < OLD.archived_at);
+                        RETURN NULL;
+                    END $$;
+                    CREATE TRIGGER note_step AFTER UPDATE OF archived_at ON upstream.archive_points
+                        FOR EACH ROW EXECUTE FUNCTION public.note_step()
+                    """
+                )
+                let second = try Self.yaml(scenario).replacing("resource: upstream-worker", with: "resource: other")
+                try await scenario.withWorker(Self.yaml(scenario)) { first in
+                    try await scenario.withWorker(second) { second in
+                        try await scenario.database.withLockedLedger {
+                            try await waitUntil("both have the same page in flight", limit: .seconds(200)) {
+                                // As if the one that reads were frozen.
+                                try await scenario.database.script(
+                                    "UPDATE upstream.archive_points SET leased_until = now() - interval '1 second' "
+                                        + "WHERE leased_until > now()"
+                                )
+                                return first.inFlight == 100 && second.inFlight == 100
+                            }
+                        }
+                        try await waitUntil("all is stored", limit: .seconds(90)) {
+                            first.settled(.stored) + second.settled(.stored) == 600
+                        }
+                        try await waitUntil("one has read to the end") {
+                            Self.readings(first) + Self.readings(second) == [600]
+                        }
+                        #expect(first.settled(.duplicate) + second.settled(.duplicate) == 100)
+                        try await scenario.waitForAcks(ids)
+                    }
+                }
+                try await scenario.expectStored(ids)
+                #expect(try await scenario.database.integer("SELECT count(*) FROM public.steps WHERE is_back") == 0)
+                #expect(try await scenario.database.integer("SELECT count(*) FROM public.steps") >= 6)
+                #expect(scenario.device.acks.sorted() == ids.sorted())
+            }
+        }
+
+        @Test(
+            "audit finds in the archive what the database lacks, and takes nothing from the worker",
+            arguments: ServerKind.allCases
+        )
+        func audited(_ kind: ServerKind) async throws {
+            try await ServerScenario.run(kind, ServerOptions(archive: true)) { scenario in
+                let ids = ServerScenario.ids(1...230)
+                func audit() throws -> (status: Int32, known: [String: Any]) {
+                    let path = try scenario.server.scratch.write(Self.yaml(scenario).utf8, as: "audit.yaml")
+                    // Within the last minute a message may be under way.
+                    let run = try CommandRun(["audit", "--json", "--against-archive", "--config", path])
+                    let checks = try run.object()["checks"] as? [[String: Any]] ?? []
+                    let known = checks.first { $0["check"] as? String == "archived-is-known" }
+                    return (run.status, try #require(known, "\(run.errors)"))
+                }
+                try await scenario.withWorker(Self.yaml(scenario)) { worker in
+                    try Self.send(ids, scenario)
+                    // A stranger's is no message.
+                    try scenario.device.send(
+                        stanza: "<message to='\(scenario.device.address)'><body>x</body></message>"
+                    )
+                    try await scenario.waitForAcks(ids)
+                    try await waitUntil("the archive's messages are over a minute old", limit: .seconds(120)) {
+                        try audit().known["looked"] as? Int == ids.count
+                    }
+                    let sound = try audit()
+                    #expect(sound.status == 0 && sound.known["wrong"] as? Int == 0, "\(sound)")
+                    try await scenario.database.script(
+                        """
+                        DELETE FROM upstream.message_ids WHERE message_key = (
+                            SELECT message_key FROM upstream.messages WHERE message_id = 'm7');
+                        DELETE FROM upstream.messages WHERE message_id = 'm7'
+                        """
+                    )
+                    let wrong = try audit()
+                    #expect(wrong.status == 1 && wrong.known["wrong"] as? Int == 1, "\(wrong)")
+                    #expect(wrong.known["examples"] as? [String] == ["\(scenario.account) m7"])
+                    try Self.send(["last"], scenario)
+                    try await scenario.waitForAcks(["last"])
+                    #expect(ReconnectReason.allCases.allSatisfy { worker.metrics.reconnects[$0].value == 0 })
+                }
+                #expect(scenario.device.errors.isEmpty)
+            }
+        }
     }
 }

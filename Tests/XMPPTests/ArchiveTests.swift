@@ -67,7 +67,10 @@ struct ArchiveTests {
         let since = text(session.ask(.after(ArchivePoint(time: time))) ?? [])
         #expect(since.contains("<field var=\"start\"><value>2023-11-14T22:13:20.000000Z</value></field>"))
         #expect(!since.contains("<after>"))
-        for query in [end, after, since] { _ = try stanza(query) }
+        let between = text(session.ask(.after(ArchivePoint(id: "a1"), until: time)) ?? [])
+        #expect(between.contains("<field var=\"end\"><value>2023-11-14T22:13:20.000000Z</value></field>"))
+        #expect(between.contains("<after>a1</after>") && !between.contains("start"))
+        for query in [end, after, since, between] { _ = try stanza(query) }
     }
 
     @Test("a page ends when the last of its messages is committed, and not before")

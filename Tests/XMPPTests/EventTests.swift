@@ -21,9 +21,10 @@ import Vocabulary
     private static func decode(
         _ children: String,
         _ plain: PlainPayload = plain(),
-        _ attributes: String = "id='s1' type='headline'"
+        _ attributes: String = "id='s1' type='headline'",
+        from: String = service
     ) throws -> DecodedStanza {
-        try JSONPayloadTests.decode(children, attributes, plain, from: service)
+        try JSONPayloadTests.decode(children, attributes, plain, from: from)
     }
 
     private static func messages(_ children: String, _ plain: PlainPayload = plain()) throws -> [IncomingMessage] {
@@ -148,6 +149,34 @@ import Vocabulary
         let lost = try Self.messages(Self.event(items.joined()))
         #expect(lost.count == 1 && lost[0].quarantine == .messageIDUnusable)
         #expect(try Self.messages(Self.event(items.prefix(50).joined())).count == 50)
+    }
+
+    @Test("PEP (XEP-0163): each account's node is its own, and an item id that is used again is the same message")
+    func personal() throws {
+        func publish(_ place: String, from: String = Self.service) throws -> DecodedStanza {
+            let space = "http://jabber.org/protocol/geoloc"
+            let item = "<item id='current'><geoloc xmlns='\(space)'><text>\(place)</text></geoloc></item>"
+            return try Self.decode(
+                Self.event(item, node: " node='\(space)'")
+                    + "<addresses xmlns='http://jabber.org/protocol/address'>"
+                    + "<address type='replyto' jid='\(from)/phone'/></addresses>",
+                Self.plain(),
+                "type='headline' to='worker@example.org/r'",
+                from: from
+            )
+        }
+        guard case .message(let first) = try publish("here"), case .message(let second) = try publish("there"),
+            case .message(let other) = try publish("here", from: "sensor-8@example.org"),
+            // The server speaks for our account.
+            case .message(let own) = try publish("here", from: "worker@example.org")
+        else { throw Unexpected("no message") }
+        #expect(first.text(first.category) == "http://jabber.org/protocol/geoloc" && first.quarantine == nil)
+        #expect(first.text(first.registrationToken) == "sensor-7@example.org/http://jabber.org/protocol/geoloc")
+        #expect(first.messageKey == second.messageKey && first.fingerprint != second.fingerprint)
+        #expect(first.deviceKey == second.deviceKey && Set([first, other, own].map(\.deviceKey)).count == 3)
+        for stranger in ["worker@example.org/phone", "mallory@example.org", "sensor-7@example.com"] {
+            #expect(word(try publish("here", from: stranger)) == "untrusted", "\(stranger)")
+        }
     }
 
     @Test("h answers for a stanza of several messages when all of them are settled, in any order")

@@ -9,8 +9,8 @@ let streamHeader =
     "<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' version='1.0' id='1'>"
 
 /// A stanza that outlives the call it was lent for, read by the real framer.
-func stanza(_ xml: String) throws -> Stanza {
-    try #require(try feed(streamHeader + xml).stanza)
+func stanza(_ xml: String, _ limits: StreamLimits = StreamLimits()) throws -> Stanza {
+    try #require(try feed(streamHeader + xml, limits).stanza)
 }
 
 /// A stream's start tag.
@@ -23,8 +23,8 @@ private struct Fed {
     var stanza: Stanza?
 }
 
-private func feed(_ xml: String) throws -> Fed {
-    let framer = XMLFramer()
+private func feed(_ xml: String, _ limits: StreamLimits = StreamLimits()) throws -> Fed {
+    let framer = XMLFramer(limits: limits)
     var fed = Fed()
     let bytes = UnsafeMutableRawBufferPointer.allocate(byteCount: xml.utf8.count, alignment: 1)
     defer { bytes.deallocate() }

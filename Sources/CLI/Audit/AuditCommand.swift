@@ -2,7 +2,9 @@ import ArgumentParser
 import Diagnosis
 import Postgres
 import Querying
+import UpstreamConfiguration
 import Vocabulary
+import Worker
 
 struct AuditCommand: ProgramCommand {
     static let manual = """
@@ -10,16 +12,19 @@ struct AuditCommand: ProgramCommand {
           upstream-worker audit
           upstream-worker audit --since yesterday
           upstream-worker audit --against acks.ndjson
+          upstream-worker audit --against-archive --since 2d
           upstream-worker audit --json | jq '.checks[] | select(.wrong > 0)'
 
         Compares the ledger with the bodies in both directions, and deliveries,
         blocks and dead letters with their messages. With --against it also checks
         that each message of a file is known: what `emulate --acks` or `messages
-        export` wrote, one JSON object per line. Works in parts of seconds, each in
+        export` wrote, one JSON object per line. With --against-archive it reads the
+        server's archive of each sender with archive.catch_up, but for the last
+        minute, and checks that each of its messages is known. Works in parts of seconds, each in
         a snapshot of its own, so that vacuum is not held back; changes nothing.
 
         Exit code 0: everything adds up; 1: something does not, and the first keys
-        of it are shown; 65: the file is in another form; 69: no database.
+        of it are shown; 65: the file is in another form; 69: no database, or server.
         """
 
     @OptionGroup var options: CommonOptions
@@ -27,6 +32,8 @@ struct AuditCommand: ProgramCommand {
     @Option(help: .value("time", "Only messages received before.")) var until: String?
     @Option(help: .value("file", "Check that each message of this file is known."), completion: .file())
     var against: String?
+    @Flag(help: "Check that each message of the servers' archives is known.")
+    var againstArchive = false
     @Option(help: .value("duration", "How long one statement may take, for example 2h."))
     var timeout = DurationArgument(seconds: 600)
     @OptionGroup var format: ObjectFormatOptions
@@ -35,11 +42,16 @@ struct AuditCommand: ProgramCommand {
         let console = context.console
         // Mistakes should not be noticed after minutes.
         _ = try times(now: .now)
+        let archives =
+            againstArchive ? ArchiveReading.all(try options.load(context, parts: [.senders]).configuration) : []
+        guard !againstArchive || !archives.isEmpty else {
+            throw CommandFailure(.usage, "--against-archive: no sender has archive.catch_up: on")
+        }
         let file = try against.map { path throws(AckedFile.Failure) in try AckedFile(path) }
         let report = try await options.withReader(context, timeout: timeout.microseconds, isOfPrimary: true) {
             connection in
             do {
-                return try await audit(connection, console, against: file)
+                return try await audit(connection, console, against: file, archives)
             } catch let error as PostgresError where error.sqlState == "57014" || error.failureClass == .deadline {
                 throw CommandFailure(
                     .temporaryFailure,
@@ -62,7 +74,8 @@ struct AuditCommand: ProgramCommand {
     private func audit(
         _ connection: PostgresConnection,
         _ console: Terminal,
-        against file: AckedFile?
+        against file: AckedFile?,
+        _ archives: [ArchiveReading]
     ) async throws -> ConservationReport {
         let now = try await connection.databaseTime()
         let (since, until) = try times(now: now)
@@ -71,6 +84,19 @@ struct AuditCommand: ProgramCommand {
         var report = try await conservation.run { bar.show($0, of: $1) }
         if let file { try await conservation.compare(with: file, &report) { bar.show($0, of: $1, against ?? "") } }
         bar.clear()
+        for archive in archives {
+            // What is older may have been deleted, and what is newer be under way.
+            let oldest = try await conservation.oldest()
+            let range = (since.map { max($0, oldest ?? $0) } ?? oldest, min(until ?? now, now - .seconds(60)))
+            do {
+                try await archive.read(since: range.0, until: range.1) { messages in
+                    let all = messages.map { AckedMessage(key: $0.key, sender: archive.sender, id: $0.id) }
+                    try await conservation.compare(archived: all, &report)
+                }
+            } catch let failure as ArchiveReading.Failure {
+                throw CommandFailure(failure.status, failure.message)
+            }
+        }
         return report
     }
 

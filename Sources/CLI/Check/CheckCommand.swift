@@ -15,17 +15,26 @@ struct CheckCommand: ProgramCommand {
           upstream-worker check --config worker.yaml --connect
           sudo -u upstream-worker upstream-worker check --connect   # as its role
           upstream-worker check --connect --json | jq '.steps[].result'
+          upstream-worker check --connect --thorough --accounts accounts.txt
           upstream-worker check --forget-pin 1234567890   # it no longer binds
 
         --connect signs in to the database and stores a message, which is rolled back; looks for each handler's \
         function, program or host, and calls none; and opens and closes a stream of each sender. Each line that \
         failed is followed by its fix. A sender that has signed in with channel binding signs in by nothing less, until \
-        --forget-pin; workers know within seconds. Exit code 77: refused; 69: down; 78: something has to be set up.
+        --forget-pin; workers know within seconds.
+
+        --thorough tries what a standard server does to messages, storage and sessions, with two accounts made for that, \
+        and takes about a minute. --accounts names a file of two lines, each an account's local part, a space, its password; \
+        what is stored for the first is dropped. Exit code 77: refused; 69: down; 78: something has to be set up.
         """
 
     @OptionGroup var options: CommonOptions
     @Flag(help: "Also try what run does: the database, the handlers, and every sender. Changes nothing.")
     var connect = false
+    @Flag(help: "With --connect: also try how standard servers treat messages, between two accounts made for that.")
+    var thorough = false
+    @Option(help: .value("file", "The accounts of --thorough, and their passwords."), completion: .file())
+    var accounts: String?
     @Option(help: .value("sender", "First forget that this sender has signed in with channel binding."))
     var forgetPin: String?
     @OptionGroup var reason: ReasonOption
@@ -33,8 +42,12 @@ struct CheckCommand: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         let console = context.console
+        guard thorough == (accounts != nil), connect || !thorough else {
+            throw CommandFailure(.usage, "--thorough goes with --connect and --accounts")
+        }
         let result = try options.load(context, parts: Set(ConfigurationPart.allCases))
         let configuration = result.configuration
+        let accounts = try accounts.map { try TrialAccount.read($0, beside: configuration.senders) }
         let own = try await context.ownHandlers()
         let quiet = Logger(label: "check") { _ in SwiftLogNoOpLogHandler() }
         try WorkerRuntime.validate(configuration, handlers: own, logger: quiet)
@@ -51,7 +64,8 @@ struct CheckCommand: ProgramCommand {
         if let forgetPin { try await forget(forgetPin, configuration, console) }
         var worst: ExitStatus?
         var steps: [JSONMembers] = []
-        for sequence in connect ? ProbeSequence.all(configuration) : [] {
+        let trials = accounts.map { ProbeSequence.trials(configuration, $0) } ?? []
+        for sequence in (connect ? ProbeSequence.all(configuration) : []) + trials {
             await sequence.run { outcome in
                 let words = Self.words(outcome.result)
                 if format.json {

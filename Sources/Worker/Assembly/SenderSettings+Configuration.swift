@@ -56,6 +56,16 @@ extension SenderSettings {
             }
     }
 
+    /// The settings of the sender at this place, by itself.
+    init(_ configuration: WorkerConfiguration, index: Int) throws(TLSError) {
+        try self.init(
+            configuration.senders[index],
+            index: index,
+            limits: configuration.limits,
+            nameServers: configuration.nameServers
+        )
+    }
+
     /// The TLS context for a sender's server.
     ///
     /// ALPN tells a standard server that an XMPP client follows (XEP-0368); the CCS never had that.

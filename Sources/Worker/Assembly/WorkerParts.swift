@@ -109,10 +109,9 @@ struct WorkerParts: Sendable {
     fileprivate static func senders(_ configuration: WorkerConfiguration) throws(WorkerError) -> [SenderSettings] {
         var settings: [SenderSettings] = []
         var problems: [String] = []
-        let (limits, servers) = (configuration.limits, configuration.nameServers)
         for (index, sender) in configuration.senders.enumerated() {
             do throws(TLSError) {
-                var made = try SenderSettings(sender, index: index, limits: limits, nameServers: servers)
+                var made = try SenderSettings(configuration, index: index)
                 if sender.dialect == .xmpp, sender.stream.channelBinding == .preferred { made.pin = BindingPin() }
                 settings.append(made)
             } catch {

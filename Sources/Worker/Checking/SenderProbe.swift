@@ -32,8 +32,7 @@ extension ProbeSequence {
     ) async -> Probe.Result {
         var settings: SenderSettings
         do throws(TLSError) {
-            let (limits, servers) = (configuration.limits, configuration.nameServers)
-            settings = try SenderSettings(sender, index: index, limits: limits, nameServers: servers)
+            settings = try SenderSettings(configuration, index: index)
         } catch {
             return .failed(cause: error.message, fix: "check senders.\(index).tls", status: .configuration)
         }
@@ -58,7 +57,7 @@ extension ProbeSequence {
     }
 
     /// The sender's pin; nil without one, and while the database can't be asked.
-    private static func pin(of settings: SenderSettings, _ url: String) async -> PinnedBinding? {
+    static func pin(of settings: SenderSettings, _ url: String) async -> PinnedBinding? {
         guard let database = try? PostgresSettings(url: url),
             let connection = try? await PostgresConnection.open(database)
         else { return nil }

@@ -5,8 +5,8 @@ import XMLWire
 package enum ArchiveRequest: Sendable, Equatable {
     /// The last message: only its place is wanted, as that of the archive's end.
     case end
-    /// The messages after a place.
-    case after(ArchivePoint)
+    /// The messages after a place, and before a time.
+    case after(ArchivePoint, until: Timestamp? = nil)
 
     /// The most messages of a page.
     package static let size = 100
@@ -49,22 +49,26 @@ struct ArchivePage: Sendable {
     /// The query, to our own account.
     var query: [UInt8] {
         var (form, place, most) = ("", "<before/>", 1)
-        if case .after(let point) = request {
+        if case .after(let point, let until) = request {
             most = ArchiveRequest.size
             place = point.id.map { "<after>\($0.xmlEscaped)</after>" } ?? ""
-            if point.id == nil, let time = point.time { form = ArchivePage.form(start: time) }
+            form = ArchivePage.form(start: point.id == nil ? point.time : nil, end: until)
         }
         let set = "<set xmlns=\"\(XMLNamespace.resultSet)\"><max>\(most)</max>\(place)</set>"
         let query = "<query xmlns=\"\(XMLNamespace.archive)\" queryid=\"\(id.xmlEscaped)\">\(form)\(set)</query>"
         return Array("<iq type=\"set\" id=\"\(id.xmlEscaped)\">\(query)</iq>".utf8)
     }
 
-    private static func form(start: Timestamp) -> String {
-        // Whole seconds, which every server reads.
-        let time = Timestamp(microseconds: start.microseconds - start.microseconds % 1_000_000).rfc3339
+    private static func form(start: Timestamp?, end: Timestamp?) -> String {
+        let fields = [("start", start), ("end", end)].compactMap { name, time in
+            // Whole seconds, which every server reads.
+            time.map { Timestamp(microseconds: $0.microseconds - $0.microseconds % 1_000_000).rfc3339 }
+                .map { "<field var=\"\(name)\"><value>\($0)</value></field>" }
+        }
+        guard !fields.isEmpty else { return "" }
         return "<x xmlns=\"\(XMLNamespace.dataForm)\" type=\"submit\">"
             + "<field var=\"FORM_TYPE\" type=\"hidden\"><value>\(XMLNamespace.archive)</value></field>"
-            + "<field var=\"start\"><value>\(time)</value></field></x>"
+            + fields.joined() + "</x>"
     }
 
     /// Takes a stanza of our account's archive; the caller has judged its sender.

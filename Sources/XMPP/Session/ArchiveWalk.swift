@@ -46,19 +46,19 @@ package struct ArchiveWalk: Sendable {
         case (.page(_, let last, _), .end):
             return .save(last, end: .complete)
         // The message is no longer there: the time at which it was stored is a place as well.
-        case (.refused(.itemNotFound), .after(var point)) where point.id != nil && point.time != nil:
+        case (.refused(.itemNotFound), .after(var point, let until)) where point.id != nil && point.time != nil:
             point.id = nil
-            request = .after(point)
+            request = .after(point, until: until)
             return .again
         case (.refused(let condition), _): return .fail(.refused(condition))
-        case (.page(let count, let last, let isComplete), .after(let point)):
+        case (.page(let count, let last, let isComplete), .after(let point, let until)):
             guard count <= ArchiveRequest.size else { return .fail(.overfull) }
             results += count
             pages += 1
             let next = ArchivePoint(id: last.id ?? point.id, time: last.time ?? point.time)
             if isComplete || count == 0 { return .save(next, end: .complete) }
             guard let id = last.id, id != point.id else { return .fail(.stuck) }
-            request = .after(next)
+            request = .after(next, until: until)
             return .save(next, end: pages < ArchiveWalk.pageLimit ? nil : .interrupted)
         }
     }

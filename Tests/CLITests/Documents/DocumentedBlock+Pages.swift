@@ -107,6 +107,7 @@ extension DocumentedBlock {
         .init("The worker as a component", .configuration),
         .init("Plain apps", 1, .configuration),
         .init("Plain apps", 2, .test("Tests/IntegrationTests/PlainDeviceTests.swift", "replies")),
+        .init("Try a server", .test("Tests/IntegrationTests/ServerTrialTests.swift", "documented")),
     ]
 
     static let upgrade: [DocumentedBlock] = [.init("Roll back", .shell)]
