@@ -2,6 +2,7 @@ package import Probing
 package import UpstreamConfiguration
 import Vocabulary
 import XMPP
+import XMLWire
 import XMPPSession
 
 extension ProbeSequence {
