@@ -227,6 +227,25 @@ struct OfflineRetrievalTests {
         }
     }
 
+    @Test("while copies of a lost fetch are uncommitted nothing opens; their acks are gone, and they come again (G2)")
+    func waits() throws {
+        let bench = try SlotBench()
+        defer { bench.finish() }
+        let first = try bench.accept()
+        let list = try first.answer(try first.bind(), Self.count(2))
+        let view = try first.answer(list, Self.list("a", "b"))
+        #expect(view.occurrences(of: "action=\"view\"") == 2)
+        try first.say(Self.stored("a"), Self.stored("b"))
+        first.lose()
+        bench.loop.advanceTime(by: .seconds(60))
+        #expect(bench.opened == 1)
+        try bench.batch().settle(0..<2)
+        let next = try bench.accept()
+        #expect(bench.metrics.acks[.connectionGone].value == 2)
+        #expect(try next.bind().contains("disco#info"))
+        #expect(bench.counts(.offlineReading) == [2] && bench.counts(.offlineRead) == [0])
+    }
+
     @Test("a session that the server has given up: what it stored meanwhile is fetched before the login, once")
     func givenUp() throws {
         let bench = try SlotBench(resume: .seconds(60))

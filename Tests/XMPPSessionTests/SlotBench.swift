@@ -119,6 +119,9 @@ final class SlotBench {
         return peer
     }
 
+    /// How many connections were opened.
+    var opened: Int { channels.all.withLock { $0.count } }
+
     /// The copies that were handed over.
     func batch() throws -> IngestBatch { try #require(queue.take()) }
 
