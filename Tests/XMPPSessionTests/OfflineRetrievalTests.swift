@@ -218,7 +218,7 @@ struct OfflineRetrievalTests {
     func silent() throws {
         let bench = try SlotBench()
         defer { bench.finish() }
-        for _ in 1...4 { try bench.accept().lose() }
+        for _ in 1...3 { try bench.accept().lose() }
         for _ in 1...2 {
             let peer = try bench.accept()
             #expect(try peer.bind().contains("disco#info"))
