@@ -82,7 +82,7 @@ extension Integration {
                 }
                 try await scenario.withWorker { worker in
                     try await scenario.waitForAcks(ids + ["full"])
-                    // Nothing of the page was stored a second time.
+                    // Nothing of the page was stored a second time, nor returned.
                     #expect(Self.fetched(worker) == [ids.count + 1])
                     #expect(worker.settled(.stored) == ids.count + 1 && worker.settled(.duplicate) == 0)
                 }

@@ -246,6 +246,35 @@ struct OfflineRetrievalTests {
         #expect(bench.counts(.offlineReading) == [2] && bench.counts(.offlineRead) == [0])
     }
 
+    @Test(
+        "a shutdown in the middle of a page waits for the rest of it, which the server would return; nothing is removed"
+    )
+    func shutDownInAPage() throws {
+        let bench = try SlotBench()
+        defer { bench.finish() }
+        let first = try bench.accept()
+        let list = try first.answer(try first.bind(), Self.count(2))
+        let view = try first.answer(list, Self.list("a", "b"))
+        try first.say(Self.stored("a"))
+        bench.shutDown()
+        #expect(try first.heard() == "")
+        try first.say(Self.stored("b"))
+        #expect(try first.answer(view) == "")
+        try bench.batch().settle(0..<2)
+        let end = try first.heard()
+        #expect(end.occurrences(of: #""message_type":"ack""#) == 2 && !end.contains("remove"))
+        #expect(end.hasSuffix(ManagementTests.ack(5) + Server.closingTag))
+        try first.close()
+        #expect(bench.opened == 1)
+        // Between pages it is closed at once.
+        let other = try SlotBench()
+        defer { other.finish() }
+        let peer = try other.accept()
+        _ = try peer.answer(try peer.bind(), Self.count(2))
+        other.shutDown()
+        #expect(try peer.heard().hasSuffix(Server.closingTag))
+    }
+
     @Test("a session that the server has given up: what it stored meanwhile is fetched before the login, once")
     func givenUp() throws {
         let bench = try SlotBench(resume: .seconds(60))

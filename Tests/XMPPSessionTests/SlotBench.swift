@@ -134,10 +134,14 @@ final class SlotBench {
         }
     }
 
-    /// Ends the slot with all its connections.
-    func finish() {
+    func shutDown() {
         slot.shutDown()
         loop.run()
+    }
+
+    /// Ends the slot with all its connections.
+    func finish() {
+        shutDown()
         for channel in channels.all.withLock({ $0 }) { Peer(channel: channel).lose() }
         loop.run()
         #expect(ConnectionState.allCases.allSatisfy { gauge($0) == 0 })

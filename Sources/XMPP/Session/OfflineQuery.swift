@@ -50,6 +50,9 @@ struct OfflineQuery: Sendable {
         (self.request, self.id) = (request, id)
     }
 
+    /// Whether messages may come still.
+    var isViewing: Bool { if answer == nil, case .view = request { true } else { false } }
+
     /// The query, to our own account.
     var query: [UInt8] {
         let (type, content) =
@@ -151,6 +154,9 @@ extension Session {
         management.wrote()
         return query.query
     }
+
+    /// Whether messages of the offline store are asked for and may come still.
+    package var isViewing: Bool { offline?.isViewing ?? false }
 
     /// The answer to the query once all that came with it is committed, and only once; nil until then.
     package mutating func takeOfflineAnswer() -> OfflineAnswer? {

@@ -199,8 +199,8 @@ package struct Session: ~Copyable {
         }
     }
 
-    /// Delivers a message; one that stays stored until we remove it is answered for at once, lest the server, when the
-    /// connection is lost, stores it once more.
+    /// Delivers a message; one that stays stored until we remove it is answered for at once: when the connection is lost,
+    /// ejabberd returns to its sender what it has no answer for, and keeps it.
     mutating func deliver(_ message: consuming IncomingMessage, now: UInt64, isStored: Bool = false) -> StanzaAction {
         hasTakenStanza = true
         guard takesMessages else { return .none }
