@@ -14,6 +14,10 @@ package struct SkippedStanza: Sendable, Equatable {
     package let reason: Reason
     package let name: StanzaName
     package let byteCount: Int
+    /// Its `id`, if that was read before the excess, and has at most ``idLimit`` bytes.
+    package var id: [UInt8]?
+
+    static let idLimit = 64
 }
 
 /// The local name of a top-level element, as far as it tells stanzas (RFC 6120 §8) from others.

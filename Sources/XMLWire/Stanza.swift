@@ -162,6 +162,14 @@ package final class Stanza {
         }
     }
 
+    /// Whether it is no longer than this, a reference counted as one byte (``StreamLimits/stanzaBytes``).
+    package func fits(in limit: Int) -> Bool {
+        guard raw.count > limit else { return true }
+        var size = StanzaSize()
+        raw.withUnsafeBytes { size.add($0) }
+        return size.bytes <= limit
+    }
+
     /// The stored bytes as a `String`, for negotiation and errors, not for the hot path.
     package func string(_ range: Range<Int>) -> String { String(decoding: bytes[range], as: UTF8.self) }
 }

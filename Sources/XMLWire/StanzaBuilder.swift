@@ -98,6 +98,16 @@ struct StanzaBuilder {
         return parsedBytes > limits.parsedBytes ? .memory : nil
     }
 
+    /// The `id` of the unfinished stanza; nil if its start tag was not stored, or the id is longer than any of ours.
+    func stanzaID() -> [UInt8]? {
+        guard
+            let attribute = elements.first.flatMap({ element in
+                attributes[element.attributes].first { $0.namespace.isEmpty && bytes[$0.name].elementsEqual("id".utf8) }
+            }), attribute.value.count <= SkippedStanza.idLimit
+        else { return nil }
+        return Array(bytes[attribute.value])
+    }
+
     /// Adds character data to the innermost open element.
     mutating func text(_ text: UnsafeBufferPointer<UInt8>) {
         guard let element = open.last else { return }

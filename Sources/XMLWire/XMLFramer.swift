@@ -277,6 +277,9 @@ package final class XMLFramer {
         var skipper = StanzaSkipper()
         var size = StanzaSize()
         var byteCount = 0
+        let id: [UInt8]?
+
+        init(id: [UInt8]?) { self.id = id }
 
         /// Reads the next bytes as ``StanzaSkipper/read(_:)`` does, and measures them.
         mutating func read(_ bytes: UnsafeRawBufferPointer) -> StanzaSkipper.Outcome {
@@ -302,7 +305,7 @@ package final class XMLFramer {
     /// Skips the stanza that the parser was reading, from its first byte on; returns what remains of the buffer.
     private func beginSkipping(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         giveUpParser()
-        var begun = Skipping()
+        var begun = Skipping(id: builder.pointee.stanzaID())
         let outcome = builder.pointee.raw.withUnsafeBytes { begun.read($0) }
         builder.pointee.reset(keepingStorage: false)
         skipping = begun
@@ -317,7 +320,8 @@ package final class XMLFramer {
             case .deliver(let reason) = machine.pointee.skipped(outcome, size: read.size.bytes, start: start)
         else { return end }
         skipping = nil
-        sink?(.skipped(SkippedStanza(reason: reason, name: read.skipper.name, byteCount: read.byteCount)))
+        let (name, count) = (read.skipper.name, read.byteCount)
+        sink?(.skipped(SkippedStanza(reason: reason, name: name, byteCount: count, id: read.id)))
         switch machine.pointee.skippedStanzaHandled() {
         case .readOn(let end):
             return UnsafeRawBufferPointer(rebasing: rest[end...])

@@ -11,6 +11,16 @@ package enum Dialect: String, Sendable, CaseIterable {
     case component
 }
 
+/// What a stream is for.
+package enum StreamPurpose: Sendable {
+    /// Messages come over it, from a standard server since it gives presence.
+    case messages
+    /// The account's offline store is read over it, without presence; what is written to its full address comes as well.
+    case store
+    /// The account's archive is read over it, without presence; nobody knows its address.
+    case archive
+}
+
 /// The scope within which a device's `message_id` is unique (configuration key `id_scope`).
 package enum IDScope: String, Sendable, CaseIterable {
     /// The sender, as in the protocol.
@@ -44,8 +54,9 @@ package struct StreamSettings: Sendable, Equatable {
     package var resource: String?
     /// The priority of our presence (RFC 6121 section 4.7.2.3).
     package var priority: Int8 = 0
-    /// Whether messages come over its streams; one without presence, at a standard server, gets none.
-    package var isPresent = true
+    package var purpose = StreamPurpose.messages
+    /// The longest message that is taken, in bytes; nil for any that the stream's limits allow.
+    package var messageLimit: Int?
     /// Whether what the server has stored is fetched before each login, rather than sent all at once with our presence.
     package var storeIsFetched = false
     /// How long the server is asked to hold the session of a lost connection (XEP-0198 section 5); zero for not at all.
@@ -87,6 +98,8 @@ package struct StreamSettings: Sendable, Equatable {
 
     /// The queue of a Prosody (`smacks_max_queue_size`) that nobody has configured; no server announces its own.
     package static let usualQueue = 500
+
+    var isPresent: Bool { purpose == .messages }
 
     /// The window in use: at most half of a standard server's queue, lest it overflow before reading pauses.
     package var usedWindow: Int { dialect == .xmpp ? min(window, max(serverQueue / 2, 1)) : window }

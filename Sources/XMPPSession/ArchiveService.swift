@@ -44,7 +44,7 @@ struct ArchiveService: Sendable {
         logger: Logger
     ) {
         var settings = settings
-        settings.stream.isPresent = false
+        settings.stream.purpose = .archive
         settings.stream.resource = nil
         settings.stream.resume = .zero
         self.settings = SharedSettings(settings)

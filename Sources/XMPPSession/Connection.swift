@@ -149,14 +149,14 @@ package final class Connection: AckSink {
     /// Ends the connection where a page takes too long, but not while its messages can't be committed.
     private func limit<Answer: Sendable>(_ page: EventLoopFuture<Answer?>) {
         let timer = eventLoop.scheduleTask(in: Self.pageTimeout) { [self] in
-            if handler.value?.bound?.session.isSettled ?? true { shutDown() } else { limit(page) }
+            if handler.value?.bound?.session.isSettled ?? true { handler.value?.shutDown() } else { limit(page) }
         }
         page.whenComplete { _ in timer.cancel() }
     }
 
     /// Closes the connection properly: no more reading, acks for committed copies, `</stream:stream>`, close_notify.
     package func shutDown() {
-        eventLoop.execute { [handler] in handler.value?.shutDown() }
+        eventLoop.execute { [handler] in handler.value?.shutDownAfterPage() }
     }
 
     /// Closes the connection properly without waiting for uncommitted copies, which are redelivered.

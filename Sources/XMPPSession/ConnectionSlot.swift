@@ -7,8 +7,6 @@ import XMPP
 
 /// Keeps one connection open, beside those that drain; not a task, which would take 2.6 KB while it waits.
 final class ConnectionSlot: Sendable {
-    private static let lostFetchLimit = 3
-
     private let settings: SharedSettings
     /// Runs its connections; chosen once for each slot, so that they spread over the event loops.
     private let eventLoop: any EventLoop
@@ -30,8 +28,7 @@ final class ConnectionSlot: Sendable {
         var policy = ReconnectPolicy()
         /// The end of the last connection, with its stream to resume; nil if it drains.
         var last: Last?
-        /// How many connections in a row were lost before the offline store was read.
-        var lostFetches = 0
+        var lostFetches = LostFetches()
         /// What to do after the awaited event.
         var next: (@Sendable () -> Void)?
         var timer: Scheduled<Void>?
@@ -106,17 +103,10 @@ final class ConnectionSlot: Sendable {
             suspended = nil
         }
         let target = target(after: last)
-        if suspended == nil, let retrieval, retrieval.isWanted, mayFetch() { return fetch(retrieval, target, place) }
-        connect(target, resuming: suspended, place: place)
-    }
-
-    /// Whether to read the offline store before the next connection; after several that were lost, not.
-    private func mayFetch() -> Bool {
-        state.withLock { state in
-            let isAllowed = state.lostFetches < Self.lostFetchLimit
-            if !isAllowed { state.lostFetches = 0 }
-            return isAllowed
+        if suspended == nil, let retrieval, retrieval.isWanted, state.withLock({ $0.lostFetches.mayFetch() }) {
+            return fetch(retrieval, target, place)
         }
+        connect(target, resuming: suspended, place: place)
     }
 
     private func open(
@@ -150,14 +140,12 @@ final class ConnectionSlot: Sendable {
                 let isDone = state.withLock { state in
                     state.current = nil
                     guard let removed = lost.withLock({ $0 }) else {
-                        state.lostFetches = 0
+                        state.lostFetches.done()
                         return !state.isCancelled
                     }
                     state.last = (end, nil)
-                    // What was removed does not come again, so the next one gets further; but not for ever. A server that
-                    // has answered nothing is not asked again at once.
                     if end.management != nil {
-                        state.lostFetches = removed > 0 || retrieval.isOffered ? state.lostFetches + 1 : .max
+                        state.lostFetches.lost(removed: removed, isOffered: retrieval.isOffered)
                     }
                     return false
                 }

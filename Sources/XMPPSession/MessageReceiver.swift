@@ -73,12 +73,12 @@ final class MessageReceiver: PageReader {
         // The server has given the session up: its messages are redelivered.
         if !isResumed { suspendedStream.take()?.abandon(metrics) }
         if stream.management == .missing { warnUnmanaged("not offered") }
-        if settings.stream.isPresent { settings.archiveTicks?.tick(in: ArchiveService.settling) }
+        if settings.stream.purpose == .messages { settings.archiveTicks?.tick(in: ArchiveService.settling) }
         return true
     }
 
     func greeted(by handler: StreamHandler<MessageReceiver>) {
-        guard !settings.stream.isPresent else { return }
+        guard settings.stream.purpose != .messages else { return }
         archiveStream = handler
         handler.askForPage()
     }
@@ -184,8 +184,10 @@ final class MessageReceiver: PageReader {
         count(as: nil)
         sink = nil
         lostAt = clock.monotonic()
-        // An answer that can't be right: the next connection binds a new session.
-        if end.negotiation?.code == .badStream { suspendedStream.take()?.abandon(metrics) }
+        // Gone, or an answer that can't be right: the next connection binds a new session.
+        if let code = end.negotiation?.code, [.badStream, .sessionGone].contains(code) {
+            suspendedStream.take()?.abandon(metrics)
+        }
         log(end)
         page.take()?.abandon()
         turn.succeed(.ended(end))
@@ -220,8 +222,8 @@ final class MessageReceiver: PageReader {
     }
 
     private func count(as state: ConnectionState?) {
-        // No messages come over it: it must not count as one that receives.
-        guard settings.stream.isPresent else { return }
+        // Only results come over it: it must not count as one that receives.
+        guard settings.stream.purpose != .archive else { return }
         if let gauge { metrics.connections(sender: sender, state: gauge).add(-1) }
         if let state { metrics.connections(sender: sender, state: state).add(1) }
         gauge = state

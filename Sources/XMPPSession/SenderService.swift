@@ -43,7 +43,8 @@ package struct SenderService: Sendable {
                 own = SharedSettings(settings)
             }
             // What the account has stored is one for all.
-            let retrieval = slot == 0 && settings.fetchesOffline ? OfflineRetrieval(logger: logger) : nil
+            let isReader = slot == 0 && settings.fetchesOffline
+            let retrieval = isReader ? OfflineRetrieval(clock: environment.clock, logger: logger) : nil
             return ConnectionSlot(
                 settings: own,
                 on: group.next(),

@@ -10,6 +10,8 @@ struct AwaitedPage {
     /// Tells that the connection has ended before.
     let abandon: () -> Void
     var isAsked = false
+    /// Whether the stream is closed once it has come.
+    var isLast = false
 
     /// A page whose promise is fulfilled with what the session has taken.
     init<Answer: Sendable>(
@@ -52,7 +54,18 @@ extension StreamHandler where Delegate: PageReader {
 
     /// Hands the page over once all of it is committed.
     func finishPage() {
-        guard let bound, let page = delegate.page.take(), !page.finish(&bound.session) else { return }
-        delegate.page = page
+        guard let bound, let page = delegate.page.take() else { return }
+        guard page.finish(&bound.session) else {
+            delegate.page = page
+            return
+        }
+        if page.isLast { shutDown() }
+    }
+
+    /// Closes the connection properly, in the middle of a page of the offline store once that has come: the server would
+    /// return to their senders the messages that it has sent and we have not read.
+    func shutDownAfterPage() {
+        guard case .bound(let bound) = phase, bound.session.isViewing, delegate.page != nil else { return shutDown() }
+        delegate.page?.isLast = true
     }
 }

@@ -94,6 +94,7 @@ extension StreamHandler {
             switch error.code {
             case .tlsNotOffered, .tlsRefused, .tlsInjection, .notEncrypted: .tlsFailed
             case .streamError: .streamError
+            case .sessionGone: .streamClosed
             default: error.code.isAuthentication ? .authenticationFailed : .negotiationFailed
             }
         end(reason, error.message, negotiation: error)
@@ -124,6 +125,7 @@ extension StreamHandler {
     /// A failed negotiation's meaning for the next attempt: a component, refused before it is bound, must not take its
     /// domain from another in a loop either.
     private static func ending(of error: NegotiationError?) -> ReconnectPolicy.Ending {
+        if error?.code == .sessionGone { return .unresumed }
         let isConflict = error?.condition == StreamErrorCondition.conflict.rawValue
         return isConflict ? .session(bound: .zero, error: .conflict) : .failed
     }

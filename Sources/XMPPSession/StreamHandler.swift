@@ -256,7 +256,7 @@ package final class StreamHandler<Delegate: StreamDelegate>: ChannelInboundHandl
         switch event {
         case .stanza(let stanza): receive(stanza, bound)
         case .skipped(let stanza):
-            if bound.session.skipped(stanza.name) { delegate.noticed(.skipped(stanza.reason)) }
+            if bound.session.skipped(stanza.name, id: stanza.id) { delegate.noticed(.skipped(stanza.reason)) }
         case .closed: perform(bound.session.peerClosed())
         case .opened: break
         }

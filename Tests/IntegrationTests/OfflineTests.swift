@@ -30,7 +30,7 @@ extension Integration {
                     try await scenario.waitForAcks(ids)
                     #expect(Self.fetched(worker) == [900])
                     #expect(worker.settled(.stored) == 900 && worker.settled(.duplicate) == 0)
-                    // Live ones come as ever, and the connection that fetched counts as none.
+                    // Live ones come as ever, and the connection that fetched is gone.
                     try scenario.device.send(["last"])
                     try await scenario.waitForAcks(["last"])
                     let counts = worker.metrics.messages.snapshot()
@@ -45,7 +45,9 @@ extension Integration {
             }
         }
 
-        @Test("nothing is removed before the commit: a worker that is killed with a page in flight leaves it there")
+        @Test(
+            "nothing is removed before the commit: a killed worker leaves its page, once, and what its full address got"
+        )
         func killed() async throws {
             try await ServerScenario.run(.ejabberd, ServerOptions(queue: 300)) { scenario in
                 let ids = ServerScenario.ids(1...250)
@@ -56,18 +58,36 @@ extension Integration {
                         try await worker.scrape().sum("upstream_messages_in_flight") == 100
                     }
                     #expect(try await scenario.server.offlineMessages(scenario.account) == ids.count)
+                    let json = #"{"message_id":"full","from":"FAKE-token","category":"com.example","data":{}}"#
+                    try scenario.device.send(
+                        stanza: "<message to='\(scenario.device.address)/upstream-worker'>"
+                            + "<gcm xmlns='google:mobile:data'>\(json)</gcm></message>"
+                    )
+                    try await waitUntil("a message to the full address is in flight") {
+                        try await worker.scrape().sum("upstream_messages_in_flight") == 101
+                    }
+                    // It receives, and the operator knows.
+                    let figures = try await worker.scrape()
+                    #expect(figures.sum("upstream_xmpp_connections", "state=\"bound\"") == 1)
+                    #expect(try worker.events("offline.reading").compactMap { $0["count"] as? Int } == [ids.count])
+                    #expect(try worker.events("stream.bound").isEmpty)
                     worker.send(SIGKILL)
                     _ = try await worker.exitCode()
                     try await scenario.database.endWaitingSessions()
                 }
                 try await scenario.database.waitUntilAbandoned()
                 #expect(try await scenario.database.count("messages") == 0)
+                try await waitUntil("the server has stored the one that it had not") {
+                    try await scenario.server.offlineMessages(scenario.account) == ids.count + 1
+                }
                 try await scenario.withWorker { worker in
-                    try await scenario.waitForAcks(ids)
-                    #expect(worker.settled(.stored) == ids.count)
+                    try await scenario.waitForAcks(ids + ["full"])
+                    // Nothing of the page was stored a second time, nor returned.
+                    #expect(Self.fetched(worker) == [ids.count + 1])
+                    #expect(worker.settled(.stored) == ids.count + 1 && worker.settled(.duplicate) == 0)
                 }
                 #expect(scenario.device.errors.isEmpty)
-                try await scenario.expectStored(ids)
+                try await scenario.expectStored(ids + ["full"])
             }
         }
 

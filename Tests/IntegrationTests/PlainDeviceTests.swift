@@ -22,9 +22,7 @@ extension Integration {
                     .replacing("trusted_from: [", with: "trusted_from: [\"\(service)\", ")
                 let worker = try LocalWorker(yaml: yaml)
                 do {
-                    try await waitUntil("the stream is bound") {
-                        worker.metrics.connections(sender: 0, state: .bound).value == 1
-                    }
+                    try await waitUntil("the stream is bound") { worker.isLoggedIn }
                     try await body(device, worker, database)
                 } catch {
                     await worker.abandon()

@@ -110,7 +110,7 @@ struct ServerScenario: Sendable {
     /// Waits until the worker's presence has come back to it.
     func waitUntilPresent(_ worker: LocalWorker) async throws {
         try await waitUntil("the worker's presence comes back") {
-            worker.metrics.connections(sender: 0, state: .bound).value == 1
+            worker.isLoggedIn
                 && (attachment == .component || worker.metrics.stanzas[.other].value > 0)
         }
     }

@@ -195,6 +195,12 @@ final class LocalWorker: Sendable {
 
     var inFlight: Int { metrics.messages.snapshot().inFlight }
 
+    /// Whether it is bound and has been logged in: a stream that fetches what is stored before that counts as bound, too.
+    var isLoggedIn: Bool {
+        metrics.connections(sender: 0, state: .bound).value == 1
+            && logs.lines.contains { $0.contains("\"stream.bound\"") }
+    }
+
     /// What `/metrics` shows over HTTP.
     func scrape() async throws -> Exposition {
         try await waitUntil("the admin endpoints listen") { listening.port.value != 0 }

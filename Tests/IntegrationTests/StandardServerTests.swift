@@ -25,9 +25,7 @@ extension Integration {
         }
 
         private static func waitUntilBound(_ worker: LocalWorker) async throws {
-            try await waitUntil("the stream is bound") {
-                worker.metrics.connections(sender: 0, state: .bound).value == 1
-            }
+            try await waitUntil("the stream is bound") { worker.isLoggedIn }
         }
 
         @Test(

@@ -81,6 +81,25 @@ struct FramerSkippingTests {
         }
     }
 
+    @Test(
+        "its id is known where that stands before the excess, whatever the cut",
+        arguments: [
+            ("<iq id='a&amp;1' x='2'>" + nested(64) + "</iq>", "a&1"), ("<iq id=''><u:x/></iq>", ""),
+            ("<iq><b id='1'>" + nested(63) + "</b></iq>", nil), ("<iq xmlns:p='u' p:id='1'><u:x/></iq>", nil),
+            ("<iq id='" + many(64) { _ in "i" } + "'><u:x/></iq>", many(64) { _ in "i" }),
+            ("<iq id='" + many(65) { _ in "i" } + "'><u:x/></iq>", nil),
+            ("<iq id='1' u:x=''/>", nil), ("<iq id='1' " + many(64) { "n\($0)='' " } + "/>", nil),
+        ] as [(String, String?)]
+    )
+    func ids(_ stanza: String, _ expected: String?) {
+        // The id of the stanza before is not its own.
+        let bytes = Array((header + "<iq id='before'/>" + stanza).utf8)
+        for size in [1, 7, 5_000] {
+            let read = record(bytes.pieces(of: size))
+            #expect(read.skipped.map { $0.id.map { String(decoding: $0, as: UTF8.self) } } == [expected], "\(size)")
+        }
+    }
+
     @Test("what XMPP forbids, and what is not well-formed, ends the stream inside of one as well")
     func errorsInside() {
         let cases: [(String, String, StanzaName?)] = [

@@ -1,3 +1,5 @@
+import NIOEmbedded
+import Telemetry
 import Testing
 import XMPP
 
@@ -33,8 +35,10 @@ struct ResumedStreamTests {
     }
 
     /// A bench that asks for the session of another one, and what it asked.
-    private static func next(_ suspended: SuspendedStream?) throws -> (Bench, String) {
-        let bench = try Bench(settings(), suspended: suspended)
+    private static func next(_ suspended: SuspendedStream?, storeIsFetched: Bool = false) throws -> (Bench, String) {
+        var settings = try settings()
+        settings.stream.storeIsFetched = storeIsFetched
+        let bench = try Bench(settings, suspended: suspended)
         try bench.connect()
         try bench.establishTLS()
         try bench.read(Server.header, Server.mechanisms)
@@ -123,6 +127,23 @@ struct ResumedStreamTests {
         try second.read(ResumedStreamTests.enabled)
         second.handler.settled(try second.deliver("1", "2", as: ManagementTests.message))
         #expect(ResumedStreamTests.ids(try second.written()) == ["1", "2"])
+    }
+
+    @Test(
+        "where the offline store is fetched before each login, that ends the connection, and the session is not asked for again"
+    )
+    func givenUpWithStore() throws {
+        let bench = try ResumedStreamTests.first()
+        let messages = try bench.deliver("1", "2", as: ManagementTests.message)
+        bench.finish()
+        bench.handler.settled(messages)
+        let (second, _) = try ResumedStreamTests.next(bench.handler.takeSuspended(), storeIsFetched: true)
+        try second.read("<failed xmlns='urn:xmpp:sm:3'/>")
+        #expect(try second.written() == "" && !second.channel.isActive)
+        #expect(second.end?.reason == .streamClosed && second.end?.ending == .unresumed)
+        second.finish()
+        #expect(second.handler.takeSuspended() == nil)
+        #expect(second.acksGone == 2 && second.acksSent == 0)
     }
 
     @Test("an answer about another session ends it, and it is not asked for again")

@@ -182,6 +182,31 @@ import XMLWire
         }
     }
 
+    @Test(
+        "a stream that reads what is stored is without presence; it is counted if others know its address",
+        arguments: [
+            (.store, true, .offered, "<enable xmlns=\"urn:xmpp:sm:3\" resume=\"false\"/>"),
+            (.store, false, .missing, ""), (.archive, true, .unused, ""), (.archive, false, .unused, ""),
+        ] as [(StreamPurpose, Bool, StreamManagement.Offer, String)]
+    )
+    func withoutPresence(
+        _ purpose: StreamPurpose,
+        _ isOffered: Bool,
+        _ offer: StreamManagement.Offer,
+        _ greeting: String
+    ) throws {
+        var setting = Setting(.direct, .xmpp)
+        setting.settings.purpose = purpose
+        var negotiation = try NegotiationTests.reach(.featuresAuthenticated, setting)
+        let management = isOffered ? "<sm xmlns='urn:xmpp:sm:3'/>" : ""
+        let xml = "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/>\(management)</stream:features>"
+        _ = negotiation.stanza(try stanza(xml), trailingBytes: 0)
+        guard case .bound(let stream) = negotiation.stanza(try stanza(NegotiationTests.bound), trailingBytes: 0) else {
+            throw Unexpected("not bound")
+        }
+        #expect(stream.management == offer && String(decoding: stream.greeting, as: UTF8.self) == greeting)
+    }
+
     @Test("STARTTLS that is not offered, or refused, ends it: nothing is sent in the clear")
     func startTLSIsNeverStripped() throws {
         // The server offers PLAIN in the clear: it is not taken, whatever else is offered.

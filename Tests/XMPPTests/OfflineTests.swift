@@ -139,7 +139,99 @@ struct OfflineTests {
         #expect(try Self.answer(.count, [Self.result(1, content)]) == expected)
     }
 
-    @Test("a list's odd items are left out; one that is too long to be read is a refusal")
+    // MARK: On a stream whose stanzas the server counts
+
+    /// A session without presence, on which nothing has come yet.
+    private static func reading(messageLimit: Int? = nil) throws -> Session {
+        var settings = StreamSettings(
+            senderID: "1234567890",
+            domain: "fcm.googleapis.com",
+            dialect: .xmpp,
+            trustedFrom: ["devices@gcm.googleapis.com"]
+        )
+        settings.purpose = .store
+        settings.messageLimit = messageLimit
+        let address = try #require(JID("\(own)/r"))
+        let stream = BoundStream(address: address, greeting: [], management: .offered)
+        var session = Session(settings, idPrefix: "r", stream: stream, now: 0)
+        _ = try session.hear(Said.enabled)
+        return session
+    }
+
+    private static func delivered(_ action: Session.StanzaAction) throws -> IncomingMessage {
+        guard case .deliver(let message, _) = action else { throw Unexpected("not delivered") }
+        return message
+    }
+
+    @Test("what stays stored is answered for when it comes, what was written to our full address once it is committed")
+    func counted() throws {
+        var session = try Self.reading()
+        _ = session.ask(.view(["1", "2"]))
+        // Our query, and no presence.
+        #expect(session.management.sent == 1)
+        let first = try Self.delivered(try session.hear(Self.message("1")))
+        #expect(session.management.handled == 1)
+        let live = try Self.delivered(try session.hear(Self.message(nil)))
+        let second = try Self.delivered(try session.hear(Self.message("2")))
+        // The same node once more is no message of the store.
+        let again = try Self.delivered(try session.hear(Self.message("2")))
+        _ = try session.hear(Self.result(1))
+        guard case .answer(let early) = try session.hear(Said.question) else { throw Unexpected("no answer") }
+        #expect(text(early) == "<a xmlns=\"urn:xmpp:sm:3\" h=\"1\"/>")
+        #expect(text(session.committed([live]).bytes) == "<a xmlns=\"urn:xmpp:sm:3\" h=\"3\"/>")
+        #expect(session.committed([first, second]).bytes.isEmpty && session.takeOfflineAnswer() == nil)
+        _ = session.committed([again])
+        #expect(session.takeOfflineAnswer() == .viewed(["1", "2"]))
+        guard case .close(let bytes, _) = session.close() else { throw Unexpected("not closed") }
+        #expect(text(bytes) == "<a xmlns=\"urn:xmpp:sm:3\" h=\"5\"/></stream:stream>")
+    }
+
+    @Test("a stream without presence never gives any, whatever happens to it")
+    func noPresence() throws {
+        var session = try Self.reading()
+        var timer = session.start()
+        #expect(timer.delay == .seconds(30))
+        #expect(session.readingPaused(true, now: 1) == Session.Settlement())
+        #expect(session.readingPaused(false, now: 2).timer == nil)
+        var pings = 0
+        for second in [30, 60, 90] as [UInt64] {
+            guard case .ping(let bytes, let next) = session.timerFired(timer.id, now: second * 1_000_000_000 + 1) else {
+                throw Unexpected("no ping")
+            }
+            pings += 1
+            #expect(!text(bytes).contains("presence") && session.management.sent == UInt32(pings))
+            let id = text(bytes).split(separator: "\"")[5]
+            let pong = try stanza("<iq type='result' id='\(id)'/>")
+            _ = session.stanza(pong, receivedAt: 0, parsedAt: second * 1_000_000_000 + 1)
+            guard case .wait(let later) = session.timerFired(next.id, now: second * 1_000_000_000 + 2) else {
+                throw Unexpected("no wait")
+            }
+            timer = later
+        }
+    }
+
+    @Test("a message longer than a stream with presence takes stays stored; a reference counts as one byte")
+    func tooLong() throws {
+        let body = { (part: String) in "<body>" + String(repeating: part, count: 600) + "</body>" }
+        var session = try Self.reading(messageLimit: 1_000)
+        _ = session.ask(.view(["1", "2", "3"]))
+        _ = try Self.delivered(try session.hear(Self.message("1", body("&quot;"))))
+        guard case .note(.other) = try session.hear(Self.message("2", body("xx"))) else { throw Unexpected("taken") }
+        // Not counted as a message, but by the server.
+        #expect(session.management.handled == 2)
+        // Only messages: the answer may be long.
+        _ = try session.hear(Self.result(1, body("xxx")))
+        #expect(session.isSettled == false && session.takeOfflineAnswer() == nil)
+        var list = try Self.reading(messageLimit: 1_000)
+        _ = list.ask(.list)
+        _ = try list.hear(Self.result(1, Self.list((0..<100).map { "n\($0)" })))
+        guard case .list(let nodes) = list.takeOfflineAnswer() else { throw Unexpected("no list") }
+        #expect(nodes.count == 100)
+    }
+
+    // MARK: Lists
+
+    @Test("a list's odd items are left out; one that can't be read is a refusal, a stranger's IQ is nothing")
     func lists() throws {
         let long = String(repeating: "n", count: 101)
         let odd = Self.list(["", long, "2"]).replacing(
@@ -150,9 +242,12 @@ struct OfflineTests {
         #expect(try Self.answer(.list, [Self.result(1)]) == .list([]))
         var session = try makeSession(dialect: .xmpp)
         _ = session.ask(OfflineRequest.list)
-        _ = session.skipped(.message)
-        #expect(session.takeOfflineAnswer() == nil)
-        _ = session.skipped(.iq)
+        let own = Array("r-offline-1".utf8)
+        for (name, id) in [(.message, own), (.iq, nil), (.iq, Array("r-offline-2".utf8))] as [(StanzaName, [UInt8]?)] {
+            _ = session.skipped(name, id: id)
+            #expect(session.takeOfflineAnswer() == nil)
+        }
+        _ = session.skipped(.iq, id: own)
         #expect(session.takeOfflineAnswer() == .refused(.resourceConstraint))
     }
 
@@ -163,138 +258,5 @@ struct OfflineTests {
             "<message><body>x</body><offline xmlns='http://jabber.org/protocol/offline'><item node='1'/></offline></message>"
         )
         #expect(StanzaJSON.object(0, of: live) == StanzaJSON.object(0, of: stored))
-    }
-
-    // MARK: The walk
-
-    /// A server with these messages, of which some can't be read, and some come after each removal.
-    private struct Store {
-        var nodes: [String]
-        var unreadable: Set<String> = []
-        var inflow = 0
-        private(set) var arrived = 0
-
-        init(_ count: Int) { nodes = (0..<count).map { "n\($0)" } }
-
-        mutating func answer(_ request: OfflineRequest) -> OfflineAnswer {
-            switch request {
-            case .count: return .count(nodes.count)
-            case .list: return .list(nodes)
-            case .view(let wanted):
-                let found = wanted.filter(nodes.contains)
-                return found.isEmpty ? .refused(.itemNotFound) : .viewed(found.filter { !unreadable.contains($0) })
-            case .remove(let wanted):
-                nodes.removeAll(where: wanted.contains)
-                nodes += (arrived..<arrived + inflow).map { "later \($0)" }
-                arrived += inflow
-                return .removed
-            }
-        }
-    }
-
-    /// Walks to the end, and expects that; returns the requests by their first letter and size.
-    private static func walk(
-        _ store: inout Store,
-        queue: Int = 500,
-        to end: OfflineWalk.Step = .done,
-        removed: Int
-    ) -> String {
-        var walk = OfflineWalk(queue: queue)
-        var asked: [String] = []
-        var step = OfflineWalk.Step.ask
-        while step == .ask, asked.count < 10_000 {
-            switch walk.request {
-            case .count: asked.append("c")
-            case .list: asked.append("l")
-            case .view(let nodes): asked.append("v\(nodes.count)")
-            case .remove(let nodes): asked.append("r\(nodes.count)")
-            }
-            step = walk.answered(store.answer(walk.request))
-        }
-        #expect(step == end && walk.removed == removed)
-        return asked.joined(separator: " ")
-    }
-
-    @Test("a store is read by the page, each removed before the next is asked for, until it is empty")
-    func pages() {
-        var empty = Store(0)
-        #expect(Self.walk(&empty, removed: 0) == "c")
-        var one = Store(100)
-        #expect(Self.walk(&one, removed: 100) == "c l v100 r100 c")
-        var more = Store(150)
-        more.inflow = 10
-        // What comes meanwhile is read for a while.
-        let asked = Self.walk(&more, removed: 170 + 10 * OfflineWalk.patience)
-        let rest = Array(repeating: "l v10 r10 c", count: OfflineWalk.patience).joined(separator: " ")
-        #expect(asked == "c l v100 r100 c v50 r50 c l v20 r20 c " + rest)
-        #expect(more.nodes.count == 10)
-    }
-
-    @Test("of a long store only what the queue can't hold is read, but all of a short one")
-    func longStores() {
-        var fits = Store(2_500)
-        #expect(Self.walk(&fits, queue: 5_000, removed: 0) == "c")
-        var over = Store(2_600)
-        // The longer the store, the shorter the page.
-        #expect(Self.walk(&over, queue: 5_000, removed: 116) == "c l v38 r38 c v39 r39 c v39 r39 c")
-        var small = Store(900)
-        _ = Self.walk(&small, queue: 500, removed: 900)
-        #expect(small.nodes.isEmpty)
-    }
-
-    @Test("what can't be read stays, and is asked for once")
-    func unreadable() {
-        var store = Store(150)
-        store.unreadable = ["n7", "n149"]
-        _ = Self.walk(&store, removed: 148)
-        #expect(store.nodes == ["n7", "n149"])
-        var poison = Store(1)
-        poison.unreadable = ["n0"]
-        #expect(Self.walk(&poison, removed: 0) == "c l v1 c l")
-    }
-
-    @Test("a store that fills as fast as it is read ends the walk; one that fills half as fast does not")
-    func outrun() {
-        var store = Store(2_000)
-        store.inflow = 100
-        _ = Self.walk(&store, to: .outrun, removed: 446)
-        store = Store(2_000)
-        store.inflow = 25
-        _ = Self.walk(&store, queue: 3_000, removed: 960)
-        #expect(store.nodes.count == 1_465)
-        #expect([0, 1, 1_000, 2_000, 12_000].map(OfflineRequest.size) == [100, 100, 100, 50, 10])
-    }
-
-    @Test("a walk ends beside devices that send on and on, though the store is shorter now and then")
-    func fluctuates() {
-        var store = Store(50)
-        var (walk, step, turns) = (OfflineWalk(queue: 500), OfflineWalk.Step.ask, 0)
-        while step == .ask, turns < 1_000 {
-            turns += 1
-            // After each removal between 20 and 30.
-            store.inflow = 20 + turns % 11
-            step = walk.answered(store.answer(walk.request))
-        }
-        #expect(step == .done && turns < 200)
-    }
-
-    @Test("refusals: no flexible retrieval, a store that is too long, another worker's removal, and any other")
-    func refusals() {
-        /// Gives the answers, which must all be asked on but the last.
-        func end(_ answers: [OfflineAnswer]) -> OfflineWalk.Step {
-            var walk = OfflineWalk(queue: 500)
-            for answer in answers.dropLast() { #expect(walk.answered(answer) == .ask) }
-            return walk.answered(answers[answers.count - 1])
-        }
-        #expect(end([.refused(.itemNotFound)]) == .notOffered)
-        // A server that is in trouble now may have it.
-        #expect(end([.refused(.internalServerError)]) == .refused(.internalServerError))
-        #expect(end([.count(OfflineRequest.listLimit + 1)]) == .tooLong)
-        #expect(end([.count(9), .refused(.resourceConstraint)]) == .tooLong)
-        #expect(end([.count(2), .list(["1", "2"]), .viewed(["1"]), .refused(.itemNotFound), .count(0)]) == .done)
-        #expect(end([.count(1), .list(["1"]), .refused(.itemNotFound), .count(0)]) == .done)
-        #expect(end([.count(1), .list(["1"]), .viewed([]), .refused(.forbidden)]) == .refused(.forbidden))
-        #expect(end([.count(1), .refused(.forbidden)]) == .refused(.forbidden))
-        #expect(end([.removed]) == .refused(.undefinedCondition))
     }
 }

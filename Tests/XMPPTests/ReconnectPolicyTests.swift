@@ -53,14 +53,17 @@ struct ReconnectPolicyTests {
         }
     }
 
-    @Test("a stream that was resumed in vain is replaced at once, and not in a loop, whatever is between")
-    func unheard() {
+    @Test(
+        "a stream that was resumed in vain, or not, is replaced at once, and not in a loop, whatever is between",
+        arguments: [ReconnectPolicy.Ending.unheard, .unresumed]
+    )
+    func unheard(_ ending: ReconnectPolicy.Ending) {
         var policy = ReconnectPolicy()
         let lost = ReconnectPolicy.Ending.session(bound: .zero, error: nil)
         var delays: [Duration] = []
         for _ in 0..<5 {
             delays.append(policy.delay(after: lost, held: .seconds(60), random: 1))
-            delays.append(policy.delay(after: .unheard, random: 1))
+            delays.append(policy.delay(after: ending, random: 1))
         }
         #expect(
             delays.prefix(2) == [.zero, .zero] && delays.dropFirst(2).allSatisfy { $0 >= .seconds(1) },

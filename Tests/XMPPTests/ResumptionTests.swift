@@ -203,8 +203,9 @@ struct ResumptionTests {
         #expect(management.answered(try stanza(xml)) == expected, "\(xml)")
     }
 
-    private static func negotiation() throws -> Negotiation {
+    private static func negotiation(storeIsFetched: Bool = false) throws -> Negotiation {
         var setting = NegotiationTests.Setting(.direct, .xmpp)
+        setting.settings.storeIsFetched = storeIsFetched
         setting.suspended = try suspended()
         return try NegotiationTests.reach(.featuresAuthenticated, setting)
     }
@@ -271,6 +272,27 @@ struct ResumptionTests {
             throw Unexpected("nothing asked")
         }
         #expect(text(request).contains("<bind "))
+    }
+
+    @Test("where the offline store is fetched before each login, a refusal ends the stream: the next one fetches first")
+    func refusedWithStore() throws {
+        var negotiation = try ResumptionTests.negotiation(storeIsFetched: true)
+        _ = negotiation.stanza(try stanza(ResumptionTests.features), trailingBytes: 0)
+        let refusal = try stanza("<failed xmlns='urn:xmpp:sm:3'/>")
+        guard case .fail(let error) = negotiation.stanza(refusal, trailingBytes: 0) else { throw Unexpected("went on") }
+        #expect(error.code == .sessionGone && !error.code.isAuthentication)
+        // The same where nothing can be resumed any more.
+        var without = try ResumptionTests.negotiation(storeIsFetched: true)
+        let features = "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/></stream:features>"
+        guard case .fail(let other) = without.stanza(try stanza(features), trailingBytes: 0) else {
+            throw Unexpected("went on")
+        }
+        #expect(other.code == .sessionGone)
+        // Without a session to resume it is a login like any other.
+        var setting = NegotiationTests.Setting(.direct, .xmpp)
+        setting.settings.storeIsFetched = true
+        var plain = try NegotiationTests.reach(.featuresAuthenticated, setting)
+        guard case .send = plain.stanza(try stanza(features), trailingBytes: 0) else { throw Unexpected("not bound") }
     }
 
     @Test(

@@ -38,6 +38,7 @@ package enum EventName: String, CaseIterable, Sendable {
     case archiveRead = "archive.read"
     case archivePurged = "archive.purged"
     case archiveFailed = "archive.failed"
+    case offlineReading = "offline.reading"
     case offlineRead = "offline.read"
     case offlineFailed = "offline.failed"
     case certificateExpiring = "tls.certificate_expiring"

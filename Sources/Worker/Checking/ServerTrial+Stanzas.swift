@@ -1,8 +1,8 @@
 package import Probing
 package import UpstreamConfiguration
 import Vocabulary
-import XMPP
 import XMLWire
+import XMPP
 import XMPPSession
 
 extension ProbeSequence {

@@ -17,12 +17,18 @@ extension Negotiation {
         }
         offers.management = stanza.child("sm", in: XMLNamespace.streamManagement) != nil
         offers.limits = ServerLimits(features: stanza)
-        if offers.management, var suspended {
-            let request = suspended.management.resumption()
-            state = .resuming(offers, suspended)
-            return .send(request)
-        }
-        return bindRequest(offers)
+        guard var suspended else { return bindRequest(offers) }
+        guard offers.management else { return unresumed(offers) }
+        let request = suspended.management.resumption()
+        state = .resuming(offers, suspended)
+        return .send(request)
+    }
+
+    /// Goes on without the session that was to be resumed, whose messages the server may have stored.
+    private mutating func unresumed(_ offers: Offers) -> Action {
+        guard settings.storeIsFetched else { return bindRequest(offers) }
+        let message = "the server has given the lost session up: what it has stored is fetched before the next login"
+        return .fail(finish(.sessionGone, message))
     }
 
     private mutating func bindRequest(_ offers: Offers) -> Action {
@@ -32,12 +38,13 @@ extension Negotiation {
         return .send(Array("<iq type=\"set\" id=\"\(bindID.xmlEscaped)\">\(bind)</iq>".utf8))
     }
 
-    /// Handles the answer to the request to resume a session (XEP-0198 section 5): after a refusal a new one is bound.
+    /// Handles the answer to the request to resume a session (XEP-0198 section 5): after a refusal a new one is
+    /// bound, on this stream or the next.
     mutating func resumption(_ stanza: Stanza, _ offers: Offers, _ suspended: SuspendedSession) -> Action {
         var management = suspended.management
         switch management.answered(stanza) {
         case .none: return .none
-        case .refused: return bindRequest(offers)
+        case .refused: return unresumed(offers)
         case .invalid:
             return .fail(finish(.badStream, "the server's answer to the request to resume can't be right"))
         case .resumed:
@@ -67,8 +74,8 @@ extension Negotiation {
             return .fail(finish(.bindRefused, "the server's answer to the binding holds no address"))
         }
         state = .finished
-        let management: StreamManagement.Offer =
-            settings.dialect == .xmpp && settings.isPresent ? offers.management ? .offered : .missing : .unused
+        let isManaged = settings.dialect == .xmpp && settings.purpose != .archive
+        let management: StreamManagement.Offer = isManaged ? offers.management ? .offered : .missing : .unused
         let greeting = greeting(offers, management)
         return .bound(BoundStream(address: address, greeting: greeting, management: management, limits: offers.limits))
     }
@@ -87,7 +94,7 @@ extension Negotiation {
         // It takes stanzas in order, so it counts what it sends for the presence; and since both go in one write,
         // nothing is stored in between that the presence would miss.
         if management == .offered { bytes += StreamManagement.request(resume: settings.resume) }
-        if management != .unused { bytes += Presence.available(settings.priority) }
+        if management != .unused, settings.isPresent { bytes += Presence.available(settings.priority) }
         return bytes
     }
 }

@@ -22,7 +22,7 @@ package struct SuspendedSession: Sendable, Equatable {
 package struct BoundStream: Sendable, Equatable {
     package var address: JID
     /// The bytes to send first: a session request if the server requires one, then, to a standard server, the request
-    /// for stream management if offered, and presence.
+    /// for stream management if offered, and presence unless something stored is to be read.
     package var greeting: [UInt8]
     package var management = StreamManagement.Offer.unused
     package var limits = ServerLimits()
@@ -62,7 +62,7 @@ package struct Negotiation: ~Copyable {
         case authenticating(SCRAM?)
         /// The caller computes a key. To `authenticating`.
         case deriving(SCRAM)
-        /// The request to resume a session is sent. To `binding`, `finished`.
+        /// The request to resume a session is sent. To `finished`; to `binding` where the offline store isn't fetched.
         case resuming(Offers, SuspendedSession)
         /// The bind request is sent. To `finished`.
         case binding(Offers)

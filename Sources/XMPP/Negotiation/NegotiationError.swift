@@ -20,6 +20,8 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
         case authenticationProtocol = "authentication_protocol"
         /// Binding is not offered, was refused, or gave no address.
         case bindRefused = "bind_refused"
+        /// The session to resume is gone, and no other is wanted on this stream.
+        case sessionGone = "session_gone"
         case streamError = "stream_error"
         /// The peer closed the stream or the connection.
         case closed
@@ -31,8 +33,8 @@ package struct NegotiationError: Error, Sendable, Equatable, CustomStringConvert
             case .noMechanism, .credentialsUnusable, .authenticationRefused, .authenticationUnavailable,
                 .authenticationProtocol:
                 true
-            case .tlsNotOffered, .tlsRefused, .tlsInjection, .notEncrypted, .badStream, .bindRefused, .streamError,
-                .closed, .timedOut:
+            case .tlsNotOffered, .tlsRefused, .tlsInjection, .notEncrypted, .badStream, .bindRefused, .sessionGone,
+                .streamError, .closed, .timedOut:
                 false
             }
         }

@@ -15,9 +15,11 @@ package enum OfflineRequest: Sendable, Equatable {
     /// answers no ping meanwhile.
     static func size(of count: Int) -> Int { min(max(100_000 / max(count, 1), 10), 100) }
 
-    /// The most messages that are listed, and the longest stanza, of which the list is one.
+    /// The most messages that are listed, and the longest stanza that the list may be.
     package static let listLimit = 15_000
     package static let stanzaLimit = 2 << 20
+    /// How much longer a message may be with the server's note of its node, in bytes.
+    package static let wrapping = 256
 }
 
 /// A server's answer to such a request.
@@ -48,6 +50,9 @@ struct OfflineQuery: Sendable {
         (self.request, self.id) = (request, id)
     }
 
+    /// Whether messages may come still.
+    var isViewing: Bool { if answer == nil, case .view = request { true } else { false } }
+
     /// The query, to our own account.
     var query: [UInt8] {
         let (type, content) =
@@ -69,16 +74,18 @@ struct OfflineQuery: Sendable {
         return "<offline xmlns=\"\(XMLNamespace.offline)\">\(items.joined())</offline>"
     }
 
-    /// Notes the node of a message that is asked for: the last one that it names, since senders can name others before.
-    mutating func note(_ stanza: Stanza) {
+    /// Notes the node of a message that is asked for, the last one that it names, since senders can name others before;
+    /// returns whether it has one, and so stays stored.
+    mutating func note(_ stanza: Stanza) -> Bool {
         guard answer == nil, case .view(let nodes) = request, stanza.element(0, is: "message", in: XMLNamespace.client),
             let offline = stanza.children().last(where: { stanza.element($0, is: "offline", in: XMLNamespace.offline) }
             ),
             let item = stanza.child("item", in: XMLNamespace.offline, of: offline),
             let node = stanza.attribute("node", of: item).map(stanza.string),
             nodes.contains(node), !viewed.contains(node)
-        else { return }
+        else { return false }
         viewed.append(node)
+        return true
     }
 
     /// Takes a stanza of our own account; returns whether it is the answer.
@@ -98,9 +105,10 @@ struct OfflineQuery: Sendable {
         return true
     }
 
-    /// Notes that an answer was too large to be read: no other is this long.
-    mutating func skipped(_ name: StanzaName) {
-        if answer == nil, case .list = request, name == .iq { answer = .refused(.resourceConstraint) }
+    /// Notes a stanza that could not be read: the answer, if it has our id.
+    mutating func skipped(_ name: StanzaName, id given: [UInt8]?) {
+        guard answer == nil, name == .iq, let given, given.elementsEqual(id.utf8) else { return }
+        answer = .refused(.resourceConstraint)
     }
 
     /// The number of messages, if the server has flexible retrieval: a form's field.
@@ -143,6 +151,9 @@ extension Session {
         return query.query
     }
 
+    /// Whether messages of the offline store are asked for and may come still.
+    package var isViewing: Bool { offline?.isViewing ?? false }
+
     /// The answer to the query once all that came with it is committed, and only once; nil until then.
     package mutating func takeOfflineAnswer() -> OfflineAnswer? {
         guard isSettled, let answer = offline?.answer else { return nil }
@@ -152,7 +163,6 @@ extension Session {
 
     /// Handles a stanza that answers the query; nil if it is none.
     mutating func answered(_ stanza: Stanza) -> StanzaAction? {
-        offline?.note(stanza)
         guard isFromOwnAccount(stanza), offline?.take(stanza) == true else { return nil }
         hasTakenStanza = true
         management.noted()

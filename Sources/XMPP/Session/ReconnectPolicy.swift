@@ -10,6 +10,8 @@ package struct ReconnectPolicy: Sendable {
         case session(bound: Duration, error: StreamErrorCondition?)
         /// It was resumed, and the server heard nothing of what we sent.
         case unheard
+        /// It was to go on with a session that the server has given up: a new one is wanted.
+        case unresumed
         /// We ended it because of what the peer sent, with or without stanzas before.
         case violated(afterStanzas: Bool)
         /// It is draining after having been bound for this long: a replacement is wanted.
@@ -42,7 +44,7 @@ package struct ReconnectPolicy: Sendable {
     /// it was. One that we ended for bad XML counts as the first failure each time if stanzas came before it: anyone
     /// who may write to the account may be the cause, and must not delay the others' messages for long. A draining
     /// connection is replaced at once; the second in a row that drained before it worked backs off. So is one that was
-    /// not heard.
+    /// not heard, or not resumed.
     ///
     /// A session that the server holds for the time `held` is tried at once and twice more within two seconds, and never
     /// later than it is held.
@@ -66,7 +68,7 @@ package struct ReconnectPolicy: Sendable {
         case .draining(let bound) where bound >= ReconnectPolicy.workingSession:
             failures = 0
             return .zero
-        case .draining, .unheard:
+        case .draining, .unheard, .unresumed:
             failures += 1
             return failures == 1 ? .zero : backOff(random)
         case .session(_, .conflict):

@@ -35,6 +35,7 @@ package struct Session: ~Copyable {
     let keepaliveInterval: Duration
     /// Whether messages are taken, or ignored.
     private let takesMessages: Bool
+    private let messageLimit: Int?
     var state = State.open
     var window: InFlightWindow
     var keepalive: Keepalive
@@ -77,6 +78,7 @@ package struct Session: ~Copyable {
         now: UInt64
     ) {
         self.takesMessages = takesMessages
+        messageLimit = settings.messageLimit
         self.idPrefix = idPrefix
         pinger = Pinger(to: settings.domain, idPrefix: idPrefix)
         codec = UpstreamCodec(settings)
@@ -86,10 +88,11 @@ package struct Session: ~Copyable {
         domain = JID(settings.domain)
         window = InFlightWindow(window: settings.usedWindow)
         management = stream.resumed ?? StreamManagement(stream.management)
-        presence = Presence(stream.management, priority: settings.priority, queue: settings.serverQueue)
+        let offer = settings.isPresent ? stream.management : .unused
+        presence = Presence(offer, priority: settings.priority, queue: settings.serverQueue)
         queries = QueryResponder(version: settings.version, as: settings.component, now: now)
         // The greeting's presence.
-        if stream.resumed == nil, stream.management == .offered { management.wrote() }
+        if stream.resumed == nil, presence.isUsed { management.wrote() }
         // XEP-0478 section 3: a stream without traffic for that long is closed. Pings are traffic.
         let longest = stream.limits.idle.map { max($0 / 2, .seconds(1)) } ?? settings.keepaliveInterval
         keepaliveInterval = min(settings.keepaliveInterval, longest)
@@ -180,24 +183,35 @@ package struct Session: ~Copyable {
             return action
         }
         if offline != nil, let action = answered(stanza) { return action }
+        // One that is too long for a stream with presence stays stored, and is judged there.
+        if let messageLimit, stanza.element(0, is: "message", in: XMLNamespace.client), !stanza.fits(in: messageLimit) {
+            return note(.other)
+        }
+        let isStored = offline?.note(stanza) ?? false
         switch codec.decode(stanza, receivedAt: receivedAt, parsedAt: parsedAt, following: following) {
-        case .message(let message): return deliver(message, now: parsedAt)
-        case .messages(let messages): return deliver(messages, now: parsedAt)
+        case .message(let message): return deliver(message, now: parsedAt, isStored: isStored)
+        case .messages(let messages): return deliver(messages, now: parsedAt, isStored: isStored)
         case .other: return other(stanza, now: parsedAt)
         case let kind: return note(kind)
         }
     }
 
-    mutating func deliver(_ message: consuming IncomingMessage, now: UInt64) -> StanzaAction {
+    /// Delivers a message; one that stays stored until we remove it is answered for at once: when the connection is lost,
+    /// ejabberd returns to its sender what it has no answer for, and keeps it.
+    mutating func deliver(_ message: consuming IncomingMessage, now: UInt64, isStored: Bool = false) -> StanzaAction {
         hasTakenStanza = true
         guard takesMessages else { return .none }
         presence.took(now: now)
         let timer = window.took(bytes: message.bytes.count) ? readingPaused(true, now: now).timer : nil
-        if management.isActive { management.number(&message) }
+        if isStored {
+            management.noted()
+        } else if management.isActive {
+            management.number(&message)
+        }
         return .deliver(message, timer)
     }
 
-    mutating func deliver(_ delivered: [IncomingMessage], now: UInt64) -> StanzaAction {
+    mutating func deliver(_ delivered: [IncomingMessage], now: UInt64, isStored: Bool = false) -> StanzaAction {
         hasTakenStanza = true
         guard takesMessages else { return .none }
         presence.took(now: now)
@@ -206,7 +220,11 @@ package struct Session: ~Copyable {
         for message in messages where window.took(bytes: message.bytes.count) {
             timer = readingPaused(true, now: now).timer
         }
-        if management.isActive { management.number(&messages) }
+        if isStored {
+            management.noted()
+        } else if management.isActive {
+            management.number(&messages)
+        }
         return .deliverAll(messages, timer)
     }
 
@@ -310,11 +328,11 @@ package struct Session: ~Copyable {
 
     /// Counts a skipped stanza, well-formed but too deep or too wide to be read, so that a server that counts stanzas
     /// does not send it again; returns whether to count it as `other`.
-    package mutating func skipped(_ name: StanzaName) -> Bool {
+    package mutating func skipped(_ name: StanzaName, id: [UInt8]? = nil) -> Bool {
         guard case .open = state else { return false }
         hasTakenStanza = true
         if name.isStanza { management.noted() }
-        offline?.skipped(name)
+        offline?.skipped(name, id: id)
         return true
     }
 }

@@ -6,6 +6,7 @@ package import XMLWire
 ///
 /// The server keeps every stanza until `h` covers it, and stores the rest when the session ends. So `h` counts only the
 /// stanzas before the first uncommitted message: whatever kills this process, the server has what the database has not.
+/// A message that stays in the offline store until we remove it counts as soon as it comes.
 ///
 /// Our own stanzas are counted from the request on, and the server is asked how many it has (`<r/>`) whenever
 /// ``askAfter`` more are unknown, also before it has answered: a slow server's answers show that it goes on. An `h` that
