@@ -28,6 +28,7 @@ extension DispatchStateMachine {
     ) -> FinishAction {
         guard let run = running.removeValue(forKey: id) else { return FinishAction() }
         finishedSinceTick += 1
+        if run.leadsReplayed { replay.running -= 1 }
         if run.delivery.isSuspect { suspectEnded() }
         var action = FinishAction()
         switch end {
@@ -71,10 +72,6 @@ extension DispatchStateMachine {
         }
         action.wantsClaim = wantsClaim(now: now)
         return action
-    }
-
-    func wantsClaim(now: ContinuousClock.Instant) -> Bool {
-        (hasMore || hasArrived) && claimLimit(now: now) > 0
     }
 
     private mutating func outcome(
