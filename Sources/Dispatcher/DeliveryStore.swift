@@ -21,6 +21,11 @@ package protocol DeliveryStore: Sendable {
     /// Records a pause that the handler asked for, for all workers and operators; waits for no lock.
     func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError)
 
+    /// Records that the handler's circuit opened or closed in this worker, for all others; waits for no lock.
+    ///
+    /// - Returns: The change as ``controls(_:)`` has it; nil if there is no such handler.
+    func changeCircuit(_ handler: String, isOpen: Bool) async throws(StoreError) -> CircuitChange?
+
     /// Leases due deliveries, live ones before replayed ones, as they became due: at most `limit`, and one more of each
     /// kind than fit into its bytes.
     func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery]
@@ -67,6 +72,8 @@ package struct HandlerControl: Sendable, Equatable {
     package var hold: Duration?
     /// Changes when an operator resumes it, which ends such a pause and closes the circuit breakers.
     package var resumption: Int64 = 0
+    /// The latest change of its circuit, in any worker; nil before the first.
+    package var circuit: CircuitChange?
 
     package init(handler: String) { self.handler = handler }
 }

@@ -203,7 +203,7 @@ final class DispatchLane: Sendable {
             // Wakes slots that waited for the breaker.
             withMachine { _ in }
         }
-        if action.isHeld { shared.controls.set() }
+        if action.isHeld || action.isCircuitUntold { shared.controls.set() }
         let own = settlement(of: action, attempt.delivery, from: start, to: now)
         if let own { settler.submit(CollectionOfOne(own), isUrgent: settings.isOrdered) }
         settler.submit(action.released, isUrgent: own != nil && settings.isOrdered)

@@ -157,6 +157,13 @@ extension DispatchService {
             }
             if told != nil { lane.withMachine(wake: 0) { $0.holdTold(hold) } }
         }
+        for lane in lanes {
+            guard let isOpen = lane.inspect(\.untoldCircuit) else { continue }
+            let told = await shared.once { () async throws(StoreError) in
+                try await shared.store.changeCircuit(lane.settings.name, isOpen: isOpen)
+            }
+            if let change = told ?? nil { lane.withMachine(wake: 0) { $0.circuitTold(change) } }
+        }
     }
 
     private func take(_ control: HandlerControl, _ now: ContinuousClock.Instant, _ lane: DispatchLane) {

@@ -61,6 +61,10 @@ package struct DispatchStateMachine: Sendable {
     var suspectsAtOnce = 1
     /// The reason for a pause that the table does not know yet.
     var untoldHold: String?
+    /// A change of the circuit that the table does not know yet: whether it opened.
+    var untoldCircuit: Bool?
+    /// The table's latest change of the circuit.
+    var circuitChange: Int64?
     /// When an operator last resumed the handler; nil before the table was read.
     var resumption: Int64?
     /// The budget of the handler's rate; nil without one.
