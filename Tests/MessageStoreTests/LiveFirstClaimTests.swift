@@ -1,5 +1,6 @@
 import Dispatcher
 import Ingest
+import IntegrationSupport
 import Postgres
 import Testing
 import UpstreamKit
@@ -87,8 +88,8 @@ struct LiveFirstClaimTests {
         try await fixture.store.script(
             """
             INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, replay_id)
-            SELECT 'orders', md5(n::text)::uuid, now() - interval '1 day', now() - interval '1 hour' + n * interval '1 ms',
-                md5('friday')::uuid
+            SELECT 'orders', md5(n::text)::uuid, now() - interval '1 day',
+                now() - interval '1 hour' + n * interval '1 ms', md5('friday')::uuid
             FROM generate_series(1, 20000) AS n
             """
         )
@@ -116,8 +117,8 @@ struct LiveFirstClaimTests {
             """
             ALTER TABLE upstream.deliveries SET (autovacuum_enabled = off);
             INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, replay_id)
-            SELECT 'orders', md5(n::text)::uuid, now() - interval '1 day', now() - interval '1 hour' + n * interval '1 ms',
-                md5('friday')::uuid
+            SELECT 'orders', md5(n::text)::uuid, now() - interval '1 day',
+                now() - interval '1 hour' + n * interval '1 ms', md5('friday')::uuid
             FROM generate_series(1, 100000) AS n;
             ANALYZE upstream.deliveries
             """
@@ -163,5 +164,65 @@ struct LiveFirstClaimTests {
         #expect(try await next() == Array(21...30))
         #expect(try await next() == [])
         #expect(try await fixture.count() == 0)
+    }
+
+    @Test(
+        "a handler's live messages go on while replayed ones take their half of the slots for good",
+        arguments: [false, true]
+    )
+    func dispatched(isOrdered: Bool) async throws {
+        let (reached, opened, seen) = (Seen(), Seen(), Seen())
+        let handler = HandlerRegistration.make(
+            "orders",
+            ["com.example.live"],
+            ordering: isOrdered ? .device : .none
+        ) { message, context in
+            if context.replayID != nil {
+                reached.add(message)
+                try await waitUntil { !opened.all.isEmpty }
+            }
+            seen.add(message)
+            return .done
+        }
+        let fixture = try await DeliveriesFixture([handler])
+        try await receive(1...1_000, category: "com.example.old", fixture)
+        try await fixture.run(fixture.dispatcher([handler])) {
+            try await receive(2_000...2_000, category: "com.example.live", fixture)
+            try await waitUntil { seen.all == [2_000] }
+            try await fixture.store.script(
+                """
+                INSERT INTO upstream.deliveries (
+                    handler, message_key, received_at, next_attempt_at, device_key, replay_id
+                )
+                SELECT 'orders', message_key, received_at, now(), \(isOrdered ? "device_key" : "NULL"),
+                    md5('friday')::uuid
+                FROM upstream.messages WHERE category = 'com.example.old'
+                """
+            )
+            try await waitUntil { reached.all.count == HandlerRegistration.defaultConcurrency / 2 }
+            for number: UInt64 in 2_001...2_020 {
+                try await receive(number...number, category: "com.example.live", fixture)
+                try await waitUntil { seen.all.last == number }
+            }
+            #expect(reached.all.count == HandlerRegistration.defaultConcurrency / 2)
+            opened.add(.sample(category: "c", data: nil))
+            try await waitUntil { seen.all.count == 1_021 }
+        }
+        #expect(Set(seen.all) == Set(1...1_000 as ClosedRange<UInt64>).union(2_000...2_020))
+    }
+
+    /// Stores messages of a category, each of its own device.
+    private func receive(
+        _ numbers: ClosedRange<UInt64>,
+        category: String,
+        _ fixture: DeliveriesFixture
+    ) async throws {
+        let start = IncomingMessage.now()
+        let batch = numbers.map { number in
+            var message = IncomingMessage.make(number, receivedAt: start + Int64(number), category: category)
+            message.deviceKey = Digest128(high: number, low: 5)
+            return message
+        }
+        _ = try await fixture.writer.commit(batch)
     }
 }
