@@ -54,6 +54,8 @@ package struct HandlerRow: Sendable {
     package var heldUntil: Int64?
     package var holdReason: String?
     package var resumedAt: Int64?
+    package var isCircuitOpen: Bool?
+    package var circuitChangedAt: Int64?
 }
 
 package struct RegistrationKey: Hashable, Sendable {

@@ -48,6 +48,9 @@ package final class SimulatedDeliveryStore: DeliveryStore {
                 control.isPaused = row.isPaused
                 control.hold = row.heldUntil.flatMap { $0 > now ? .microseconds($0 - now) : nil }
                 control.resumption = row.resumedAt ?? 0
+                if let isOpen = row.isCircuitOpen, let changedAt = row.circuitChangedAt {
+                    control.circuit = CircuitChange(isOpen: isOpen, id: changedAt)
+                }
                 return control
             }
         }
@@ -66,6 +69,16 @@ package final class SimulatedDeliveryStore: DeliveryStore {
                 guard row.heldUntil.map({ $0 < end }) ?? true else { return }
                 (row.heldUntil, row.holdReason) = (end, hold.reason)
             }
+        }
+    }
+
+    package func changeCircuit(_ handler: String, isOpen: Bool) async throws(StoreError) -> CircuitChange? {
+        try await run(.hold) { state throws(StoreError) in
+            if state.isLocked(.handler(handler)) { throw .raised("55P03") }
+            guard state.tables.handlers[handler] != nil else { return nil }
+            let changedAt = state.now
+            state.update(handler) { ($0.isCircuitOpen, $0.circuitChangedAt) = (isOpen, changedAt) }
+            return CircuitChange(isOpen: isOpen, id: changedAt)
         }
     }
 

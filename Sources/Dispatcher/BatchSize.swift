@@ -4,7 +4,7 @@
 /// a temporary table made twice, a call over its time), each goes alone for a while: longer each time.
 package struct BatchSize: Sendable, Equatable {
     /// A longer call would make the messages behind it wait, and cost more if it fails.
-    static let longest = Duration.milliseconds(100)
+    package static let longest = Duration.milliseconds(100)
     /// About how many bytes of messages a call takes; the one that exceeds it is the last.
     static let mostBytes = 1 << 20
     /// The most calls until several messages are tried together again.
@@ -14,13 +14,14 @@ package struct BatchSize: Sendable, Equatable {
     package private(set) var size: Int
     private let limit: Int
     private let keepsShort: Bool
+    private let longest: Duration
     /// How many calls must go well before the size grows again.
     private var pause = 0
     private var patience = 0
 
     /// A size of at most `limit`; `keepsShort` if calls should be short.
-    package init(upTo limit: Int, keepsShort: Bool = true) {
-        (self.limit, self.keepsShort) = (limit, keepsShort)
+    package init(upTo limit: Int, keepsShort: Bool = true, longest: Duration = Self.longest) {
+        (self.limit, self.keepsShort, self.longest) = (limit, keepsShort, longest)
         size = keepsShort ? min(limit, 8) : limit
     }
 
@@ -32,11 +33,11 @@ package struct BatchSize: Sendable, Equatable {
             pause = patience
             return
         }
-        if keepsShort, took > Self.longest {
+        if keepsShort, took > longest {
             size = max(1, min(size, count) / 2)
         } else if pause > 0 {
             pause -= 1
-        } else if count >= size, !keepsShort || took < Self.longest / 2, size < limit {
+        } else if count >= size, !keepsShort || took < longest / 2, size < limit {
             size = min(limit, size * 2)
             patience /= 2
         }

@@ -11,6 +11,10 @@ package import Vocabulary
 ///   is the same, for the time that the handler asked for.
 /// - *half-open*: one attempt at a time passes, as a probe: success → *closed*, failure → *open*.
 ///
+/// What another worker has found out makes it doubt its own state: *closed* and *open*, but not *held*, become half-open,
+/// so that one attempt here decides. So a handler that is down everywhere is found down everywhere, and one that fails in
+/// one worker alone goes on in the others.
+///
 /// A success closes it from any state, except that *held* is closed only by a probe's, as other attempts began before
 /// the handler asked for its pause. Failures of attempts that began before it opened say nothing new and are ignored.
 package struct CircuitBreaker: Sendable {
@@ -40,6 +44,8 @@ package struct CircuitBreaker: Sendable {
         case reopened(for: Duration)
         case held(for: Duration)
         case closed
+        /// The handler fails in another worker, and works here.
+        case confirmed
     }
 
     private enum State: Sendable, Equatable {
@@ -50,6 +56,8 @@ package struct CircuitBreaker: Sendable {
 
     private let settings: Settings
     private var state = State.closed(failures: 0)
+    /// Whether it is half-open at another worker's word.
+    package private(set) var isDoubted = false
 
     package init(_ settings: Settings = Settings()) {
         self.settings = settings
@@ -88,13 +96,15 @@ package struct CircuitBreaker: Sendable {
     /// Records that an attempt ended with an answer of the handler.
     package mutating func succeeded(isProbe: Bool = false) -> Transition? {
         if case .open(_, _, isHeld: true) = state, !isProbe { return nil }
-        defer { state = .closed(failures: 0) }
-        return isClosed ? nil : .closed
+        defer { reset() }
+        guard !isClosed else { return nil }
+        return isDoubted && round == 0 ? .confirmed : .closed
     }
 
     /// Records that the handler asked for a pause, then to be probed; returns whether this began or lengthened one.
     package mutating func held(for pause: Duration, now: ContinuousClock.Instant) -> Transition? {
         let end = now + pause
+        isDoubted = false
         if case .open(let until, let round, _) = state {
             state = .open(until: FixedInstant(max(until.wrappedValue, end)), round: round, isHeld: true)
             return nil
@@ -114,7 +124,9 @@ package struct CircuitBreaker: Sendable {
         case .closed:
             return .opened(for: open(round: 1, now: now, random: random))
         case .halfOpen(_, let round) where isProbe:
-            return .reopened(for: open(round: round + 1, now: now, random: random))
+            let isFirst = isDoubted && round == 0
+            let pause = open(round: round + 1, now: now, random: random)
+            return isFirst ? .opened(for: pause) : .reopened(for: pause)
         case .open, .halfOpen:
             return nil
         }
@@ -127,7 +139,21 @@ package struct CircuitBreaker: Sendable {
     }
 
     /// Closes the breaker at an operator's request.
-    package mutating func reset() { state = .closed(failures: 0) }
+    package mutating func reset() {
+        state = .closed(failures: 0)
+        isDoubted = false
+    }
+
+    /// Takes another worker's word that the handler fails, or works again; returns whether that changes anything.
+    package mutating func doubt(isOpen: Bool) -> Bool {
+        switch state {
+        case .closed where isOpen: state = .halfOpen(isProbing: false, round: 0)
+        case .open(_, let round, isHeld: false) where !isOpen: state = .halfOpen(isProbing: false, round: round)
+        case .closed, .open, .halfOpen: return false
+        }
+        isDoubted = true
+        return true
+    }
 
     /// Records that a probe ended without a verdict: another may begin.
     package mutating func probeAbandoned() {
@@ -142,6 +168,7 @@ package struct CircuitBreaker: Sendable {
     }
 
     private mutating func open(round: Int, now: ContinuousClock.Instant, random: Double) -> Duration {
+        isDoubted = false
         let pause = settings.pause.delay(attempt: round, random: 0.5 + random / 2)
         state = .open(until: FixedInstant(now + pause), round: round, isHeld: false)
         return pause

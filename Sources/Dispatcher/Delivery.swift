@@ -29,7 +29,7 @@ package struct Delivery: Sendable {
         case missing
 
         /// The estimated memory in bytes.
-        var size: Int {
+        package var size: Int {
             switch self {
             case .received(let box): box.message.bytes.count + 512
             case .stored(let message): (message.data?.count ?? 0) + (message.extra?.count ?? 0) + 1024
@@ -50,6 +50,8 @@ package struct Delivery: Sendable {
     var isAlone = false
     /// The replay that queued it; nil for a first delivery.
     package var replayID: String?
+    /// Whether a live delivery of its device waits for it, so that it goes as if it were live.
+    package var isUrgent = false
     package var lease: Lease
 
     package init(
@@ -65,6 +67,9 @@ package struct Delivery: Sendable {
     }
 
     package var isUntried: Bool { attempts == 0 }
+
+    /// Whether live deliveries go before it.
+    package var givesWay: Bool { replayID != nil && !isUrgent }
 
     /// Whether it may be given with others: what has failed before would cost them their call again.
     var isSociable: Bool { isUntried && !isAlone }

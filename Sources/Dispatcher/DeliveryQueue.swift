@@ -7,19 +7,23 @@
 struct DeliveryQueue: Sendable {
     /// Of so many turns while live deliveries wait, one is a replayed delivery's.
     static let replayTurn = 8
+    /// The most turns that replayed deliveries have at once after they had to wait.
+    private static let mostTurns = 16
 
     private var live = DeliveryFIFO()
     private var replayed = DeliveryFIFO()
     private var tried = DeliveryFIFO()
     private var isTriedNext = false
-    /// The live deliveries taken since a replayed one was, while some waited.
+    /// The live deliveries taken while replayed ones waited, less those that were answered by a replayed one's turn.
     private var taken = 0
     /// Deliveries handed over by ingest.
     private(set) var fresh = 0
     private(set) var freshBytes = 0
     private(set) var claimed = 0
-    private(set) var claimedReplayed = 0
     private(set) var claimedBytes = 0
+    /// Of these, the ones that give way to live ones.
+    private(set) var claimedReplayed = 0
+    private(set) var claimedReplayedBytes = 0
     /// Deliveries that may crash the worker.
     private(set) var suspects = 0
 
@@ -29,34 +33,54 @@ struct DeliveryQueue: Sendable {
 
     var hasUntried: Bool { !live.isEmpty || !replayed.isEmpty }
 
-    var hasLive: Bool { !live.isEmpty }
-
     var count: Int { fresh + claimed }
+
+    /// How many untried deliveries of a kind wait.
+    func count(replayed: Bool) -> Int { replayed ? self.replayed.count : live.count }
 
     mutating func append(_ delivery: Delivery, isFresh: Bool) {
         if !delivery.isSociable {
             tried.append(delivery, isFresh)
-        } else if delivery.replayID == nil {
-            live.append(delivery, isFresh)
-        } else {
+        } else if delivery.givesWay {
             replayed.append(delivery, isFresh)
+        } else {
+            live.append(delivery, isFresh)
         }
         count(delivery, isFresh, by: 1)
     }
 
     /// Takes the next one; `allowsTried`: it may be a failed one although untried ones wait.
-    mutating func popFirst(allowsTried: Bool) -> Delivery? {
-        let isTried = !hasUntried || (!tried.isEmpty && allowsTried && isTriedNext)
-        if hasUntried, !tried.isEmpty { isTriedNext = !isTried }
-        guard let entry = isTried ? tried.popFirst() : popUntried() else { return nil }
-        count(entry.delivery, entry.isFresh, by: -1)
-        return entry.delivery
+    mutating func popFirst(allowsTried: Bool, allowsReplayed: Bool = true) -> Delivery? {
+        let isReplayed = allowsReplayed && isReplayedNext
+        let hasNext = isReplayed || !live.isEmpty
+        let isTried = !hasUntried || (!tried.isEmpty && allowsTried && (isTriedNext || !hasNext))
+        if hasNext, !tried.isEmpty { isTriedNext = !isTried }
+        if isTried { return take(tried.popFirst()) }
+        return hasNext ? popUntried(isReplayed) : nil
     }
 
-    private mutating func popUntried() -> DeliveryFIFO.Entry? {
-        let isReplayed = live.isEmpty || (!replayed.isEmpty && taken >= Self.replayTurn - 1)
-        taken = isReplayed || replayed.isEmpty ? 0 : taken + 1
-        return isReplayed ? replayed.popFirst() : live.popFirst()
+    /// Takes the next untried one for a call that has begun; nil if the next is of the other kind.
+    mutating func popNext(replayed isReplayed: Bool) -> Delivery? {
+        guard isReplayed ? isReplayedNext : !live.isEmpty else { return nil }
+        return popUntried(isReplayed)
+    }
+
+    private var isReplayedNext: Bool { !replayed.isEmpty && (live.isEmpty || taken >= Self.replayTurn - 1) }
+
+    private mutating func popUntried(_ isReplayed: Bool) -> Delivery? {
+        if replayed.isEmpty || (isReplayed && live.isEmpty) {
+            taken = 0
+        } else {
+            let turn = Self.replayTurn - 1
+            taken = isReplayed ? taken - turn : min(taken + 1, turn * Self.mostTurns)
+        }
+        return take(isReplayed ? replayed.popFirst() : live.popFirst())
+    }
+
+    private mutating func take(_ entry: DeliveryFIFO.Entry?) -> Delivery? {
+        guard let entry else { return nil }
+        count(entry.delivery, entry.isFresh, by: -1)
+        return entry.delivery
     }
 
     mutating func dropFirst(endingBy limit: ContinuousClock.Instant) {
@@ -98,8 +122,11 @@ struct DeliveryQueue: Sendable {
             freshBytes += step * delivery.content.size
         } else {
             claimed += step
-            if delivery.replayID != nil { claimedReplayed += step }
             claimedBytes += step * delivery.content.size
+            if delivery.givesWay {
+                claimedReplayed += step
+                claimedReplayedBytes += step * delivery.content.size
+            }
         }
         if delivery.isSuspect { suspects += step }
     }
@@ -116,6 +143,8 @@ private struct DeliveryFIFO: Sendable {
     private var arriving: [Entry] = []
 
     var isEmpty: Bool { leaving.isEmpty && arriving.isEmpty }
+
+    var count: Int { leaving.count + arriving.count }
 
     var all: [Entry] { leaving.reversed() + arriving }
 

@@ -21,7 +21,13 @@ package protocol DeliveryStore: Sendable {
     /// Records a pause that the handler asked for, for all workers and operators; waits for no lock.
     func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError)
 
-    /// Leases due deliveries, as they became due: at most `limit`, and one more than fit into `bytes`.
+    /// Records that the handler's circuit opened or closed in this worker, for all others; waits for no lock.
+    ///
+    /// - Returns: The change as ``controls(_:)`` has it; nil if there is no such handler.
+    func changeCircuit(_ handler: String, isOpen: Bool) async throws(StoreError) -> CircuitChange?
+
+    /// Leases due deliveries, live ones before replayed ones, as they became due: at most `limit`, and one more of each
+    /// kind than fit into its bytes.
     func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery]
 
     /// Extends leases to `duration` from now, and returns those that are still ours.
@@ -66,6 +72,8 @@ package struct HandlerControl: Sendable, Equatable {
     package var hold: Duration?
     /// Changes when an operator resumes it, which ends such a pause and closes the circuit breakers.
     package var resumption: Int64 = 0
+    /// The latest change of its circuit, in any worker; nil before the first.
+    package var circuit: CircuitChange?
 
     package init(handler: String) { self.handler = handler }
 }
@@ -75,6 +83,12 @@ package struct ClaimRequest: Sendable, Equatable {
     package var limit: Int
     /// About how many bytes they may take; the one that exceeds it is the last.
     package var bytes = DispatchSettings().waitingBytes
+    /// How many of them may be replayed ones that give way to live ones.
+    package var replayed = Int.max
+    /// The same in bytes, beside those of the others.
+    package var replayedBytes = DispatchSettings().waitingBytes
+    /// How many replayed ones are to be claimed, beyond the limit, though live ones fill it.
+    package var owed = 0
     /// How long the lease holds unless it is extended.
     package var lease: Duration
     /// The claiming worker's name in the table, for operators.
@@ -104,10 +118,40 @@ package struct ClaimRequest: Sendable, Equatable {
 
     /// The request for what may be claimed besides these; nil at the limit in number or bytes.
     package func rest(after found: [Delivery]) -> ClaimRequest? {
+        let (live, behind) = Self.sums(of: found)
         var rest = self
         rest.limit -= found.count
-        rest.bytes -= found.reduce(0) { $0 + $1.content.size }
+        rest.bytes -= live.bytes
+        rest.replayed = max(0, replayed - behind.count)
+        rest.replayedBytes -= behind.bytes
+        rest.owed = max(0, owed - behind.count)
         return rest.limit > 0 && rest.bytes > 0 ? rest : nil
+    }
+
+    /// Whether a claim that found these has probably left more: at all, and of replayed ones; nil if it could not look
+    /// for these.
+    package func left(after found: [Delivery]) -> (any: Bool, replayed: Bool?) {
+        let (live, behind) = Self.sums(of: found)
+        let any = found.count >= limit || live.bytes >= bytes
+        // Live ones that did not fit were counted before it was known.
+        let rest = live.bytes >= bytes ? 0 : limit - live.count
+        let allowed = replayedBytes > 0 ? min(replayed, max(rest, owed)) : 0
+        guard allowed > 0 else { return (any, nil) }
+        return (any, behind.count >= allowed || behind.bytes >= replayedBytes)
+    }
+
+    private static func sums(
+        of found: [Delivery]
+    ) -> (live: (count: Int, bytes: Int), behind: (count: Int, bytes: Int)) {
+        var (live, behind) = ((count: 0, bytes: 0), (count: 0, bytes: 0))
+        for delivery in found {
+            if delivery.givesWay {
+                behind = (behind.count + 1, behind.bytes + delivery.content.size)
+            } else {
+                live = (live.count + 1, live.bytes + delivery.content.size)
+            }
+        }
+        return (live, behind)
     }
 }
 

@@ -176,7 +176,7 @@ final class DispatchLane: Sendable {
         let actions = state.withLock { state in
             state.slots[slot].runs = []
             state.generation += 1
-            state.machine.batch.called(call.count, took: now - start, areTogether: end.areTogether)
+            state.machine.called(call, took: now - start, areTogether: end.areTogether, now: now)
             return zip(call, end.ends).map { attempt, end in
                 state.machine.finished(attempt.id, end, now: now, random: shared.clock.random())
             }
@@ -203,7 +203,7 @@ final class DispatchLane: Sendable {
             // Wakes slots that waited for the breaker.
             withMachine { _ in }
         }
-        if action.isHeld { shared.controls.set() }
+        if action.isHeld || action.isCircuitUntold { shared.controls.set() }
         let own = settlement(of: action, attempt.delivery, from: start, to: now)
         if let own { settler.submit(CollectionOfOne(own), isUrgent: settings.isOrdered) }
         settler.submit(action.released, isUrgent: own != nil && settings.isOrdered)

@@ -154,6 +154,7 @@ struct HandlerReport: Sendable {
             let message: StaticString = "circuit breaker open: the handler asked for a pause (Retry-After)"
             event(.warning, .handlerFailing, message, [.durationSeconds: .seconds(pause)], failure)
         case .closed: event(.notice, .handlerRecovered, "circuit breaker closed: the handler works again")
+        case .confirmed: event(.debug, .handlerRecovered, "the handler fails in another worker, and works here")
         }
     }
 
@@ -164,6 +165,9 @@ struct HandlerReport: Sendable {
         case .paused: paused()
         case .unpaused: event(.notice, .handlerResumed, "a handler was resumed")
         case .held(let transition): breaker(transition, nil)
+        case .doubted(let isOpen):
+            let message: StaticString = "the circuit breaker of another worker changed: the next attempt is a probe"
+            event(.debug, isOpen ? .handlerFailing : .handlerRecovered, message)
         case .resumed:
             event(.notice, .handlerResumed, "circuit breaker closed: an operator resumed the handler")
         }

@@ -54,7 +54,10 @@ extension DispatchService {
             owner: shared.settings.owner,
             isOrdered: lane.settings.isOrdered
         )
-        request.bytes = lane.inspect { $0.claimBytes }
+        lane.inspect { machine in
+            (request.bytes, request.replayedBytes) = (machine.claimBytes, max(1, machine.replayedBytes))
+            (request.replayed, request.owed) = (machine.replayedLimit(now: clock.now()), machine.replayedOwed)
+        }
         request.suspectFrom = lane.settings.suspectFrom
         if lane.inspect({ $0.isAboutToProbe(now: clock.now()) }) {
             // A previously failed message may be bad itself, and would say nothing about the handler.
@@ -73,10 +76,15 @@ extension DispatchService {
     private func claim(_ request: ClaimRequest, _ lane: DispatchLane) async -> Int? {
         let found = await shared.once { () async throws(StoreError) in try await shared.store.claim(request) }
         guard let deliveries = found else { return nil }
-        let isFull = request.rest(after: deliveries) == nil
+        let left = request.left(after: deliveries)
         let settlements = lane.withMachine(wake: deliveries.count) {
             // The claim of a suspect says nothing about the others, which were claimed just before.
-            $0.claimed(deliveries, hasMore: request.isForSuspects ? $0.hasMore : isFull, now: clock.now())
+            $0.claimed(
+                deliveries,
+                hasMore: request.isForSuspects ? $0.hasMore : left.any,
+                hasMoreReplayed: request.isForSuspects ? nil : left.replayed,
+                now: clock.now()
+            )
         }
         lane.release(settlements)
         return deliveries.count
@@ -148,6 +156,13 @@ extension DispatchService {
                 try await shared.store.hold(lane.settings.name, hold)
             }
             if told != nil { lane.withMachine(wake: 0) { $0.holdTold(hold) } }
+        }
+        for lane in lanes {
+            guard let isOpen = lane.inspect(\.untoldCircuit) else { continue }
+            let told = await shared.once { () async throws(StoreError) in
+                try await shared.store.changeCircuit(lane.settings.name, isOpen: isOpen)
+            }
+            if let change = told ?? nil { lane.withMachine(wake: 0) { $0.circuitTold(change) } }
         }
     }
 

@@ -7,7 +7,8 @@ package struct DispatchSettings: Sendable {
     package var heartbeat: Duration { lease / 6 }
     /// How often the table is polled for work without a notification: due retries and expired leases.
     package var poll = Duration.seconds(1)
-    /// The most deliveries in memory for one handler, separately for those handed over by ingest and claimed ones.
+    /// The most deliveries in memory for one handler, separately for those handed over by ingest, claimed ones, and
+    /// claimed ones of replays.
     package var capacity = 2_000
     /// The most bytes of messages in memory for one handler, separately for those handed over and claimed ones.
     ///

@@ -13,6 +13,8 @@ extension DispatchStateMachine {
         package var pause: HandlerFailure?
         /// Whether the handler asked for a pause that other workers must learn of.
         package var isHeld = false
+        /// Whether the circuit changed so that other workers must learn of it.
+        package var isCircuitUntold = false
         /// Waiting deliveries to release, as the breaker opened or the handler was paused.
         package var released: [Settlement] = []
         /// Whether a claim has room and something to claim.
@@ -28,6 +30,8 @@ extension DispatchStateMachine {
     ) -> FinishAction {
         guard let run = running.removeValue(forKey: id) else { return FinishAction() }
         finishedSinceTick += 1
+        if run.leadsReplayed { replay.running -= 1 }
+        let isDoubted = breaker.isDoubted
         if run.delivery.isSuspect { suspectEnded() }
         var action = FinishAction()
         switch end {
@@ -63,8 +67,10 @@ extension DispatchStateMachine {
         }
         switch action.transition {
         case .opened, .reopened, .held: action.released += releaseWaiting()
-        case .closed, nil: break
+        case .closed, .confirmed, nil: break
         }
+        // What came of others' word is no news to them.
+        if !isDoubted { action.isCircuitUntold = tell(action.transition) }
         if run.isLost, action.settlement != nil {
             action.settlement = nil
             action.ending = nil
@@ -73,8 +79,14 @@ extension DispatchStateMachine {
         return action
     }
 
-    func wantsClaim(now: ContinuousClock.Instant) -> Bool {
-        (hasMore || hasArrived) && claimLimit(now: now) > 0
+    /// Notes a change of the circuit for other workers; returns whether there is one.
+    private mutating func tell(_ transition: CircuitBreaker.Transition?) -> Bool {
+        switch transition {
+        case .opened: untoldCircuit = true
+        case .closed: untoldCircuit = false
+        case .reopened, .held, .confirmed, nil: return false
+        }
+        return true
     }
 
     private mutating func outcome(

@@ -9,7 +9,17 @@ package struct HandlerHold: Sendable, Equatable {
     }
 }
 
-// Pauses that the handler asks for: every worker keeps them, until an operator ends them.
+/// A change of a handler's circuit in some worker.
+package struct CircuitChange: Sendable, Equatable {
+    package var isOpen: Bool
+    /// Another one for each change.
+    package var id: Int64
+
+    package init(isOpen: Bool, id: Int64) { (self.isOpen, self.id) = (isOpen, id) }
+}
+
+// Pauses that the handler asks for: every worker keeps them, until an operator ends them. And circuits that open or close
+// elsewhere: one attempt here decides.
 extension DispatchStateMachine {
     /// The handler's pause that the table does not know yet; nil if there is none.
     package func untoldHold(now: ContinuousClock.Instant) -> HandlerHold? {
@@ -19,6 +29,12 @@ extension DispatchStateMachine {
 
     package mutating func holdTold(_ hold: HandlerHold) {
         if untoldHold == hold.reason { untoldHold = nil }
+    }
+
+    /// Records that the table knows a change of the circuit.
+    package mutating func circuitTold(_ change: CircuitChange) {
+        if untoldCircuit == change.isOpen { untoldCircuit = nil }
+        circuitChange = change.id
     }
 
     /// Adopts the table's controls of the handler; returns waiting deliveries to release, and what changed.
@@ -40,6 +56,12 @@ extension DispatchStateMachine {
                 changes.append(.held(transition))
             }
         }
+        if let change = control.circuit, change.id != circuitChange {
+            circuitChange = change.id
+            if untoldCircuit == nil, breaker.doubt(isOpen: change.isOpen) {
+                changes.append(.doubted(isOpen: change.isOpen))
+            }
+        }
         if control.isPaused != isPaused, mode != .stopping {
             released += setPaused(control.isPaused)
             changes.append(control.isPaused ? .paused : .unpaused)
@@ -53,5 +75,7 @@ extension DispatchStateMachine {
         case unpaused
         case held(CircuitBreaker.Transition)
         case resumed
+        /// The handler fails in another worker, or works there again.
+        case doubted(isOpen: Bool)
     }
 }

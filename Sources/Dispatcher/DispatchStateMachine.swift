@@ -25,6 +25,8 @@ package struct DispatchStateMachine: Sendable {
         var isProbe: Bool
         var isTimedOut = false
         var isLost = false
+        /// Whether it is the first of a call that gives way to live deliveries.
+        var leadsReplayed = false
 
         init(_ delivery: Delivery, until deadline: ContinuousClock.Instant, isProbe: Bool) {
             (self.delivery, self.isProbe) = (delivery, isProbe)
@@ -45,10 +47,12 @@ package struct DispatchStateMachine: Sendable {
     /// Messages released without a counted attempt.
     var uncounted = UncountedAttempts()
     /// How many deliveries of each kind may wait: about two seconds of the handler's throughput.
-    private var limit: Int
+    private(set) var limit: Int
     var finishedSinceTick = 0
     /// How many messages a call takes.
     var batch: BatchSize
+    /// What replayed deliveries get beside live ones.
+    var replay: ReplayShare
     /// Whether the last claim was full.
     var hasMore = false
     /// For a handler with a rate: whether a message for it has committed, into the table, since the last claim began.
@@ -57,6 +61,10 @@ package struct DispatchStateMachine: Sendable {
     var suspectsAtOnce = 1
     /// The reason for a pause that the table does not know yet.
     var untoldHold: String?
+    /// A change of the circuit that the table does not know yet: whether it opened.
+    var untoldCircuit: Bool?
+    /// The table's latest change of the circuit.
+    var circuitChange: Int64?
     /// When an operator last resumed the handler; nil before the table was read.
     var resumption: Int64?
     /// The budget of the handler's rate; nil without one.
@@ -74,6 +82,7 @@ package struct DispatchStateMachine: Sendable {
         margin = settings.dispatch.lease / 10
         limit = min(1_000, settings.dispatch.capacity)
         batch = BatchSize(upTo: settings.batch, keepsShort: settings.keepsCallsShort)
+        replay = ReplayShare(settings)
     }
 
     package var isIdle: Bool { running.isEmpty && waiting.isEmpty }
@@ -126,57 +135,28 @@ package struct DispatchStateMachine: Sendable {
         reserved.count -= count
         reserved.bytes -= bytes
         guard mode == .active else { return deliveries.map { $0.settled(.release(after: .zero)) } }
+        // All are live, or all of one replay.
+        if let first = deliveries.first, !first.givesWay { replay.liveCame(now) }
         for delivery in deliveries { waiting.append(delivery, isFresh: true) }
         return releaseRefused(now: now)
-    }
-
-    /// How many deliveries to claim now; 0 without room, or while the handler is paused or its breaker open.
-    ///
-    /// For a handler with a rate, no more than may begin at once, and with a limit over all workers, about as much as
-    /// may run at once: the rest waits in the table, not under a lease of this worker.
-    package func claimLimit(now: ContinuousClock.Instant) -> Int {
-        var allowed = unlimitedClaim(now: now)
-        if let share {
-            let calls = share.calls(most: settings.calls, now: now)
-            allowed = min(allowed, max(0, 2 * calls * settings.batch - running.count - waiting.count))
-        }
-        guard let budget else { return allowed }
-        let budgeted = budget.allowed(now: now) - waiting.count
-        return budgeted >= budget.portion ? min(budgeted, allowed) : 0
-    }
-
-    private func unlimitedClaim(now: ContinuousClock.Instant) -> Int {
-        guard mode == .active else { return 0 }
-        switch breaker.admission(now: now) {
-        case .refused: return 0
-        case .probe: return waiting.isEmpty ? 1 : 0
-        case .pass:
-            // Small claims cost as much as large ones: wait until half of the limit is free. Replayed deliveries that
-            // let live ones go first hold up no claim of live ones.
-            let room = limit - (waiting.hasLive ? waiting.claimed - waiting.claimedReplayed : waiting.claimed)
-            return room * 2 >= limit && claimBytes >= settings.dispatch.waitingBytes / 2 ? min(room, 500) : 0
-        }
-    }
-
-    /// About how many bytes may be claimed now: at most half of the limit, as reading takes twice as much.
-    package var claimBytes: Int {
-        let most = settings.dispatch.waitingBytes
-        return min(most / 2, most - waiting.claimedBytes)
     }
 
     /// Whether the next attempt would be a probe, for which a message that never failed is claimed first.
     package func isAboutToProbe(now: ContinuousClock.Instant) -> Bool { breaker.admission(now: now) == .probe }
 
-    /// Takes claimed deliveries; `hasMore` if the table probably holds more that is due.
+    /// Takes claimed deliveries; `hasMore` if the table probably holds more that is due, `hasMoreReplayed` if
+    /// that is so of replayed ones; nil if the claim did not look for these.
     ///
     /// - Returns: What can't run here: set aside if workers keep dying over it, released if the handler was paused or
     ///   stopped, or its breaker has opened, meanwhile.
     package mutating func claimed(
         _ deliveries: [Delivery],
         hasMore: Bool,
+        hasMoreReplayed: Bool? = nil,
         now: ContinuousClock.Instant
     ) -> [Settlement] {
         self.hasMore = hasMore
+        replay.claimed(deliveries, hasMore: hasMoreReplayed, now: now)
         guard mode == .active else { return deliveries.map { $0.settled(.release(after: .zero)) } }
         var settlements: [Settlement] = []
         for var delivery in deliveries {
@@ -204,38 +184,77 @@ package struct DispatchStateMachine: Sendable {
 
     /// Begins the attempts of one call: several where the handler takes several, so that each slot has its share.
     ///
-    /// What has failed before goes alone: it would cost the others their call again.
+    /// What has failed before goes alone: it would cost the others their call again. Live deliveries and replayed ones
+    /// don't share a call: it ends with the last of its messages.
     package mutating func beginCall(now: ContinuousClock.Instant) -> [Attempt] {
-        let slots = max(1, share?.calls(most: settings.slots, now: now) ?? settings.slots)
-        let most = min(batch.size, (waiting.count + slots - 1) / slots)
-        guard let first = begin(now: now) else { return [] }
+        let slots = slots(now: now)
+        guard let first = begin(now: now, .first(slots: slots)) else { return [] }
         var call = [first]
         var bytes = first.delivery.content.size
+        let isReplayed = first.delivery.givesWay
+        if isReplayed {
+            running[first.id]?.leadsReplayed = true
+            replay.running += 1
+        }
         guard first.delivery.isSociable else { return call }
-        while call.count < most, bytes < BatchSize.mostBytes, let next = begin(now: now, isForUntried: true) {
+        let shares = isReplayed ? replay.most(of: slots, now: now) : slots
+        let size = isReplayed ? replay.size(of: batch, slots: slots, now: now) : batch.size
+        let most = min(size, (waiting.count(replayed: isReplayed) + shares) / shares)
+        while call.count < most, bytes < BatchSize.mostBytes, let next = begin(now: now, .next(replayed: isReplayed)) {
             bytes += next.delivery.content.size
             call.append(next)
         }
         return call
     }
 
+    /// Learns from a call how many messages the next ones take.
+    package mutating func called(_ call: [Attempt], took: Duration, areTogether: Bool, now: ContinuousClock.Instant) {
+        batch.called(call.count, took: took, areTogether: areTogether)
+        guard call.first?.delivery.givesWay == true else { return }
+        replay.called(call.count, took: took, areTogether: areTogether, slots: slots(now: now), now: now)
+    }
+
+    /// How many calls may run at the same time now.
+    private func slots(now: ContinuousClock.Instant) -> Int {
+        max(1, share?.calls(most: settings.slots, now: now) ?? settings.slots)
+    }
+
+    /// The place of an attempt in its call.
+    private enum Place {
+        case only
+        case first(slots: Int)
+        case next(replayed: Bool)
+    }
+
     /// Begins an attempt, if one may; drops waiting deliveries whose lease ended: the table has them.
-    package mutating func begin(now: ContinuousClock.Instant, isForUntried: Bool = false) -> Attempt? {
+    package mutating func begin(now: ContinuousClock.Instant) -> Attempt? { begin(now: now, .only) }
+
+    private mutating func begin(now: ContinuousClock.Instant, _ place: Place) -> Attempt? {
         guard mode == .active, running.count < settings.concurrency else { return nil }
         if let share, running.count >= share.calls(most: settings.calls, now: now) * settings.batch { return nil }
         waiting.dropFirst(endingBy: now + margin)
-        guard isForUntried ? waiting.hasUntried : !waiting.isEmpty else { return nil }
+        guard !waiting.isEmpty else { return nil }
         let isProbe = !breaker.isClosed
         if isProbe, case .refused = breaker.begin(now: now) { return nil }
-        let retries = waiting.hasTried && !isForUntried ? running.values.count { !$0.delivery.isSociable } : 0
-        let allowsTried = !isProbe && !isForUntried && retries < max(1, settings.calls / 2)
-        guard let delivery = waiting.popFirst(allowsTried: allowsTried) else { return nil }
+        guard let delivery = pop(place, isProbe: isProbe, now: now) else { return nil }
         budget?.spend(now: now)
         let id = nextRun
         nextRun += 1
         let deadline = now + settings.registration.timeout
         running[id] = Run(delivery, until: deadline, isProbe: isProbe)
         return Attempt(id: id, delivery: delivery, number: delivery.attempts + 1, deadline: deadline)
+    }
+
+    private mutating func pop(_ place: Place, isProbe: Bool, now: ContinuousClock.Instant) -> Delivery? {
+        var allowsReplayed = true
+        switch place {
+        case .next(let isReplayed): return waiting.popNext(replayed: isReplayed)
+        case .only: break
+        case .first(let slots): allowsReplayed = isProbe || replay.running < replay.most(of: slots, now: now)
+        }
+        let retries = waiting.hasTried ? running.values.count { !$0.delivery.isSociable } : 0
+        let allowsTried = !isProbe && retries < max(1, settings.calls / 2)
+        return waiting.popFirst(allowsTried: allowsTried, allowsReplayed: allowsReplayed)
     }
 
     // MARK: Pausing and stopping
@@ -255,7 +274,7 @@ package struct DispatchStateMachine: Sendable {
 
     /// Abandons running attempts, whose results are then ignored; returns their deliveries to release.
     package mutating func abandon() -> [Settlement] {
-        defer { running = [:] }
+        defer { (running, replay.running) = ([:], 0) }
         return running.values.filter { !$0.isLost }.map { $0.delivery.settled(.release(after: .zero)) }
     }
 

@@ -20,6 +20,7 @@ extension DoctorFaultTests {
         index("deliveries_crashes_idx", "the index deliveries_crashes_idx of upstream.deliveries is missing"),
         index("deliveries_device_idx", "the index deliveries_device_idx of upstream.deliveries is missing"),
         index("deliveries_replay_id_idx", "the index deliveries_replay_id_idx of upstream.deliveries is missing"),
+        index("deliveries_replayed_idx", "the index deliveries_replayed_idx of upstream.deliveries is missing"),
         Fault(
             name: "index-missing",
             text: "the index deliveries_pkey of upstream.deliveries is missing",

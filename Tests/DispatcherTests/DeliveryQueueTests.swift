@@ -124,19 +124,6 @@ struct DeliveryQueueTests {
         #expect(order.indices.filter { order[$0] <= 3 } == [7, 15, 23])
     }
 
-    @Test("Claimed replayed deliveries that wait for live ones hold up no claim of live ones")
-    func claims() {
-        let handler = ClosureHandler { _, _ in .done }
-        let registration = HandlerRegistration("h", categories: .all, handler: handler)
-        var machine = DispatchStateMachine(LaneSettings(registration, DispatchSettings()))
-        let many = (1...900).map { delivery($0, replayID: "friday") }
-        _ = machine.claimed(many, hasMore: true, now: start)
-        #expect(machine.claimLimit(now: start) == 0)
-        let hasRoom = machine.reserve(1)
-        _ = machine.handOver([delivery(1_000)], reserved: 1, now: start)
-        #expect(hasRoom && machine.claimLimit(now: start) > 0)
-    }
-
     @Test("Replayed ones whose lease ended are dropped, and what is left keeps its turn")
     func droppedReplayed() {
         var queue = DeliveryQueue()

@@ -89,6 +89,31 @@ struct DispatchBreakerTests {
         #expect(breaker.succeeded() == .closed)
     }
 
+    @Test("another worker's open circuit lets one attempt decide: an answer confirms this one, a failure opens it")
+    func doubted() {
+        var breaker = CircuitBreaker(settings())
+        #expect(!breaker.doubt(isOpen: false) && breaker.admission(now: start) == .pass)
+        #expect(breaker.doubt(isOpen: true) && breaker.isDoubted)
+        #expect(breaker.doubt(isOpen: true) == false)
+        #expect(breaker.begin(now: start) == .probe && breaker.begin(now: start) == .refused(until: nil))
+        #expect(breaker.succeeded(isProbe: true) == .confirmed)
+        #expect(!breaker.isDoubted && breaker.begin(now: start) == .pass)
+        #expect(breaker.doubt(isOpen: true) && breaker.begin(now: start) == .probe)
+        // Attempts that began before say nothing; an answer does.
+        #expect(breaker.failed(isProbe: false, now: start, random: 1) == nil)
+        #expect(breaker.failed(isProbe: true, now: start, random: 1) == .opened(for: .seconds(10)))
+        #expect(!breaker.isDoubted && !breaker.doubt(isOpen: true))
+        // It works elsewhere: the probe needs no pause before it, and a failure makes the next one longer.
+        #expect(breaker.doubt(isOpen: false) && breaker.begin(now: start) == .probe)
+        #expect(breaker.failed(isProbe: true, now: start, random: 1) == .reopened(for: .seconds(20)))
+        #expect(breaker.doubt(isOpen: false) && breaker.begin(now: start) == .probe)
+        #expect(breaker.succeeded(isProbe: true) == .closed)
+        // A pause that the handler asked for holds.
+        _ = breaker.held(for: .seconds(30), now: start)
+        #expect(!breaker.doubt(isOpen: false) && !breaker.doubt(isOpen: true))
+        #expect(breaker.begin(now: start + .seconds(30)) == .probe && breaker.succeeded(isProbe: true) == .closed)
+    }
+
     @Test("a probe without a verdict lets another begin")
     func abandoned() {
         var breaker = opened()

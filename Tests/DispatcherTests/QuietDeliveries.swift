@@ -18,6 +18,7 @@ extension QuietDeliveries {
     func controls(_ handlers: [String]) async throws(StoreError) -> [HandlerControl] { [] }
     func share(_ request: ShareRequest) async throws(StoreError) -> Int? { request.most }
     func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError) {}
+    func changeCircuit(_ handler: String, isOpen: Bool) async throws(StoreError) -> CircuitChange? { nil }
     func extend(
         _ leases: [LeaseReference],
         of handler: String,

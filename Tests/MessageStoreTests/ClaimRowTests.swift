@@ -32,7 +32,7 @@ struct ClaimRowTests {
         let claimed = try await claimed(row())
         let delivery = try #require(claimed.values.first)
         #expect(claimed.values.count == 1 && delivery.lease.token == 7)
-        #expect(delivery.messageKey == Digest128(high: 1, low: 1) && claimed.last?.key == delivery.messageKey)
+        #expect(delivery.messageKey == Digest128(high: 1, low: 1) && claimed.last.live?.key == delivery.messageKey)
         #expect(claimed.surroundings.entries == 9 && !claimed.surroundings.isPaused)
         guard case .stored(let message) = delivery.content else {
             Issue.record("\(delivery.content)")

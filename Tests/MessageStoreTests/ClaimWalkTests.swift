@@ -1,3 +1,4 @@
+import Dispatcher
 import Testing
 import Vocabulary
 
@@ -105,16 +106,39 @@ struct ClaimWalkTests {
     @Test("each device is looked at once for each time it is named, and no more of them are remembered than may be")
     func devices() {
         func device(_ number: Int) -> Digest128 { Digest128(high: 0, low: UInt64(number)) }
-        var walk = DeviceWalk()
-        walk.add([1, 2, 1, 3].map(device))
-        let first = walk.take(2)
-        walk.add([1, 3].map(device))
-        let second = walk.take(9)
-        let third = walk.take(9)
-        #expect(first == [1, 2].map(device) && second == [3, 1].map(device) && third.isEmpty)
-        walk.add((0..<(DeviceWalk.limit + 50)).map(device))
+        var queue = DeviceQueue()
+        for number in [1, 2, 1, 3] { queue.add(device(number)) }
+        let first = queue.take(2)
+        for number in [1, 3] { queue.add(device(number)) }
+        let second = queue.take(9)
+        let third = queue.take(9)
+        #expect(first == [1, 2].map(device) && second == [3, 1].map(device) && third.isEmpty && queue.isEmpty)
+        for number in 0..<(DeviceQueue.limit + 50) { queue.add(device(number)) }
         var count = 0
-        while case let some = walk.take(777), !some.isEmpty { count += some.count }
-        #expect(count == DeviceWalk.limit)
+        while case let some = queue.take(777), !some.isEmpty { count += some.count }
+        #expect(count == DeviceQueue.limit)
+    }
+
+    @Test("devices with live deliveries go before those with replayed ones alone, which have their turns all the same")
+    func liveDevices() {
+        func due(_ numbers: ClosedRange<UInt64>, isReplayed: Bool) -> [DueDevice] {
+            numbers.map { DueDevice(device: Digest128(high: 0, low: $0), isReplayed: isReplayed) }
+        }
+        var request = ClaimRequest(handler: "h", limit: 2, lease: .seconds(60), owner: "a", isOrdered: true)
+        var walk = DeviceWalk()
+        func next() -> [UInt64] { walk.take(for: request).devices.map(\.low) }
+        walk.add(due(1...9, isReplayed: true) + due(21...24, isReplayed: false))
+        #expect(next() == [21, 22])
+        request.owed = 1
+        #expect(next() == [1])
+        request.owed = 0
+        #expect(next() == [23, 24])
+        request.replayed = 1
+        #expect(next() == [2])
+        request.replayed = 0
+        #expect(next() == [])
+        // What was settled was live: probably the device's next one is, too.
+        walk.add(due(21...21, isReplayed: false))
+        #expect(next() == [21])
     }
 }

@@ -1,5 +1,6 @@
 import Dispatcher
 import IntegrationSupport
+import Synchronization
 import Telemetry
 import Testing
 import UpstreamKit
@@ -79,7 +80,88 @@ struct HandlerHoldTests {
     }
 }
 
+/// A handler that is down in one worker, or in all.
+@Suite("circuits over several workers", .timeLimit(.minutes(10)))
+struct SharedCircuitTests {
+    private let refused = HandlerFailure(group: "connection refused", detail: "nothing listens")
+
+    /// A handler that can't be reached while `isDown`.
+    private func handlers(_ seen: Seen, isDown: @escaping @Sendable () -> Bool) -> [HandlerRegistration] {
+        var handler = HandlerRegistration.make("orders") { [refused] message, _ in
+            guard isDown() else {
+                seen.add(message)
+                return .done
+            }
+            throw HandlerVerdictError(.unavailable(after: nil, refused))
+        }
+        handler.concurrency = 1
+        return [handler]
+    }
+
+    /// Runs a worker until its circuit has opened, and then a second one, whose own failures would never open its.
+    private func run(
+        _ isDown: @escaping @Sendable (_ worker: String) -> Bool,
+        _ body: (DeliveriesFixture, _ seen: Seen, _ first: DispatchService, _ second: DispatchService) async throws ->
+            Void
+    ) async throws {
+        let seen = Seen()
+        let fixture = try await DeliveriesFixture(handlers(seen, isDown: { false }))
+        func worker(_ name: String, threshold: Int) -> DispatchService {
+            let own = handlers(seen, isDown: { isDown(name) })
+            return fixture.dispatcher(own, owner: name) {
+                $0.breaker.threshold = threshold
+                $0.breaker.pause = Backoff(initial: .seconds(3_600), maximum: .seconds(3_600))
+            }
+        }
+        let (first, second) = (worker("a", threshold: 2), worker("b", threshold: 1_000_000))
+        try await fixture.run(first) {
+            try await fixture.receive(1...20)
+            try await waitUntil { first.isOpen }
+            try await fixture.run(second) { try await body(fixture, seen, first, second) }
+        }
+    }
+
+    @Test("What has opened in one worker opens by one attempt in another; where it works again, both find out at once")
+    func everywhere() async throws {
+        let state = Mutex(true)
+        let isDown: @Sendable (String) -> Bool = { _ in state.withLock(\.self) }
+        try await run(isDown) { fixture, seen, first, second in
+            try await waitUntil { second.isOpen }
+            state.withLock { $0 = false }
+            // As a worker writes that finds it working.
+            let change = try await fixture.another("c").changeCircuit("orders", isOpen: false)
+            #expect(change?.isOpen == false)
+            try await waitUntil { seen.all.count == 20 && first.isHealthy && second.isHealthy }
+        }
+    }
+
+    @Test("A worker that alone can't reach its handler stops no other")
+    func alone() async throws {
+        let isDown: @Sendable (String) -> Bool = { $0 == "a" }
+        try await run(isDown) { _, seen, first, second in
+            try await waitUntil { seen.all.count == 20 && second.isHealthy }
+            #expect(first.isOpen)
+        }
+    }
+
+    @Test("A change is told with another name each time, and of an unknown handler there is none")
+    func changes() async throws {
+        let fixture = try await DeliveriesFixture()
+        #expect(try await fixture.deliveries.controls(["orders"]).first?.circuit == nil)
+        let opened = try #require(try await fixture.deliveries.changeCircuit("orders", isOpen: true))
+        #expect(opened.isOpen)
+        #expect(try await fixture.another().controls(["orders"]).first?.circuit == opened)
+        let closed = try #require(try await fixture.deliveries.changeCircuit("orders", isOpen: false))
+        #expect(!closed.isOpen && closed.id > opened.id)
+        #expect(try await fixture.deliveries.controls(["orders"]).first?.circuit == closed)
+        #expect(try await fixture.deliveries.changeCircuit("unknown", isOpen: true) == nil)
+    }
+}
+
 extension DispatchService {
+    /// Whether a circuit is open.
+    fileprivate var isOpen: Bool { activity.contains { $0.circuit == .open } }
+
     /// Whether every circuit is closed.
     fileprivate var isHealthy: Bool { activity.allSatisfy { $0.circuit == .closed } }
 }

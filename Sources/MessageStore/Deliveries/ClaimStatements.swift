@@ -7,6 +7,8 @@ struct ClaimParameters: Sendable {
     var request: ClaimRequest
     /// The place after which the claim begins, or up to which it goes.
     var place = ClaimPlace.start
+    /// The same for replayed deliveries.
+    var replayedPlace = ClaimPlace.start
     /// The range of message keys or devices to look at.
     var keys = Digest128(high: 0, low: 0)...Digest128(high: .max, low: .max)
     /// Whether only deliveries without a device are wanted.
@@ -38,24 +40,45 @@ enum ClaimStatements {
     private static let place: Statement = "(next_attempt_at, received_at, message_key)"
     private static let givenPlace: Statement =
         "(\(\.place.nextAttemptAt), \(\.place.receivedAt), \(\.place.key))"
+    private static let givenReplayedPlace: Statement =
+        "(\(\.replayedPlace.nextAttemptAt), \(\.replayedPlace.receivedAt), \(\.replayedPlace.key))"
+    /// How many replayed deliveries a claim takes beside its `live` ones.
+    private static let restForReplayed: Statement =
+        "least(\(\.request.replayed), greatest(\(\.request.limit) - (SELECT count(*) FROM live), \(\.request.owed)))"
 
-    /// Leases the first deliveries due after a place.
+    /// Leases the first deliveries due after a place: live ones, then replayed ones after their own place.
     ///
-    /// Skips rows locked by another claim.
-    static let ahead = leasing(
+    /// Live ones are found in the index of all, where claims pass over replayed ones once; replayed ones in an index that
+    /// holds them alone. Skips rows locked by another claim.
+    static let ahead: Statement = """
+        WITH live AS MATERIALIZED (
+            \(first("replay_id IS NULL", after: givenPlace, limit: "\(\.request.limit)"))
+        ), replayed AS MATERIALIZED (
+            \(first("replay_id IS NOT NULL", after: givenReplayedPlace, limit: restForReplayed))
+        ), due AS MATERIALIZED (
+            SELECT * FROM live UNION ALL SELECT * FROM replayed
+        ), \(leaseAndLoad)
         """
-        handler = \(\.request.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now() AND \(isNoSuspect)
-        """,
-        "ORDER BY next_attempt_at, received_at, message_key"
-    )
 
-    /// Leases what is due up to a place and has its key in a range.
+    private static func first(_ kind: String, after place: Statement, limit: Statement) -> Statement {
+        """
+        SELECT \(found) FROM upstream.deliveries
+        WHERE handler = \(\.request.handler) AND \(self.place) > \(place) AND next_attempt_at <= now() AND \(isNoSuspect)
+            AND \(raw: kind) AND \(isFree) AND NOT EXISTS (\(isPaused))
+        ORDER BY next_attempt_at, received_at, message_key LIMIT \(limit) FOR UPDATE SKIP LOCKED
+        """
+    }
+
+    /// Leases what is due up to a place, which replayed ones have for themselves, and has its key in a range.
     ///
     /// Read by key, which ``PostgresSettings/findsRowsByIndex``, the `||` and the `+` enforce: a piece is bounded in
     /// keys.
     static let behind = leasing(
         """
-        \(isInPiece) AND (next_attempt_at + interval '0', received_at, message_key) <= \(givenPlace)
+        \(isInPiece) AND CASE
+                WHEN replay_id IS NULL THEN (next_attempt_at, received_at, message_key) <= \(givenPlace)
+                ELSE (next_attempt_at, received_at, message_key) <= \(givenReplayedPlace) AND \(\.request.replayed) > 0
+            END
             AND \(isNoSuspect) AND \(isOfKind)
         """
     )
@@ -105,17 +128,29 @@ enum ClaimStatements {
     static let lockOrdered: Statement =
         "SELECT pg_try_advisory_xact_lock(hashtextextended('upstream.claim ' || \(\.request.handler), 0))"
 
-    /// The devices of the first deliveries due and free after a place, with their places.
+    /// The devices of the first deliveries due and free after a place, with their places: of live ones, and of replayed
+    /// ones after their own.
     static let due: Statement = """
-        WITH found AS MATERIALIZED (
-            SELECT device_key, next_attempt_at, received_at, message_key FROM upstream.deliveries
-            WHERE handler = \(\.request.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now() AND \(isFree)
-                AND (device_key IS NOT NULL) IS TRUE
-            ORDER BY next_attempt_at, received_at, message_key LIMIT \(\.request.limit)
+        WITH live AS MATERIALIZED (
+            \(firstDevices("replay_id IS NULL", after: givenPlace, limit: "\(\.request.limit)"))
+        ), replayed AS MATERIALIZED (
+            \(firstDevices("replay_id IS NOT NULL", after: givenReplayedPlace, limit: restForReplayed))
+        ), found AS (
+            SELECT * FROM live UNION ALL SELECT * FROM replayed
         )
         SELECT found.*, around.* FROM (\(surroundings)) AS around LEFT JOIN found ON true
-        ORDER BY next_attempt_at, received_at, message_key
+        ORDER BY is_replayed, next_attempt_at, received_at, message_key
         """
+
+    private static func firstDevices(_ kind: String, after place: Statement, limit: Statement) -> Statement {
+        """
+        SELECT device_key, replay_id IS NOT NULL AS is_replayed, next_attempt_at, received_at, message_key
+        FROM upstream.deliveries
+        WHERE handler = \(\.request.handler) AND \(self.place) > \(place) AND next_attempt_at <= now() AND \(isFree)
+            AND \(raw: kind) AND (device_key IS NOT NULL) IS TRUE
+        ORDER BY next_attempt_at, received_at, message_key LIMIT \(limit)
+        """
+    }
 
     /// Leases the oldest delivery of each given device, if it is due and no other of the device is leased.
     static let devices: Statement = """
@@ -131,7 +166,10 @@ enum ClaimStatements {
 
     /// The same for a range of devices, walking the index from one device to the next, so that a long queue costs no
     /// more than a short one.
-    static let deviceRange: Statement = walk(isNoSuspect, limit: .max)
+    static let deviceRange: Statement = walk(
+        "\(isNoSuspect) AND (replay_id IS NULL OR \(\.request.replayed) > 0)",
+        limit: .max
+    )
 
     /// The same for deliveries without a counted attempt, and the first ``probed`` devices.
     static let deviceUntried: Statement = walk(isUntried, limit: Int32(probed))
@@ -235,9 +273,10 @@ enum ClaimStatements {
 
     private static let rowsPerPage = 50
 
-    private static let found: Statement = "ctid AS place, message_key, received_at, next_attempt_at"
+    private static let found: Statement =
+        "ctid AS place, message_key, received_at, next_attempt_at, replay_id IS NOT NULL AS is_replayed"
 
-    /// Leases as many due deliveries as fit; the others were only locked.
+    /// Leases as many due deliveries as fit, live and replayed ones for themselves; the others were only locked.
     ///
     /// `OFFSET 0` keeps the lookup of each message a lookup: the planner can't know how few rows `due` has, and must
     /// not read whole days for them.
@@ -246,9 +285,10 @@ enum ClaimStatements {
             SELECT nextval('upstream.lease_tokens') AS value
         ), loaded AS MATERIALIZED (
             SELECT
-                place, message_id, sender_id, category, registration_token, message.device_key AS sent_by, data_raw, data, extra,
+                place, is_replayed, message_id, sender_id, category, registration_token, message.device_key AS sent_by, data_raw, data, extra,
                 message_type,
                 coalesce(sum(size) OVER (
+                    PARTITION BY is_replayed
                     ORDER BY due.next_attempt_at, due.received_at, due.message_key
                     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
                 ), 0) AS before
@@ -259,13 +299,15 @@ enum ClaimStatements {
             UPDATE upstream.deliveries
             SET lease_owner = \(\.request.owner), lease_token = token.value, lease_until = now() + \(\.request.lease),
                 crashes = crashes + (lease_owner IS NOT NULL)::int
-            FROM loaded, token WHERE deliveries.ctid = loaded.place AND before < \(\.request.bytes)
+            FROM loaded, token
+            WHERE deliveries.ctid = loaded.place
+                AND before < CASE WHEN is_replayed THEN \(\.request.replayedBytes) ELSE \(\.request.bytes) END
             RETURNING deliveries.*, loaded.*
         )
         SELECT
             message_key, received_at, next_attempt_at, lease_token, attempts, crashes, replay_id::text, message_id, sender_id,
             category, registration_token, sent_by, coalesce(data_raw, data::text), extra, message_type, around.*
         FROM (\(surroundings)) AS around LEFT JOIN leased ON true
-        ORDER BY next_attempt_at, received_at, message_key
+        ORDER BY is_replayed, next_attempt_at, received_at, message_key
         """
 }

@@ -53,9 +53,9 @@ struct ClaimWalk: Sendable {
     /// The place after which claims continue.
     private(set) var front = ClaimPlace.start
     /// Whether the last claim found less than its limit.
-    fileprivate(set) var isIdle = false
+    var isIdle = false
     /// The table's entries; nil until a claim has told.
-    fileprivate var entries: Int64?
+    var entries: Int64?
     /// The start of the next piece in the range of keys, and the end of the last.
     private var next: UInt64 = 0
     private var last = UInt64.max
@@ -105,48 +105,5 @@ struct ClaimWalk: Sendable {
     private static func pieceBits(_ entries: Int64) -> UInt64 {
         let pieces = max(1, entries / pieceEntries)
         return min(20, UInt64(Int64.bitWidth - (pieces - 1).leadingZeroBitCount))
-    }
-}
-
-/// Decides where claims of an ordered handler look: at devices whose oldest delivery may be claimable.
-///
-/// A device is examined when one of its deliveries becomes due (the walk passes it), when this worker has settled its
-/// previous delivery, and with the pieces of the whole table. So devices that only wait cost nothing.
-struct DeviceWalk: Sendable {
-    /// The most remembered devices; the walk over the whole table finds the others.
-    static let limit = 100_000
-
-    /// The walk over due deliveries.
-    var due = ClaimWalk()
-    /// The walk over deliveries stored before the handler was ordered.
-    var old = ClaimWalk()
-    private var queue: [Digest128] = []
-    private var first = 0
-    private var waiting: Set<Digest128> = []
-
-    /// Records a search of due deliveries; see ``ClaimWalk/claimed(upTo:isFull:_:)``.
-    mutating func found(upTo last: ClaimPlace?, isFull: Bool, _ surroundings: ClaimSurroundings) {
-        due.claimed(upTo: last, isFull: isFull, surroundings)
-        old.isIdle = due.isIdle
-        old.entries = due.entries
-    }
-
-    mutating func add(_ devices: some Sequence<Digest128>) {
-        for device in devices where waiting.count < Self.limit {
-            if waiting.insert(device).inserted { queue.append(device) }
-        }
-    }
-
-    /// Takes the next devices to examine, each once.
-    mutating func take(_ count: Int) -> [Digest128] {
-        let end = min(queue.count, first + count)
-        let devices = Array(queue[first..<end])
-        waiting.subtract(devices)
-        first = end
-        if first == queue.count || first > 4_096 {
-            queue.removeFirst(first)
-            first = 0
-        }
-        return devices
     }
 }

@@ -6,8 +6,8 @@ package import Vocabulary
 /// What a statement of ``ClaimStatements`` returns: values, and in each row the surroundings at its end.
 struct ClaimResult<Value: Sendable>: Sendable {
     let values: [Value]
-    /// The place of the last delivery.
-    let last: ClaimPlace?
+    /// The places of the last live delivery and of the last replayed one.
+    let last: (live: ClaimPlace?, replayed: ClaimPlace?)
     let surroundings: ClaimSurroundings
 
     /// `decode` reads a row up to the surroundings; nil for the row of a statement that found nothing.
@@ -15,16 +15,16 @@ struct ClaimResult<Value: Sendable>: Sendable {
     /// - Throws: ``PostgresError`` of class `schema`: a lease without its fencing token must not begin.
     private init(
         _ result: PostgresResult,
-        _ decode: (inout PostgresRow) throws(PostgresError) -> (value: Value, place: ClaimPlace)?
+        _ decode: (inout PostgresRow) throws(PostgresError) -> (value: Value, place: ClaimPlace, isReplayed: Bool)?
     ) throws(PostgresError) {
-        var (values, last) = ([Value](), ClaimPlace?.none)
+        var (values, last) = ([Value](), (live: ClaimPlace?.none, replayed: ClaimPlace?.none))
         values.reserveCapacity(result.count)
         var around: ClaimSurroundings?
         for index in 0..<result.count {
             try result.read(index) { row throws(PostgresError) in
-                if let (value, place) = try decode(&row) {
+                if let (value, place, isReplayed) = try decode(&row) {
                     values.append(value)
-                    last = place
+                    if isReplayed { last.replayed = place } else { last.live = place }
                 }
                 guard around == nil else { return row.skip(3) }
                 around = ClaimSurroundings(now: try row.next(), entries: try row.next(), isPaused: try row.next())
@@ -57,21 +57,29 @@ extension ClaimResult<Delivery> {
                 replayID: replayID,
                 lease: lease
             )
-            return (delivery, place)
+            return (delivery, place, replayID != nil)
         }
     }
 }
 
-extension ClaimResult<Digest128> {
+/// A device with a delivery that is due.
+struct DueDevice: Sendable {
+    var device: Digest128
+    /// Whether a replay queued the delivery.
+    var isReplayed: Bool
+}
+
+extension ClaimResult<DueDevice> {
     /// Reads the devices of ``ClaimStatements/due``.
     init(devices result: PostgresResult) throws(PostgresError) {
         try self.init(result) { row throws(PostgresError) in
             guard let device = try row.next(Digest128?.self) else {
-                row.skip(3)
+                row.skip(4)
                 return nil
             }
+            let isReplayed = try row.next(Bool.self)
             let place = ClaimPlace(nextAttemptAt: try row.next(), receivedAt: try row.next(), key: try row.next())
-            return (device, place)
+            return (DueDevice(device: device, isReplayed: isReplayed), place, isReplayed)
         }
     }
 }

@@ -70,11 +70,12 @@ enum DeliveryStatements {
     /// A fencing token for a process.
     static let nextToken: SQL = "SELECT nextval('upstream.lease_tokens')"
 
-    /// The controls of some handlers: pauses, holds, resumptions.
+    /// The controls of some handlers: pauses, holds, resumptions, circuits.
     static let controls: PreparedStatement<[String]> = """
         SELECT
             name, \(raw: HandlerStatements.isPaused),
-            CASE WHEN \(raw: HandlerStatements.isHeld) THEN held_until - now() END, resumed_at
+            CASE WHEN \(raw: HandlerStatements.isHeld) THEN held_until - now() END, resumed_at,
+            circuit_open, circuit_changed_at
         FROM upstream.handlers WHERE name = ANY (\(\.self)) ORDER BY name
         """
 
@@ -96,6 +97,17 @@ enum DeliveryStatements {
         UPDATE upstream.handlers SET held_until = now() + \(hold.remaining), held_reason = \(hold.reason)
         WHERE name = (SELECT name FROM upstream.handlers WHERE name = \(handler) FOR NO KEY UPDATE NOWAIT)
             AND (held_until IS NULL OR held_until < now() + \(hold.remaining))
+        """
+    }
+
+    /// Records a change of a handler's circuit.
+    ///
+    /// Fails if its row is locked, as ``hold(_:_:)``.
+    static func changeCircuit(_ handler: String, isOpen: Bool) -> SQL {
+        """
+        UPDATE upstream.handlers SET circuit_open = \(isOpen), circuit_changed_at = clock_timestamp()
+        WHERE name = (SELECT name FROM upstream.handlers WHERE name = \(handler) FOR NO KEY UPDATE NOWAIT)
+        RETURNING circuit_changed_at
         """
     }
 

@@ -14,8 +14,8 @@ extension PostgresDeliveryStore {
     }
 
     /// Records that a delivery of this device was settled outside this store: the next one may be claimed.
-    package func freed(_ device: DeviceKey, of handler: String) {
-        walks.withLock { $0.devices[handler]?.add([device.digest]) }
+    package func freed(_ device: DeviceKey, of handler: String, isReplayed: Bool) {
+        walks.withLock { $0.devices[handler]?.add([device.digest], isLive: !isReplayed) }
     }
 
     /// Claims by device for an ordered handler, then what has no device.
@@ -35,24 +35,30 @@ extension PostgresDeliveryStore {
         let look = walks.withLock { walks in
             let front = walks.due[name, default: ClaimWalk()].front
             // The first claim starts at the front: nothing is behind it.
-            guard front != .start else { return nil as (keys: ClosedRange<Digest128>, end: ClaimPlace)? }
-            return walks.due[name]?.look(at: .now).map { ($0, front) }
+            guard front != .start else { return nil as ClaimParameters? }
+            let replayedFront = walks.replayed[name]?.front ?? .start
+            return walks.due[name]?.look(at: .now).map {
+                ClaimParameters(request: request, place: front, replayedPlace: replayedFront, keys: $0)
+            }
         }
         var found: [Delivery] = []
-        if let look {
-            let piece = ClaimParameters(request: request, place: look.end, keys: look.keys)
+        if let piece = look {
             let part = try await claim(ClaimStatements.behind, piece)
             found = part.values
             let isExhausted = request.rest(after: found) != nil
             walks.withLock { $0.due[name]?.looked(isExhausted: isExhausted, part.surroundings) }
         }
         guard let rest = request.rest(after: found) else { return found }
-        let front = walks.withLock { $0.due[name]?.front } ?? .start
-        let part = try await claim(ClaimStatements.ahead, ClaimParameters(request: rest, place: front))
-        let isFull = rest.rest(after: part.values) == nil
-        walks.withLock {
-            $0.due[name, default: ClaimWalk()].claimed(upTo: part.last, isFull: isFull, part.surroundings)
+        let next = walks.withLock { walks in
+            ClaimParameters(
+                request: rest,
+                place: walks.due[name]?.front ?? .start,
+                replayedPlace: walks.replayed[name]?.front ?? .start
+            )
         }
+        let part = try await claim(ClaimStatements.ahead, next)
+        let left = rest.left(after: part.values)
+        walks.withLock { $0.claimed(part, left, of: name) }
         return found + part.values
     }
 
@@ -67,15 +73,17 @@ extension PostgresDeliveryStore {
         var isAllKnown = false
         for _ in 0..<Self.rounds {
             guard let rest = request.rest(after: found) else { break }
-            var devices = walks.withLock { $0.devices[name]?.take(rest.limit) ?? [] }
-            if devices.isEmpty {
-                guard !isAllKnown else { break }
-                isAllKnown = try await findDevices(request)
-                devices = walks.withLock { $0.devices[name]?.take(rest.limit) ?? [] }
-                guard !devices.isEmpty else { break }
+            if !isAllKnown, walks.withLock({ $0.devices[name]?.wantsLive ?? true }) {
+                isAllKnown = try await findDevices(rest)
             }
-            let chosen = devices
-            let giveBack: @Sendable () -> Void = { self.walks.withLock { $0.devices[name]?.add(chosen) } }
+            let (chosen, areAhead) = walks.withLock { $0.devices[name]?.take(for: rest) ?? ([], false) }
+            guard !chosen.isEmpty else {
+                guard isAllKnown else { continue }
+                break
+            }
+            let giveBack: @Sendable () -> Void = {
+                self.walks.withLock { $0.devices[name]?.add(chosen, isLive: areAhead) }
+            }
             do throws(StoreError) {
                 let wanted = ClaimParameters(request: rest, devices: chosen)
                 let part = try await claimLocked(ClaimStatements.devices, wanted)
@@ -83,7 +91,7 @@ extension PostgresDeliveryStore {
                     giveBack()
                     break
                 }
-                found += part.values
+                found += walks.withLock { $0.devices[name]?.claimed(part.values) ?? part.values }
                 // Some did not fit: all are examined again.
                 if found.count < request.limit, request.rest(after: found) == nil { giveBack() }
             } catch {
@@ -109,12 +117,20 @@ extension PostgresDeliveryStore {
         if let range = pieces.devices {
             let piece = ClaimParameters(request: request, keys: range)
             guard let part = try await claimLocked(ClaimStatements.deviceRange, piece) else { return nil }
-            found = part.values
-            let isExhausted = request.rest(after: found) != nil
-            walks.withLock { $0.devices[name]?.due.looked(isExhausted: isExhausted, part.surroundings) }
+            let isExhausted = request.rest(after: part.values) != nil
+            found = walks.withLock { walks in
+                walks.devices[name]?.due.looked(isExhausted: isExhausted, part.surroundings)
+                return walks.devices[name]?.claimed(part.values) ?? part.values
+            }
         }
         guard let keys = pieces.old, let rest = request.rest(after: found) else { return found }
-        let piece = ClaimParameters(request: rest, place: .end, keys: keys, isWithoutDevice: true)
+        let piece = ClaimParameters(
+            request: rest,
+            place: .end,
+            replayedPlace: .end,
+            keys: keys,
+            isWithoutDevice: true
+        )
         let part = try await claim(ClaimStatements.behind, piece)
         let isExhausted = rest.rest(after: part.values) != nil
         walks.withLock { $0.devices[name]?.old.looked(isExhausted: isExhausted, part.surroundings) }
@@ -126,21 +142,21 @@ extension PostgresDeliveryStore {
     /// - Returns: Whether these are all: another search would find the same.
     private func findDevices(_ request: ClaimRequest) async throws(StoreError) -> Bool {
         let (handler, limit) = (request.handler, 1_000)
-        var parameters = ClaimParameters(request: request)
-        parameters.request.limit = limit
-        parameters.place = walks.withLock { $0.devices[handler]?.due.front } ?? .start
-        let found = try await run { [parameters] connection throws(PostgresError) in
+        let parameters = walks.withLock { walks in
+            let walk = walks.devices[handler] ?? DeviceWalk()
+            var parameters = ClaimParameters(
+                request: request,
+                place: walk.due.front,
+                replayedPlace: walk.replayed.front
+            )
+            parameters.request.limit = limit
+            parameters.request.replayed = request.replayed > 0 && walk.wantsReplayed ? limit : 0
+            return parameters
+        }
+        let found = try await run { connection throws(PostgresError) in
             try ClaimResult(devices: connection.run(ClaimStatements.due, parameters))
         }
-        walks.withLock { walks in
-            walks.devices[handler]?.found(
-                upTo: found.last,
-                isFull: found.values.count >= limit,
-                found.surroundings
-            )
-            walks.devices[handler]?.add(found.values)
-        }
-        return found.values.count < limit || found.surroundings.isPaused
+        return walks.withLock { $0.devices[handler]?.found(found, for: parameters.request) ?? true }
     }
 
     // MARK: Probes
@@ -230,6 +246,8 @@ extension PostgresDeliveryStore {
 /// The positions of this store's claims, by handler.
 struct ClaimWalks: Sendable {
     var due: [String: ClaimWalk] = [:]
+    /// The walks over replayed deliveries; those in ``due`` pass over these.
+    var replayed: [String: ClaimWalk] = [:]
     var devices: [String: DeviceWalk] = [:]
     /// The walks of probes, for what was never tried.
     var untried: [String: ClaimWalk] = [:]
@@ -237,4 +255,15 @@ struct ClaimWalks: Sendable {
     var unpacked: ContinuousClock.Instant?
     /// Whether a claim is looking for them: others don't wait for it.
     var isUnpacking = false
+
+    /// Records a claim ahead of the fronts, and what it has `left`.
+    mutating func claimed(_ part: ClaimResult<Delivery>, _ left: (any: Bool, replayed: Bool?), of handler: String) {
+        // Beside a replay that fills claims the front keeps close to the present: replayed rows are passed over once.
+        let isFull = left.any || left.replayed == true
+        let last = left.any ? part.last.live : nil
+        due[handler, default: ClaimWalk()].claimed(upTo: last, isFull: isFull, part.surroundings)
+        if let isFull = left.replayed {
+            replayed[handler, default: ClaimWalk()].claimed(upTo: part.last.replayed, isFull: isFull, part.surroundings)
+        }
+    }
 }

@@ -7,7 +7,7 @@ extension PostgresDeliveryStore {
     package func settle(_ batch: [Settlement], of handler: String) async throws(StoreError) -> Int {
         let parts = SettlementPart.parts(of: batch, to: handler, recording)
         let (held, freed) = try await run { connection throws(PostgresError) in
-            var (held, freed) = (0, [Digest128]())
+            var (held, freed) = (0, [DueDevice]())
             for part in parts {
                 let settled = try run(part, connection)
                 held += settled.held
@@ -24,10 +24,14 @@ extension PostgresDeliveryStore {
     func run(
         _ part: SettlementPart,
         _ connection: isolated PostgresConnection
-    ) throws(PostgresError) -> (held: Int, devices: [Digest128]) {
-        let settled: [(device: Digest128?, count: Int)] =
-            try recording.run(part.kind.settling, part.rows, isRecorded: part.isRecorded, connection).rows { ($0, $1) }
-        return (settled.reduce(0) { $0 + $1.count }, settled.compactMap(\.device))
+    ) throws(PostgresError) -> (held: Int, devices: [DueDevice]) {
+        let settled: [(device: Digest128?, isReplayed: Bool, count: Int)] =
+            try recording.run(part.kind.settling, part.rows, isRecorded: part.isRecorded, connection)
+            .rows { ($0, $1, $2) }
+        let devices = settled.compactMap { settled in
+            settled.device.map { DueDevice(device: $0, isReplayed: settled.isReplayed) }
+        }
+        return (settled.reduce(0) { $0 + $1.count }, devices)
     }
 }
 

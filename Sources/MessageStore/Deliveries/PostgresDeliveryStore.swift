@@ -104,10 +104,20 @@ package final class PostgresDeliveryStore: DeliveryStore {
     package func controls(_ handlers: [String]) async throws(StoreError) -> [HandlerControl] {
         try await run { connection throws(PostgresError) in
             try connection.run(DeliveryStatements.controls, handlers).rows {
-                (name: String, isPaused: Bool, hold: Duration?, resumedAt: Timestamp?) in
+                (
+                    name: String,
+                    isPaused: Bool,
+                    hold: Duration?,
+                    resumedAt: Timestamp?,
+                    isOpen: Bool?,
+                    changedAt: Timestamp?
+                ) in
                 var control = HandlerControl(handler: name)
                 (control.isPaused, control.hold) = (isPaused, hold)
                 control.resumption = resumedAt?.microseconds ?? 0
+                if let isOpen, let changedAt {
+                    control.circuit = CircuitChange(isOpen: isOpen, id: changedAt.microseconds)
+                }
                 return control
             }
         }
@@ -123,6 +133,14 @@ package final class PostgresDeliveryStore: DeliveryStore {
     package func hold(_ handler: String, _ hold: HandlerHold) async throws(StoreError) {
         _ = try await run { connection throws(PostgresError) in
             try connection.run(DeliveryStatements.hold(handler, hold))
+        }
+    }
+
+    package func changeCircuit(_ handler: String, isOpen: Bool) async throws(StoreError) -> CircuitChange? {
+        try await run { connection throws(PostgresError) in
+            let changed = try connection.run(DeliveryStatements.changeCircuit(handler, isOpen: isOpen))
+                .firstRow { $0 as Timestamp }
+            return changed.map { CircuitChange(isOpen: isOpen, id: $0.microseconds) }
         }
     }
 

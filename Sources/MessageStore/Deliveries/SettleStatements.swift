@@ -108,7 +108,7 @@ enum SettleStatements {
     ) -> Settling {
         let group = columns.names.contains("failure_group") ? "failure_group" : "NULL::text AS failure_group"
         // A dead letter keeps every column.
-        let kept = outcome == nil ? "deliveries.*, counted, failure" : "message_key, received_at, device_key"
+        let kept = outcome == nil ? "deliveries.*, counted, failure" : "message_key, received_at, device_key, replay_id"
         let told = "\(number) AS number, \(outcome.map { "'\($0)'::text AS outcome" } ?? "outcome"), \(group)"
         return Settling { isRecorded in
             """
@@ -121,7 +121,7 @@ enum SettleStatements {
                 WHERE \(isHeld)
                 RETURNING \(raw: kept), \(raw: told)\(raw: isRecorded ? ", age, duration" : "")
             )\(further(isRecorded))
-            SELECT device_key, count(*) FROM ended GROUP BY device_key
+            SELECT device_key, replay_id IS NOT NULL, count(*) FROM ended GROUP BY 1, 2
             """
         }
     }

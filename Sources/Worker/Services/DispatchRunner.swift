@@ -55,7 +55,10 @@ struct DispatchRunner: Service {
             // The call deletes the deliveries without the store's knowledge.
             defer {
                 if registration.ordering == .device {
-                    for call in calls { store.freed(call.message.deviceKey, of: registration.name) }
+                    for call in calls {
+                        let isReplayed = call.delivery.replayID != nil
+                        store.freed(call.message.deviceKey, of: registration.name, isReplayed: isReplayed)
+                    }
                 }
             }
             return await functions.call(function, handler: registration.name, calls)
