@@ -7,12 +7,7 @@ import Vocabulary
 struct Command: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "Simulation",
-        abstract: "Runs the worker on virtual time, with faults by seed, and judges its guarantees.",
-        discussion: """
-            Simulation --seeds 1..1000
-            Simulation --seed 17 --trace
-            Simulation --seed 17 --messages 1000000 --faults cut,kill,loseReplies
-            """
+        abstract: "Runs the worker on virtual time, with faults by seed, and judges its guarantees."
     )
 
     @Option(help: "The seed of one run.")

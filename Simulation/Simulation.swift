@@ -15,9 +15,8 @@ final class Simulation {
 
     /// After the last fault everything is acked and handled within this time and a lease.
     ///
-    /// The longest pause before a connection opens is a minute; before it stands the time in which a worker notices that
-    /// a connection is dead (45 s with the default keepalive), and that a server does not answer (10 s). What a dead
-    /// worker held is taken over when its lease ends.
+    /// A connection opens after a minute at the most; before that a worker has to notice that one is dead (45 s with the
+    /// default keepalive), and that a server does not answer (10 s).
     static let recovery = Duration.seconds(120)
     /// `shutdown.grace`.
     static let grace = Duration.seconds(25)
@@ -110,7 +109,6 @@ final class Simulation {
 
     // MARK: Traffic
 
-    /// New messages, in bursts.
     private func arrive() {
         guard !account.hasAllArrived else { return }
         let burst = 1 + random.below(max(1, min(200, Int(plan.rate))))
@@ -188,7 +186,6 @@ final class Simulation {
         }
     }
 
-    /// Does something now, and undoes it after a time.
     private func during(_ time: Duration, _ change: @escaping (_ isOn: Bool) -> Void) {
         change(true)
         scheduler.after(time, as: Scheduler.world) { change(false) }
@@ -220,21 +217,21 @@ final class Simulation {
         if frozen.remove(process) != nil { scheduler.thaw(process) }
     }
 
-    /// Stops a worker in order; another one starts in its place once it has ended.
+    /// Stops a worker in order; another one takes its place once it has ended.
     private func restart(_ slot: Int) {
         guard let worker = workers[slot] else { return }
         worker.shutDown()
-        awaitEnd(of: worker, slot)
+        awaitEnd(of: worker, slot, until: scheduler.now &+ Self.grace.nanoseconds)
     }
 
-    private func awaitEnd(of worker: SimulatedWorker, _ slot: Int) {
+    private func awaitEnd(of worker: SimulatedWorker, _ slot: Int, until end: UInt64) {
         scheduler.after(.milliseconds(100), as: Scheduler.world) { [self] in
             // Killed meanwhile: another one takes its place anyway.
             guard workers[slot] === worker else { return }
-            guard worker.hasEnded else { return awaitEnd(of: worker, slot) }
-            // Not if all stop meanwhile.
             if case .stopping = phase { return }
-            start(slot)
+            if worker.hasEnded { return start(slot) }
+            if scheduler.now > end, plan.endsInTime { judge.fail(.orderly, "a worker has not ended in time") }
+            awaitEnd(of: worker, slot, until: end)
         }
     }
 
@@ -254,6 +251,8 @@ final class Simulation {
     }
 
     func recover() {
-        phase = .recovering(until: scheduler.now &+ (Self.recovery + plan.shape.lease).nanoseconds)
+        // A slow database needs some time for each of many.
+        let backlog = Duration.milliseconds(100) * (account.total - account.ackedCount)
+        phase = .recovering(until: scheduler.now &+ (Self.recovery + plan.shape.lease + backlog).nanoseconds)
     }
 }

@@ -65,6 +65,12 @@ struct Plan {
         }
     }
 
+    /// Whether nothing keeps a worker from storing what it has read before its grace is over.
+    var endsInTime: Bool {
+        let kinds: Set<Fault.Kind> = [.restart, .handlerHangs, .handlerFails, .pause, .cut, .close, .drain, .kill]
+        return shape.batchLimit > 1 && faults.allSatisfy { kinds.contains($0.kind) }
+    }
+
     /// When the last of the messages arrives, and faults end.
     var horizon: UInt64 { UInt64(Double(messages) / rate * 1e9) }
 }

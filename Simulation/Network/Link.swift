@@ -12,7 +12,7 @@ final class Link {
     }
 
     /// One direction.
-    private struct Way {
+    private final class Way {
         /// When the last bytes arrive: later ones never overtake them.
         var last: UInt64 = 0
         /// What is under way, in order: of events that are due together any may come first.
@@ -27,7 +27,7 @@ final class Link {
     /// Whether everything vanishes, both ways, and nobody is told.
     private(set) var isBlackHole = false
     private(set) var isOver = false
-    private var (toClient, toServer) = (Way(), Way())
+    private let (toClient, toServer) = (Way(), Way())
     /// The client's bytes that are under way or lost.
     private(set) var unacknowledged = 0
 
@@ -45,11 +45,11 @@ final class Link {
     /// The bytes that the client's kernel takes before the server has them.
     private static let sendBuffer = 128 << 10
 
-    private func deliver(_ way: ReferenceWritableKeyPath<Link, Way>, _ body: @escaping () -> Void) {
+    private func deliver(_ way: Way, _ body: @escaping () -> Void) {
         let delay = random.time(weather.least, weather.most)
-        self[keyPath: way].last = max(scheduler.now &+ delay.nanoseconds, self[keyPath: way].last &+ 1)
-        self[keyPath: way].events.append(body)
-        scheduler.at(self[keyPath: way].last, as: Scheduler.world) { [self] in self[keyPath: way].events.popFirst()?() }
+        way.last = max(scheduler.now &+ delay.nanoseconds, way.last &+ 1)
+        way.events.append(body)
+        scheduler.at(way.last, as: Scheduler.world) { way.events.popFirst()?() }
     }
 
     // MARK: From the server
@@ -72,10 +72,10 @@ final class Link {
     }
 
     private func deliverToClient(_ body: @escaping (SimulatedChannel) -> Void) {
-        deliver(\.toClient) { [self] in if !isBlackHole { body(channel) } }
+        deliver(toClient) { [self] in if !isBlackHole { body(channel) } }
     }
 
-    private func deliverToServer(_ body: @escaping () -> Void) { deliver(\.toServer, body) }
+    private func deliverToServer(_ body: @escaping () -> Void) { deliver(toServer, body) }
 
     // MARK: From the client
 

@@ -115,7 +115,7 @@ final class Handlers: @unchecked Sendable {
             registration.filter = kind.isFiltered ? "even" : nil
             registration.limit = kind.most.map { HandlerLimit(concurrency: $0) }
             registration.retry.maximum = .seconds(10)
-            registration.timeout = .seconds(20)
+            registration.timeout = .seconds(40)
             return registration
         }
     }
