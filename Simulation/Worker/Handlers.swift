@@ -74,8 +74,6 @@ final class Handlers: @unchecked Sendable {
         slowest = random.time(.microseconds(100), .milliseconds(50))
     }
 
-    // MARK: Faults
-
     func fail(_ draw: UInt64, for time: Duration) { states[index(draw)].failsUntil = end(of: time) }
     func hang(_ draw: UInt64, for time: Duration) {
         states[index(draw)].hangsUntil = max(states[index(draw)].hangsUntil, end(of: time))
@@ -92,12 +90,9 @@ final class Handlers: @unchecked Sendable {
     func index(_ draw: UInt64) -> Int { Int(draw % UInt64(states.count)) }
     private func end(of time: Duration) -> UInt64 { scheduler.now &+ time.nanoseconds }
 
-    /// How many messages a handler has done; a function's effects are in the database.
     func doneCount(_ index: Int) -> Int { states[index].doneCount }
 
     func isDone(_ message: Int, by index: Int) -> Bool { states[index].isDone[message] }
-
-    // MARK: A worker's handlers
 
     /// The registrations of one worker.
     func registrations(_ time: TimeSource) -> [HandlerRegistration] {
@@ -133,7 +128,12 @@ final class Handlers: @unchecked Sendable {
         if let most = kinds[index].most, areShared, states[index].running > most {
             judge.fail(.limited, "\(kinds[index].name) has \(states[index].running) messages at once, of \(most)")
         }
-        guard try await work(index, time) else { return .retry(reason: "the handler fails") }
+        guard try await work(index, time) else {
+            // Some fail at messages, others are down, and may ask for a pause.
+            guard index % 2 == 0 else { return .retry(reason: "the handler fails") }
+            let hold = random.chance(0.1) ? Duration.seconds(5) : nil
+            throw HandlerVerdictError(.down(after: nil, hold: hold, HandlerFailure("the handler is down")))
+        }
         done(message.messageKey.digest, index)
         return .done
     }
