@@ -12,8 +12,8 @@ extension Simulation {
         case .recovering(let end):
             if account.isDone, workers.allSatisfy({ $0 != nil }), areAllHandled { return goOn() }
             guard scheduler.now > end else { return }
-            if let first = account.firstUnacked {
-                let count = account.total - account.ackedCount
+            guard account.isDone else {
+                let (count, first) = (account.total - account.ackedCount, account.firstUnacked)
                 return judge.fail(.resumes, "\(count) messages are not acked in time, of these \(first) first")
             }
             judge.fail(.handled, unhandled)

@@ -46,7 +46,7 @@ final class Account {
     var isDone: Bool { ackedCount == total }
 
     /// The oldest message without an ack, for a report.
-    var firstUnacked: Int? { messages.firstIndex { !$0.isAcked } }
+    var firstUnacked: Int { messages.firstIndex { !$0.isAcked } ?? created }
 
     // MARK: Streams
 
