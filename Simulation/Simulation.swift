@@ -1,4 +1,3 @@
-import Dispatcher
 import SimulatedDatabase
 import Vocabulary
 

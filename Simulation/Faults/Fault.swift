@@ -1,5 +1,3 @@
-import Vocabulary
-
 /// Something that goes wrong at a moment.
 struct Fault: Equatable {
     /// The kinds, as the command line names them.
