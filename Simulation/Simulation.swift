@@ -135,7 +135,8 @@ final class Simulation {
     private func strike(_ fault: Fault) {
         guard case .traffic = phase else { return }
         struck += 1
-        if fault.breaksLeases(of: plan.shape.lease) { (brokenLeases, handlers.areShared) = (brokenLeases + 1, false) }
+        if fault.breaksLeases(of: plan.shape.lease) { brokenLeases += 1 }
+        if !Fault.Kind.outside.contains(fault.kind) { handlers.areShared = false }
         judge.note("fault: \(fault.kind), \(fault.time), \(fault.count), \(fault.draw % 100), \(fault.isOther)")
         let (draw, time, count) = (fault.draw, fault.time, fault.count)
         let slot = Int(draw % UInt64(workers.count))
@@ -176,9 +177,7 @@ final class Simulation {
         case .pause:
             let name = handlers.kinds[handlers.index(draw)].name
             during(time) { [self] in operate(on: name, pauses: $0) }
-        case .forget:
-            handlers.areShared = false
-            database.loseRegistrations()
+        case .forget: database.loseRegistrations()
         case .kill: kill(slot, restart: time)
         case .freeze: freeze(slot, for: time)
         case .restart: restart(slot)

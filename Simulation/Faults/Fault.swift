@@ -42,6 +42,12 @@ struct Fault: Equatable {
         /// A worker stops in an orderly way, and starts again.
         case restart
 
+        /// Those that leave the database and processes alone.
+        static let outside: Set<Kind> = [
+            .cut, .halfOpen, .trickle, .refuseConnections, .ignoreConnections, .close, .drain, .repeatMessages, .flood,
+            .workerClock, .handlerFails, .handlerHangs, .pause, .restart,
+        ]
+
         static var names: String { allCases.map(\.rawValue).joined(separator: ", ") }
 
         /// How long it lasts, or how far it goes.

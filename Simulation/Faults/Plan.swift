@@ -8,7 +8,6 @@ struct Plan {
     var workers: Int
     var shape: WorkerShape
     var text: MessageText
-    /// The handlers of every worker.
     var handlers: [Handlers.Kind]
     /// One of them that hangs until the others have done all.
     var stuck: Int?
@@ -67,8 +66,7 @@ struct Plan {
 
     /// Whether nothing keeps a worker from storing what it has read before its grace is over.
     var endsInTime: Bool {
-        let kinds: Set<Fault.Kind> = [.restart, .handlerHangs, .handlerFails, .pause, .cut, .close, .drain, .kill]
-        return shape.batchLimit > 1 && faults.allSatisfy { kinds.contains($0.kind) }
+        shape.batchLimit > 1 && faults.allSatisfy { $0.kind != .flood && Fault.Kind.outside.contains($0.kind) }
     }
 
     /// When the last of the messages arrives, and faults end.

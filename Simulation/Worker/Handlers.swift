@@ -64,7 +64,7 @@ final class Handlers: @unchecked Sendable {
     private let slowest: Duration
     /// Whether calls go wrong by chance, too.
     private var isMoody = true
-    /// Whether shares of a limit have held: who lost one without noticing may exceed it for a while.
+    /// Whether every share of a limit could be renewed: a call may outlast one that was not.
     var areShared = true
 
     init(_ kinds: [Kind], _ scheduler: Scheduler, seed: UInt64, judge: Judge, account: Account) {
