@@ -189,8 +189,8 @@ final class Simulation {
         scheduler.after(time, as: Scheduler.world) { change(false) }
     }
 
-    /// An operator pauses a handler or resumes it; waits for a lock.
-    private func operate(on handler: String, pauses: Bool) {
+    /// As an operator; waits for a lock.
+    private func operate(on handler: String, pauses: Bool = false) {
         guard pauses ? !database.pause(handler, reason: "simulated") : !database.resume(handler) else { return }
         scheduler.after(.milliseconds(5), as: Scheduler.world) { [self] in operate(on: handler, pauses: pauses) }
     }
@@ -224,7 +224,6 @@ final class Simulation {
 
     private func awaitEnd(of worker: SimulatedWorker, _ slot: Int, until end: UInt64) {
         scheduler.after(.milliseconds(100), as: Scheduler.world) { [self] in
-            // Killed meanwhile: another one takes its place anyway.
             guard workers[slot] === worker else { return }
             if case .stopping = phase { return }
             if worker.hasEnded { return start(slot) }
@@ -244,7 +243,8 @@ final class Simulation {
         database.setDiskFull(false)
         database.setStandby(isConnected: true)
         for process in frozen.sorted() { thaw(process) }
-        for kind in handlers.kinds { operate(on: kind.name, pauses: false) }
+        // Not the others: whoever resumes a handler closes its circuit breaker, too.
+        for name in database.read({ $0.handlers.filter(\.value.isPaused).keys.sorted() }) { operate(on: name) }
         recover()
     }
 
