@@ -7,12 +7,7 @@ import Vocabulary
 struct Command: ParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "Simulation",
-        abstract: "Runs the worker on virtual time, with faults by seed, and judges its guarantees.",
-        discussion: """
-            Simulation --seeds 1..1000
-            Simulation --seed 17 --trace
-            Simulation --seed 17 --messages 1000000 --faults cut,kill,loseReplies
-            """
+        abstract: "Runs the worker on virtual time, with faults by seed, and judges its guarantees."
     )
 
     @Option(help: "The seed of one run.")
@@ -71,8 +66,8 @@ struct Command: ParsableCommand {
             }
             if twice {
                 let other = Simulation(plan).run()
-                guard other.digest == report.digest, other.steps == report.steps else {
-                    print("seed \(seed): two runs differ: \(report.steps) steps and \(other.steps)")
+                guard other.digest == report.digest, other.counts == report.counts else {
+                    print("seed \(seed): two runs differ: \(report.counts) and \(other.counts)")
                     throw ExitCode.failure
                 }
             }
@@ -140,64 +135,48 @@ struct Command: ParsableCommand {
     }
 }
 
-/// What many runs have seen.
+/// What many runs have seen: runs, copies, acks, faults, steps, virtual nanoseconds.
 private struct Sums {
-    var runs = 0
-    var copies = 0
-    var acks = 0
-    var faults = 0
-    var steps: UInt64 = 0
-    var time: UInt64 = 0
-    /// Seconds that processes before this one took, and what they delivered.
-    private var before = (seconds: 0.0, copies: 0)
+    private var sums = [Int](repeating: 0, count: 6)
+    /// Milliseconds that processes before this one took, and what they delivered.
+    private var before: (milliseconds: Int, copies: Int) = (0, 0)
     private let start = ContinuousClock.now
 
-    mutating func add(_ report: Simulation.Report) {
-        runs += 1
-        copies += report.copies
-        acks += report.acks
-        faults += report.faults
-        steps += report.steps
-        time += report.time
-    }
+    mutating func add(_ run: Simulation.Report) { sums = zip(sums, run.counts).map(&+) }
 
     /// Seconds of real time.
-    var took: Double { before.seconds + Double((ContinuousClock.now - start) / .milliseconds(1)) / 1_000 }
+    var took: Double { Double(before.milliseconds) / 1e3 + (ContinuousClock.now - start).inSeconds }
 
     // MARK: A process after the other
 
     private static let name = "SIMULATION_SO_FAR"
 
     /// Whether this process holds much of what is never given back: tasks of workers that were killed.
-    var isLarge: Bool { copies - before.copies > 500_000 }
+    var isLarge: Bool { sums[1] - before.copies > 500_000 }
 
     /// Hands on to the next process, which goes on with a seed.
     func keep(next seed: UInt64) {
-        let numbers = [
-            seed, UInt64(runs), UInt64(copies), UInt64(acks), UInt64(faults), steps, time, UInt64(took * 1e3),
-        ]
-        setenv(Self.name, numbers.map(String.init).joined(separator: " "), 1)
+        setenv(Self.name, (sums + [Int(took * 1e3), Int(seed)]).map(String.init).joined(separator: " "), 1)
     }
 
     /// What earlier processes have seen, and the seed to go on with; nil in the first.
     static var earlier: (sums: Sums, next: UInt64)? {
         guard let text = getenv(name).map({ String(cString: $0) }) else { return nil }
         unsetenv(name)
-        let numbers = text.split(separator: " ").compactMap { UInt64($0) }
+        let numbers = text.split(separator: " ").compactMap { Int($0) }
         guard numbers.count == 8 else { return nil }
-        var sums = Sums()
-        (sums.runs, sums.copies, sums.acks) = (Int(numbers[1]), Int(numbers[2]), Int(numbers[3]))
-        (sums.faults, sums.steps, sums.time) = (Int(numbers[4]), numbers[5], numbers[6])
-        sums.before = (Double(numbers[7]) / 1e3, sums.copies)
-        return (sums, numbers[0])
+        var earlier = Sums()
+        earlier.sums = Array(numbers[..<6])
+        earlier.before = (numbers[6], numbers[1])
+        return (earlier, UInt64(numbers[7]))
     }
 
     var text: String {
         let took = took
-        let (copyRate, faultRate) = (Int(Double(copies) / took), Int(Double(faults) / took))
+        let (copyRate, faultRate) = (Int(Double(sums[1]) / took), Int(Double(sums[3]) / took))
         return """
-            \(runs) runs, \(copies) copies delivered, \(acks) acks, \(faults) faults, \(steps) steps, \
-            \(time / 1_000_000_000) s of virtual time in \(took) s: \(copyRate) copies/s, \(faultRate) faults/s
+            \(sums[0]) runs, \(sums[1]) copies delivered, \(sums[2]) acks, \(sums[3]) faults, \(sums[4]) steps, \
+            \(sums[5] / 1_000_000_000) s of virtual time in \(took) s: \(copyRate) copies/s, \(faultRate) faults/s
             """
     }
 }

@@ -9,7 +9,6 @@ struct BatchInsert: Sendable {
     let offer: LeaseOffer
     /// The time span of all copies; nil for any.
     let times: ClosedRange<Int64>?
-    let keepsBodies: Bool
 
     /// Stores the rows that are new, with their deliveries; returns how many these were.
     func messages(_ rows: [Int], _ state: inout ServerState) throws(StoreError) -> Int {
@@ -26,16 +25,14 @@ struct BatchInsert: Sendable {
         var bodies: [StoredBody] = []
         // Bodies in the order of arrival.
         for row in isQueued ? new.sorted() : new {
-            let body = isQueued || keepsBodies ? StoredBody(batch[row], senderID: senders[Int(batch[row].sender)]) : nil
-            if isQueued, let body { bodies.append(body) }
+            if isQueued { bodies.append(StoredBody(batch[row], senderID: senders[Int(batch[row].sender)])) }
             state.change(
                 .message(
                     batch[row].messageKey,
                     MessageRow(
                         fingerprint: batch[row].fingerprint,
                         receivedAt: batch[row].receivedAt,
-                        deviceKey: batch[row].deviceKey,
-                        body: keepsBodies ? body : nil
+                        deviceKey: batch[row].deviceKey
                     )
                 )
             )
@@ -85,7 +82,7 @@ struct BatchInsert: Sendable {
             for body in bodies {
                 let category = body.category
                 let subscription = subscriptions.first { SubscriptionKey.isMatch($0.key.category, category) }
-                guard let isByDevice = subscription?.value.isByDevice, subscription?.value.wants(body) == true else {
+                guard let isByDevice = subscription?.value.isByDevice, wants(body, subscription?.value, state) else {
                     continue
                 }
                 let isAsked = asked?.asks(for: category) ?? true
@@ -106,6 +103,12 @@ struct BatchInsert: Sendable {
             state.change(.block(BlockKey(token: offer.token, number: offer.block, handler: handler), block))
         }
         if isElsewhere { state.current.notifies = true }
+    }
+
+    /// Whether a message passes.
+    private func wants(_ body: StoredBody, _ subscription: SubscriptionRow?, _ state: borrowing ServerState) -> Bool {
+        let passes = state.passes
+        return subscription?.filters?.contains { passes($0, body) } ?? true
     }
 
     // MARK: The rest

@@ -27,6 +27,8 @@ package enum Statement: String, CaseIterable, Sendable {
     /// The transaction of a SQL function's attempt.
     case call
 
+    package var isOfWriter: Bool { [.store, .ledger, .conflicts, .quarantine].contains(self) }
+
     /// Whether a server that accepts no writes runs it.
     var isReadOnly: Bool { self == .controls || self == .backlog || self == .unclaimed }
 }

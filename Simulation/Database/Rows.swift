@@ -25,8 +25,6 @@ package struct MessageRow: Sendable {
     /// In microseconds since 1970-01-01 UTC, as all times of rows.
     package var receivedAt: Int64
     package var deviceKey: Digest128
-    /// Nil unless bodies are kept.
-    package var body: StoredBody?
 }
 
 package struct ConflictKey: Hashable, Sendable {
@@ -37,6 +35,8 @@ package struct ConflictKey: Hashable, Sendable {
 package struct QuarantineKey: Hashable, Sendable {
     package var senderID: String
     package var digest: [UInt8]
+
+    package init(senderID: String, digest: [UInt8]) { (self.senderID, self.digest) = (senderID, digest) }
 }
 
 /// A row of `conflicts` or `quarantine`.
@@ -95,14 +95,13 @@ package struct SubscriptionRow: Equatable, Sendable {
     package var isByDevice: Bool
     /// The filters, of which one must hold; nil for every message.
     package var filters: Set<String>?
-
-    /// Whether a message passes.
-    func wants(_ body: StoredBody) -> Bool { filters?.contains { ModelFilter.passes($0, body) } ?? true }
 }
 
 package struct DeliveryKey: Hashable, Sendable {
     package var handler: String
     package var message: Digest128
+
+    package init(handler: String, message: Digest128) { (self.handler, self.message) = (handler, message) }
 }
 
 /// A row of `deliveries`.
@@ -150,14 +149,4 @@ package struct DeadLetterRow: Sendable {
     package var failure: String
     package var group: String
     package var diedAt: Int64
-}
-
-/// A row of `attempts`.
-package struct AttemptRow: Sendable {
-    package var handler: String
-    package var message: Digest128
-    package var number: Int
-    package var outcome: String
-    package var group: String?
-    package var worker: String
 }

@@ -90,105 +90,58 @@ extension ServerState {
     }
 
     /// Deletes blocks that hold as many deliveries as their worker knows; returns their numbers.
-    mutating func complete(_ blocks: [BlockSettlement], of handler: String, by recorder: String?) -> Set<Int64> {
+    mutating func complete(_ blocks: [BlockSettlement], of handler: String) -> Set<Int64> {
         var gone: Set<Int64> = []
         for block in blocks {
             let key = BlockKey(token: block.token, number: block.number, handler: handler)
             guard let row = tables.blocks[key], row.bodies.count == block.count else { continue }
             change(.block(key, nil))
             gone.insert(block.number)
-            record(block.done, block.attempts, of: handler, by: recorder)
         }
         return gone
     }
 
     /// Turns blocks into rows under the same lease, less what is done; returns the number of these.
-    mutating func unpack(
-        _ blocks: [BlockSettlement],
-        token: Int64,
-        of handler: String,
-        by recorder: String?
-    ) -> Int {
+    mutating func unpack(_ blocks: [BlockSettlement], token: Int64, of handler: String) -> Int {
         let done = Set(blocks.flatMap(\.done))
-        let attempts = blocks.flatMap { Array(zip($0.done, $0.attempts)) }
-        let recorded = Dictionary(attempts) { first, _ in first }
         var settled = 0
         for block in blocks {
             let key = BlockKey(token: token, number: block.number, handler: handler)
             guard let row = tables.blocks[key] else { continue }
             change(.block(key, nil))
             for body in row.bodies {
-                let message = body.message.messageKey
-                guard done.contains(message) else {
-                    _ = unpack(body, of: key, row)
-                    continue
-                }
-                settled += 1
-                if let attempt = recorded[message] { record([message], [attempt], of: handler, by: recorder) }
+                if done.contains(body.message.messageKey) { settled += 1 } else { _ = unpack(body, of: key, row) }
             }
         }
         return settled
     }
 
-    private mutating func record(
-        _ done: [Digest128],
-        _ attempts: [AttemptRecord],
-        of handler: String,
-        by recorder: String?
-    ) {
-        guard attempts.count == done.count else { return }
-        for message in done { recordDone(DeliveryKey(handler: handler, message: message), by: recorder) }
-    }
-
-    /// Records an attempt that has done its message, where attempts are recorded.
-    mutating func recordDone(_ key: DeliveryKey, number: Int = 1, by recorder: String?) {
-        guard let recorder else { return }
-        let (handler, message) = (key.handler, key.message)
-        record(AttemptRow(handler: handler, message: message, number: number, outcome: "done", worker: recorder))
-    }
-
     // MARK: Rows
 
     /// Writes outcomes of one kind; returns how many were still ours.
-    mutating func settle(_ settlements: [Settlement], of handler: String, by recorder: String?) -> Int {
+    mutating func settle(_ settlements: [Settlement], of handler: String) -> Int {
         var held = 0
         for settlement in settlements {
             let key = DeliveryKey(handler: handler, message: settlement.messageKey)
             guard var row = self.held(key.message, settlement.token, of: handler) else { continue }
             held += 1
-            var attempt = AttemptRow(
-                handler: handler,
-                message: key.message,
-                number: row.attempts + 1,
-                outcome: "released",
-                worker: recorder ?? ""
-            )
-            var isRecorded = settlement.attempt != nil
             switch settlement.outcome {
-            case .done:
-                change(.delivery(key, nil))
-                attempt.outcome = "done"
+            case .done: change(.delivery(key, nil))
             case .retry(let delay, let failure):
                 row.attempts += 1
                 (row.crashes, row.lastError) = (0, failure.detail)
                 row.release(until: now + delay.microseconds)
                 change(.delivery(key, row))
-                (attempt.outcome, attempt.group) = ("retry", failure.group)
             case .release(let delay, let failure):
-                if let failure { (row.lastError, attempt.group) = (failure.detail, failure.group) }
+                if let failure { row.lastError = failure.detail }
                 row.release(until: now + delay.microseconds)
                 change(.delivery(key, row))
             case .dead(let failure, let isCounted):
-                attempt.number = max(row.attempts + (isCounted ? 1 : 0), 1)
-                attempt.outcome = (settlement.attempt?.outcome ?? .exhausted).rawValue
-                attempt.group = failure.group
-                isRecorded = true
                 row.attempts += isCounted ? 1 : 0
                 change(.delivery(key, nil))
                 let letter = DeadLetterRow(delivery: row, failure: failure.detail, group: failure.group, diedAt: now)
                 change(.deadLetter(key, letter))
             }
-            if isRecorded, recorder != nil { record(attempt) }
         }
         return held
     }

@@ -120,10 +120,7 @@ extension ServerState {
 
     func backlog(_ handler: String) -> Backlog {
         let rows = tables.queues[handler]?.rows ?? [:]
-        let soonest =
-            rows.count > 1_000
-            ? Array(rows.values.sorted { $0.nextAttemptAt < $1.nextAttemptAt }.prefix(1_000)) : Array(rows.values)
-        let oldest = soonest.reduce(now) { min($0, $1.receivedAt) }
+        let oldest = rows.values.reduce(now) { min($0, $1.receivedAt) }
         let dead = tables.deadLetters.keys.count { $0.handler == handler }
         return Backlog(
             handler: handler,

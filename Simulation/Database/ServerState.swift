@@ -36,6 +36,8 @@ struct ServerState: Sendable {
     var faults: (@Sendable (Statement, _ worker: String) -> StatementFault?)?
     /// The SQLSTATE with which a message's row is refused, as a constraint or a limit of the site's would; nil for none.
     var refuses: (@Sendable (borrowing IncomingMessage) -> String?)?
+    /// Whether a message passes a filter.
+    let passes: @Sendable (_ filter: String, StoredBody) -> Bool
     /// Those who wait for notifications.
     var listeners: [Int: (worker: String, wake: AsyncStream<Void>.Continuation)] = [:]
     var lastListener = 0
@@ -43,7 +45,10 @@ struct ServerState: Sendable {
     /// The transaction whose statement runs, within one step of the simulation.
     var current = RunningTransaction()
 
-    init(lag: Duration?, now: ContinuousClock.Instant) { journal = Journal(lag: lag, now: now) }
+    init(_ options: SimulatedDatabase.Options, now: ContinuousClock.Instant) {
+        journal = Journal(lag: options.replication.lag, now: now)
+        passes = options.passes
+    }
 
     struct OpenTransaction: Sendable {
         let worker: String
@@ -91,8 +96,7 @@ struct ServerState: Sendable {
     }
 }
 
-// What a running statement does. What it reads is committed, as the changes of others that are still open are not in the
-// tables.
+// What a running statement does: it sees what was committed, as the changes of open transactions are not in the tables.
 extension ServerState {
     var now: Int64 { current.now }
 
@@ -116,11 +120,6 @@ extension ServerState {
         tokens += 1
         if tokens > tables.loggedTokens { change(.tokens(tokens + 31)) }
         return tokens
-    }
-
-    mutating func record(_ attempt: AttemptRow) {
-        tables.lastAttempt += 1
-        change(.attempt(tables.lastAttempt, attempt))
     }
 
     /// Makes the changes of a transaction that was open; nobody else can have changed its rows meanwhile.

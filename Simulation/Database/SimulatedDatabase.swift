@@ -11,7 +11,7 @@ package import Vocabulary
 /// call them draw by their seed; the database itself draws only latencies, from the clock's random source.
 package final class SimulatedDatabase: Sendable {
     package struct Replication: Sendable {
-        fileprivate var lag: Duration?
+        fileprivate(set) var lag: Duration?
         package fileprivate(set) var isSynchronous = false
 
         /// One server: a commit that waited for the disk is never lost.
@@ -30,12 +30,8 @@ package final class SimulatedDatabase: Sendable {
         package var latency: ClosedRange<Duration> = .zero ... .zero
         /// The time limit for a lock.
         package var lockTimeout = Duration.seconds(2)
-        /// Whether every message's body is kept.
-        ///
-        /// Otherwise only deliveries, dead letters, conflicts and quarantine keep theirs.
-        package var keepsBodies = true
-        /// Whether attempts are kept, where workers record them.
-        package var keepsAttempts = true
+        /// `upstream.wants`: whether a message passes a handler's filter.
+        package var passes: @Sendable (_ filter: String, StoredBody) -> Bool = { _, _ in true }
         /// The server's time at the start, in microseconds since 1970-01-01 UTC.
         package var epoch: Int64 = 1_800_000_000_000_000
 
@@ -51,7 +47,7 @@ package final class SimulatedDatabase: Sendable {
     package init(clock: TimeSource, _ options: Options = Options()) {
         (self.clock, self.options) = (clock, options)
         start = clock.now()
-        state = Mutex(ServerState(lag: options.replication.lag, now: clock.now()))
+        state = Mutex(ServerState(options, now: clock.now()))
     }
 
     // MARK: Looking at it
@@ -132,13 +128,15 @@ package final class SimulatedDatabase: Sendable {
 
     // MARK: What operators do
 
-    /// Pauses a handler until it is resumed.
-    package func pause(_ handler: String, reason: String) {
+    /// Pauses a handler until it is resumed; false if its row is locked.
+    @discardableResult
+    package func pause(_ handler: String, reason: String) -> Bool {
         operate { state in state.update(handler) { ($0.isPaused, $0.pauseReason) = (true, reason) } }
     }
 
-    /// Resumes a handler, also from a pause that it asked for.
-    package func resume(_ handler: String) {
+    /// Resumes a handler, also from a pause that it asked for; false if its row is locked.
+    @discardableResult
+    package func resume(_ handler: String) -> Bool {
         operate { state in
             let now = state.now
             state.update(handler) { row in
@@ -157,12 +155,17 @@ package final class SimulatedDatabase: Sendable {
         }
     }
 
-    /// A transaction that nothing goes wrong with.
-    private func operate(_ body: (inout ServerState) -> Void) {
+    /// A transaction that nothing goes wrong with; false, with no change, if it would wait for another.
+    @discardableResult
+    private func operate(_ body: (inout ServerState) -> Void) -> Bool {
         state.withLock { state in
             state.current = RunningTransaction(now: time(clockOffset: state.clockOffset))
             body(&state)
-            _ = try? finish(&state, nil)
+            if state.isBlocked {
+                _ = state.undo()
+                return false
+            }
+            return (try? finish(&state, nil)) != nil
         }
     }
 
@@ -349,8 +352,6 @@ package final class SimulatedDatabase: Sendable {
         guard duration > .zero else { return }
         do { try await clock.sleep(duration) } catch { throw .cancelled }
     }
-
-    // MARK: Notifications
 
     /// Waits for notifications until the session ends.
     func listen(_ worker: String, in session: Session, wake: @Sendable () -> Void) async throws(StoreError) {

@@ -10,15 +10,11 @@ package import Vocabulary
 package final class SimulatedDeliveryStore: DeliveryStore {
     let database: SimulatedDatabase
     let worker: String
-    let recordsAttempts: Bool
     private let registered = Mutex<(token: Int64, handlers: [HandlerRegistration])?>(nil)
     private let session = Mutex<SimulatedDatabase.Session?>(nil)
 
-    /// The dispatcher's tables for one worker, whose name is also its owner's in leases; with `recordsAttempts`, settlements write
-    /// the history of attempts.
-    package init(_ database: SimulatedDatabase, worker: String, recordsAttempts: Bool = false) {
-        (self.database, self.worker, self.recordsAttempts) = (database, worker, recordsAttempts)
-    }
+    /// The dispatcher's tables for one worker, whose name is also its owner's in leases.
+    package init(_ database: SimulatedDatabase, worker: String) { (self.database, self.worker) = (database, worker) }
 
     /// Ends the registration; other workers notice the missing heartbeat if that fails.
     package func close() async {
@@ -154,11 +150,11 @@ package final class SimulatedDeliveryStore: DeliveryStore {
     package func settle(_ settlements: [Settlement], of handler: String) async throws(StoreError) -> Int {
         var held = 0
         // One transaction for each outcome, in the order of the real store.
-        for kind in SettlementKind.allCases {
-            let part = settlements.filter { SettlementKind($0.outcome) == kind }
+        for place in 0..<5 {
+            let part = settlements.filter { $0.outcome.place == place }
             guard !part.isEmpty else { continue }
-            held += try await run(.settle, waitsForDisk: kind != .done) { state in
-                state.settle(part, of: handler, by: self.recorder)
+            held += try await run(.settle, waitsForDisk: place > 0) { state in
+                state.settle(part, of: handler)
             }
         }
         return held
@@ -172,7 +168,7 @@ package final class SimulatedDeliveryStore: DeliveryStore {
             var rest = own.filter { !$0.isComplete }
             if !complete.isEmpty {
                 let gone = try await run(.settleBlocks, waitsForDisk: false) { state in
-                    state.complete(complete, of: handler, by: self.recorder)
+                    state.complete(complete, of: handler)
                 }
                 for block in complete {
                     if gone.contains(block.number) { held += block.count } else { rest.append(block) }
@@ -181,35 +177,22 @@ package final class SimulatedDeliveryStore: DeliveryStore {
             guard !rest.isEmpty else { continue }
             let left = rest
             let unpacked = try await run(.settleBlocks) { state in
-                state.unpack(left, token: token, of: handler, by: self.recorder)
+                state.unpack(left, token: token, of: handler)
             }
             held += unpacked
             guard unpacked < left.reduce(0, { $0 + $1.done.count }) else { continue }
             // They were rows from the start, or another worker has unpacked them.
-            let done = left.flatMap { block in
-                block.done.indices.map { index in
-                    var settlement = Settlement(messageKey: block.done[index], token: token, outcome: .done)
-                    if block.attempts.indices.contains(index) { settlement.attempt = block.attempts[index] }
-                    return settlement
-                }
-            }
+            let done = left.flatMap(\.done).map { Settlement(messageKey: $0, token: token, outcome: .done) }
             held += try await run(.settle, waitsForDisk: false) { state in
-                state.settle(done, of: handler, by: self.recorder)
+                state.settle(done, of: handler)
             }
         }
         return held
     }
 
-    /// The name under which attempts are recorded; nil if they are not.
-    private var recorder: String? { recordsAttempts && database.options.keepsAttempts ? worker : nil }
-
-    // MARK: Notifications
-
     package func listen(wake: @Sendable () -> Void) async throws(StoreError) {
         try await database.listen(worker, in: database.connect(worker), wake: wake)
     }
-
-    // MARK: Inside
 
     private func run<T: Sendable>(
         _ statement: Statement,
@@ -238,52 +221,81 @@ package final class SimulatedDeliveryStore: DeliveryStore {
 
 // SQL functions, as `FunctionCaller` calls them.
 extension SimulatedDeliveryStore {
-    /// Calls a function with a message: its effect, which is only counted, and the end of the delivery commit together.
-    package func call(_ handler: String, message: Digest128, token: Int64) async -> AttemptEnd {
-        var hasBegun = false
-        do throws(StoreError) {
-            let session = try await connected()
-            hasBegun = database.isAlive(session, of: worker)
-            let isSettled = try await run(.call) { state in
-                state.complete(DeliveryKey(handler: handler, message: message), token, by: self.recorder)
+    /// Calls a function with messages: its effects, which are only counted, and the ends of their deliveries commit together.
+    ///
+    /// `raises` gives the SQLSTATE with which it refuses some of them, if it does.
+    package func call(
+        _ handler: String,
+        _ leases: [LeaseReference],
+        raises: @Sendable ([Digest128]) -> String? = { _ in nil }
+    ) async -> CallEnd {
+        var plan = CallPlan(count: leases.count)
+        while let places = plan.next() {
+            do throws(StoreError) {
+                plan.ended(try await attempt(handler, leases, places, raises))
+            } catch {
+                guard !plan.hasAny else {
+                    plan.ended(.stopped)
+                    continue
+                }
+                return Task.isCancelled
+                    ? CallEnd(leases.map { _ in .verdict(.cancelled) })
+                    : .failed(.unavailable(after: nil, Self.failure(of: error)), of: leases.count)
             }
-            return isSettled ? .settled : .lost
-        } catch {
-            guard error.failureClass != .cancelled else { return .verdict(.cancelled) }
-            let failure = HandlerFailure(group: "sql \(error.sqlState ?? "no SQLSTATE")", detail: error.message)
-            guard hasBegun, error.failureClass != .readOnly else {
-                return .verdict(.unavailable(after: nil, failure))
-            }
-            return .verdict(error.endsSession ? .interrupted(failure) : .retry(after: nil, failure))
         }
+        return plan.end
+    }
+
+    /// One transaction; an error means that it could not begin.
+    private func attempt(
+        _ handler: String,
+        _ leases: [LeaseReference],
+        _ places: [Int],
+        _ raises: @Sendable ([Digest128]) -> String?
+    ) async throws(StoreError) -> CallPlan.Outcome {
+        let session = try await connected()
+        let hasBegun = database.isAlive(session, of: worker)
+        do throws(StoreError) {
+            let held = try await run(.call) { state throws(StoreError) in
+                let rows = state.tables.queues[handler]?.rows ?? [:]
+                let held = places.filter { rows[leases[$0].messageKey]?.token == leases[$0].token }
+                guard held.count == places.count else { return held }
+                if let sqlState = raises(places.map { leases[$0].messageKey }) { throw .raised(sqlState) }
+                for place in places { state.complete(leases[place].messageKey, of: handler) }
+                return held
+            }
+            if held.count == places.count { return .ended(places.map { _ in .settled }) }
+            return places.count == 1 ? .ended([.lost]) : .held(held)
+        } catch {
+            guard hasBegun, !Task.isCancelled, error.failureClass != .readOnly else { throw error }
+            guard places.count == 1 else { return error.endsSession ? .stopped : .failed }
+            let failure = Self.failure(of: error)
+            return .ended([.verdict(error.endsSession ? .interrupted(failure) : .retry(after: nil, failure))])
+        }
+    }
+
+    private static func failure(of error: StoreError) -> HandlerFailure {
+        HandlerFailure(group: "sql \(error.sqlState ?? "no SQLSTATE")", detail: error.message)
     }
 }
 
 extension ServerState {
-    /// Has a function's effect, and deletes the delivery; false, with neither, if the lease has passed on.
-    fileprivate mutating func complete(_ key: DeliveryKey, _ token: Int64, by recorder: String?) -> Bool {
-        guard let row = tables.queues[key.handler]?.rows[key.message], row.token == token else { return false }
+    /// Has a function's effect, and deletes the delivery.
+    fileprivate mutating func complete(_ message: Digest128, of handler: String) {
+        let key = DeliveryKey(handler: handler, message: message)
         change(.effect(key, (tables.effects[key] ?? 0) + 1))
         change(.delivery(key, nil))
-        recordDone(key, number: row.attempts + 1, by: recorder)
-        return true
     }
 }
 
-/// The outcomes of settlements, in the order in which they are written.
-enum SettlementKind: CaseIterable {
-    case done
-    case retry
-    case dead
-    case release
-    case postpone
-
-    init(_ outcome: Settlement.Outcome) {
-        switch outcome {
-        case .done: self = .done
-        case .retry: self = .retry
-        case .dead: self = .dead
-        case .release(_, let failure): self = failure == nil ? .release : .postpone
+extension Settlement.Outcome {
+    /// Its place in the order in which outcomes are written.
+    fileprivate var place: Int {
+        switch self {
+        case .done: 0
+        case .retry: 1
+        case .dead: 2
+        case .release(_, let failure): failure == nil ? 3 : 4
         }
     }
 }

@@ -81,8 +81,7 @@ package final class SimulatedWriter: MessageWriter {
             batch: batch,
             senders: senders,
             offer: offer,
-            times: stamps == nil ? nil : BatchPlan.times(batch),
-            keepsBodies: database.options.keepsBodies
+            times: stamps == nil ? nil : BatchPlan.times(batch)
         )
         let outcomes = try await store(plan, insert, isRetry, session)
         if outcomes.contains(.conflict) {

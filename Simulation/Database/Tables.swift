@@ -12,7 +12,6 @@ enum Change: Sendable {
     case delivery(DeliveryKey, DeliveryRow?)
     case block(BlockKey, BlockRow?)
     case deadLetter(DeliveryKey, DeadLetterRow?)
-    case attempt(Int, AttemptRow?)
     /// How often a SQL function has had its effect.
     case effect(DeliveryKey, Int?)
     /// Up to where the log has the sequence of tokens.
@@ -47,7 +46,7 @@ extension Change {
         case .delivery(let key, _): .delivery(key)
         case .block(let key, _): .block(key)
         case .deadLetter(let key, _): .deadLetter(key)
-        case .attempt, .effect, .tokens: nil
+        case .effect, .tokens: nil
         }
     }
 }
@@ -70,11 +69,8 @@ package struct Tables: Sendable {
     package internal(set) var queues: [String: DeliveryQueue] = [:]
     package internal(set) var blocks: [BlockKey: BlockRow] = [:]
     package internal(set) var deadLetters: [DeliveryKey: DeadLetterRow] = [:]
-    /// The history of attempts, by number.
-    package internal(set) var attempts: [Int: AttemptRow] = [:]
     /// How often SQL functions have had their effect on each message.
     package internal(set) var effects: [DeliveryKey: Int] = [:]
-    var lastAttempt = 0
     /// Up to where the log has the sequence of tokens: what a server that takes over goes on from.
     var loggedTokens: Int64 = 0
 
@@ -92,7 +88,6 @@ package struct Tables: Sendable {
             return .delivery(key, swap(&queues[key.handler, default: DeliveryQueue()].rows[key.message], row))
         case .block(let key, let row): return .block(key, swap(&blocks[key], row))
         case .deadLetter(let key, let row): return .deadLetter(key, swap(&deadLetters[key], row))
-        case .attempt(let number, let row): return .attempt(number, swap(&attempts[number], row))
         case .effect(let key, let count): return .effect(key, swap(&effects[key], count))
         case .tokens(let number):
             defer { loggedTokens = number }

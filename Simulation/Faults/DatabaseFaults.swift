@@ -7,9 +7,9 @@ final class DatabaseFaults: @unchecked Sendable {
     private let scheduler: Scheduler
     private var random: SplitMix
     private var stalledUntil: UInt64 = 0
-    /// Replies to lose and errors to raise: of any statement, and of writers' alone.
-    private var lostReplies = (any: 0, writers: 0)
-    private var raised = (any: 0, writers: 0)
+    /// Replies to lose and errors to raise: of any statement, or, if true, of writers' alone.
+    private var lostReplies: [Bool: Int] = [:]
+    private var raised: [Bool: Int] = [:]
     private var unconfirmedUntil: UInt64 = 0
 
     /// The time after which a worker's own limit ends a statement.
@@ -24,32 +24,19 @@ final class DatabaseFaults: @unchecked Sendable {
     }
 
     func stall(for time: Duration) { stalledUntil = scheduler.now &+ time.nanoseconds }
-    func loseReplies(_ count: Int, ofWriters: Bool) {
-        if ofWriters { lostReplies.writers += count } else { lostReplies.any += count }
-    }
-
     func breakOffWaits(for time: Duration) { unconfirmedUntil = scheduler.now &+ time.nanoseconds }
-    func raise(_ count: Int, ofWriters: Bool) {
-        if ofWriters { raised.writers += count } else { raised.any += count }
-    }
+    func loseReplies(_ count: Int, ofWriters: Bool) { lostReplies[ofWriters, default: 0] += count }
+    func raise(_ count: Int, ofWriters: Bool) { raised[ofWriters, default: 0] += count }
 
-    func heal() {
-        (stalledUntil, unconfirmedUntil) = (0, 0)
-        (lostReplies, raised) = ((0, 0), (0, 0))
-    }
+    func heal() { (stalledUntil, unconfirmedUntil, lostReplies, raised) = (0, 0, [:], [:]) }
 
-    private static func take(_ counts: inout (any: Int, writers: Int), _ statement: Statement) -> Bool {
-        switch statement {
-        case .store, .ledger, .conflicts, .quarantine:
-            guard counts.writers == 0 else {
-                counts.writers -= 1
-                return true
-            }
-        default: break
+    private static func take(_ counts: inout [Bool: Int], _ statement: Statement) -> Bool {
+        for ofWriters in [true, false] where statement.isOfWriter || !ofWriters {
+            guard let count = counts[ofWriters], count > 0 else { continue }
+            counts[ofWriters] = count - 1
+            return true
         }
-        guard counts.any > 0 else { return false }
-        counts.any -= 1
-        return true
+        return false
     }
 
     private func next(_ statement: Statement) -> StatementFault? {

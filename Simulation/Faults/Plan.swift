@@ -8,11 +8,14 @@ struct Plan {
     var workers: Int
     var shape: WorkerShape
     var text: MessageText
+    var handlers: [Handlers.Kind]
+    /// One of them that hangs until the others have done all.
+    var stuck: Int?
     var database: SimulatedDatabase.Options
     /// New messages of all devices per second.
     var rate: Double
     /// In order of time.
-    var faults: [PlannedFault]
+    var faults: [Fault]
     var isTraced = false
 
     /// A plan by seed: rates, sizes and the mix of faults differ from seed to seed, so that each sees much of something.
@@ -29,7 +32,7 @@ struct Plan {
             lease: [.seconds(10), .seconds(30), .seconds(60)][random.below(3)]
         )
         database = SimulatedDatabase.Options()
-        database.keepsBodies = false
+        database.passes = { _, body in MessageText.number(of: body.message).map { $0 % 2 == 0 } ?? false }
         let latency = random.time(.microseconds(100), .milliseconds(20))
         database.latency = (latency / 10)...latency
         let lag = random.time(.microseconds(200), .milliseconds(50))
@@ -41,6 +44,11 @@ struct Plan {
             malformedEvery: [0, 5, 40][random.below(3)],
             refusedEvery: [0, 0, 7, 60][refusals.below(4)]
         )
+        var choices = SplitMix(seed: seed, for: "handlers of a plan")
+        let some = Handlers.kinds.filter { _ in choices.chance(0.5) }
+        handlers = some.isEmpty ? Handlers.kinds : some
+        if handlers.count > 1, choices.chance(0.3) { stuck = choices.below(handlers.count) }
+        shape.capacity = [16, 100, 2_000][choices.below(3)]
         rate = 1e9 / Double(random.time(.microseconds(500), .milliseconds(200)).nanoseconds)
         // Few kinds in each run, so that it sees much of them.
         let chosen = (0...random.below(5)).compactMap { _ in kinds.randomElement(using: &random) }
@@ -52,9 +60,13 @@ struct Plan {
         while true {
             at += random.fraction() * 2 / frequency
             guard at < horizon else { break }
-            let fault = Fault.draw(chosen[random.below(chosen.count)], &random)
-            faults.append(PlannedFault(at: UInt64(at * 1e9), fault: fault))
+            faults.append(Fault(chosen[random.below(chosen.count)], at: UInt64(at * 1e9), &random))
         }
+    }
+
+    /// Whether nothing keeps a worker from storing what it has read before its grace is over.
+    var endsInTime: Bool {
+        shape.batchLimit > 1 && faults.allSatisfy { $0.kind != .flood && Fault.Kind.outside.contains($0.kind) }
     }
 
     /// When the last of the messages arrives, and faults end.

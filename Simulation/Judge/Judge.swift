@@ -4,10 +4,13 @@ final class Judge {
     enum Guarantee: String {
         case ackAfterCommit = "G1: acked only after the commit"
         case ackOnItsStream = "G2: acked once, on the stream that delivered it"
+        case stored = "G3: what is odd is in quarantine"
         case storedOnce = "G4: stored once"
         case resumes = "G5: work resumes by itself"
-        case memory = "G5: memory stays bounded"
+        case memory = "G3, G5: memory stays bounded"
         case handled = "G6: handled at least once"
+        case once = "G6: a function's effects exactly once"
+        case limited = "limit: at most so many at once over all workers"
         case ordered = "ordering: device: a device's messages are handled in their order"
         case orderly = "G7: an orderly end within the grace"
         case conserved = "G8: received = settled + in flight"
@@ -58,8 +61,6 @@ final class Judge {
         }
         if !isStored(message) { fail(.ackAfterCommit, "message \(message) is acked, and not stored") }
     }
-
-    func ended(_ stream: Int) { note("stream \(stream) has ended") }
 }
 
 /// The conversation, kept only where somebody asks for it.

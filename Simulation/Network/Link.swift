@@ -11,6 +11,14 @@ final class Link {
         var piece: Int?
     }
 
+    /// One direction.
+    private final class Way {
+        /// When the last bytes arrive: later ones never overtake them.
+        var last: UInt64 = 0
+        /// What is under way, in order: of events that are due together any may come first.
+        var events = CircularBuffer<() -> Void>()
+    }
+
     private let scheduler: Scheduler
     private var random: SplitMix
     private let channel: SimulatedChannel
@@ -19,12 +27,7 @@ final class Link {
     /// Whether everything vanishes, both ways, and nobody is told.
     private(set) var isBlackHole = false
     private(set) var isOver = false
-    /// When the last bytes arrive, each way: later ones never overtake them.
-    private var toClient: UInt64 = 0
-    private var toServer: UInt64 = 0
-    /// What is under way, each way, in order: of events that are due together any may come first.
-    private var underWayToClient = CircularBuffer<(SimulatedChannel) -> Void>()
-    private var underWayToServer = CircularBuffer<() -> Void>()
+    private let (toClient, toServer) = (Way(), Way())
     /// The client's bytes that are under way or lost.
     private(set) var unacknowledged = 0
 
@@ -42,10 +45,11 @@ final class Link {
     /// The bytes that the client's kernel takes before the server has them.
     private static let sendBuffer = 128 << 10
 
-    private func arrival(after last: inout UInt64) -> UInt64 {
+    private func deliver(_ way: Way, _ body: @escaping () -> Void) {
         let delay = random.time(weather.least, weather.most)
-        last = max(scheduler.now &+ delay.nanoseconds, last &+ 1)
-        return last
+        way.last = max(scheduler.now &+ delay.nanoseconds, way.last &+ 1)
+        way.events.append(body)
+        scheduler.at(way.last, as: Scheduler.world) { way.events.popFirst()?() }
     }
 
     // MARK: From the server
@@ -56,7 +60,7 @@ final class Link {
         while rest.readableBytes > 0 {
             let count = weather.piece.map { 1 + random.below($0) } ?? rest.readableBytes
             guard let piece = rest.readSlice(length: min(count, rest.readableBytes)) else { return }
-            deliver { $0.arrived(piece) }
+            deliverToClient { $0.arrived(piece) }
         }
     }
 
@@ -64,21 +68,14 @@ final class Link {
     func serverEnds() {
         guard !isOver else { return }
         end()
-        if !isBlackHole { deliver { $0.peerEnded(nil) } }
+        if !isBlackHole { deliverToClient { $0.peerEnded(nil) } }
     }
 
-    private func deliver(_ body: @escaping (SimulatedChannel) -> Void) {
-        underWayToClient.append(body)
-        scheduler.at(arrival(after: &toClient), as: Scheduler.world) { [self] in
-            guard let first = underWayToClient.popFirst(), !isBlackHole else { return }
-            first(channel)
-        }
+    private func deliverToClient(_ body: @escaping (SimulatedChannel) -> Void) {
+        deliver(toClient) { [self] in if !isBlackHole { body(channel) } }
     }
 
-    private func deliverToServer(_ body: @escaping () -> Void) {
-        underWayToServer.append(body)
-        scheduler.at(arrival(after: &toServer), as: Scheduler.world) { [self] in underWayToServer.popFirst()?() }
-    }
+    private func deliverToServer(_ body: @escaping () -> Void) { deliver(toServer, body) }
 
     // MARK: From the client
 

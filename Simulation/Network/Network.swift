@@ -12,7 +12,6 @@ final class Network {
     /// Until when the server refuses connections, and until when it does not even answer.
     private var refusesUntil: UInt64 = 0
     private var ignoresUntil: UInt64 = 0
-    private var links: [(process: Int, stream: ServerStream)] = []
     private let address = try? SocketAddress(ipAddress: "192.0.2.1", port: 5235)
 
     init(_ scheduler: Scheduler, seed: UInt64, account: Account) {
@@ -27,12 +26,12 @@ final class Network {
     func connect(_ eventLoop: any EventLoop, of process: Int) -> EventLoopFuture<any Channel> {
         let promise = eventLoop.makePromise(of: (any Channel).self)
         let delay = random.time(weather.least, weather.most) * 2
-        guard scheduler.now >= ignoresUntil else {
-            fail(promise, ChannelError.connectTimeout(.seconds(10)), after: .seconds(10), eventLoop)
-            return promise.futureResult
-        }
-        guard scheduler.now >= refusesUntil else {
-            fail(promise, ConnectionReset(), after: delay, eventLoop)
+        let refusal: (after: Duration, any Error)? =
+            scheduler.now < ignoresUntil
+            ? (.seconds(10), ChannelError.connectTimeout(.seconds(10)))
+            : scheduler.now < refusesUntil ? (delay, ConnectionReset()) : nil
+        if let (delay, error) = refusal {
+            scheduler.after(delay, as: Scheduler.world) { eventLoop.execute { promise.fail(error) } }
             return promise.futureResult
         }
         scheduler.after(delay, as: Scheduler.world) { [self] in
@@ -48,21 +47,10 @@ final class Network {
     }
 
     private func open(_ channel: SimulatedChannel, of process: Int) {
-        let stream = account.open()
+        let stream = account.open(for: process)
         made += 1
         stream.connect(Link(scheduler, seed: seed ^ made << 32, weather: weather, channel: channel, peer: stream))
-        links.removeAll { $0.stream.phase == .over }
-        links.append((process, stream))
         account.judge.note("worker \(process) connects as stream \(stream.number)")
-    }
-
-    private func fail(
-        _ promise: EventLoopPromise<any Channel>,
-        _ error: any Error,
-        after delay: Duration,
-        _ eventLoop: any EventLoop
-    ) {
-        scheduler.after(delay, as: Scheduler.world) { eventLoop.execute { promise.fail(error) } }
     }
 
     // MARK: Faults
@@ -73,7 +61,7 @@ final class Network {
 
     /// The kernel of a dead process ends its connections.
     func died(_ process: Int) {
-        for link in links where link.process == process { link.stream.link?.clientDied() }
+        for stream in account.streams where stream.process == process { stream.link?.clientDied() }
     }
 
     /// Ends the faults of new connections.

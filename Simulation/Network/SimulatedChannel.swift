@@ -176,27 +176,21 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     func triggerUserOutboundEvent0(_ event: Any, promise: EventLoopPromise<Void>?) { refuse(promise) }
     private func refuse(_ promise: EventLoopPromise<Void>?) { promise?.fail(ChannelError.operationUnsupported) }
 
-    // MARK: Options
-
     func setOption<Option: ChannelOption>(_ option: Option, value: Option.Value) -> EventLoopFuture<Void> {
-        eventLoop.makeCompletedFuture { set(option, value) }
+        eventLoop.makeFailedFuture(ChannelError.operationUnsupported)
     }
 
     func getOption<Option: ChannelOption>(_ option: Option) -> EventLoopFuture<Option.Value> {
         eventLoop.makeFailedFuture(ChannelError.operationUnsupported)
     }
 
-    private func set<Option: ChannelOption>(_ option: Option, _ value: Option.Value) {
-        guard option is ChannelOptions.Types.AutoReadOption, let value = value as? Bool else { return }
-        reads = value
-        wantRead()
-    }
-
     private struct Options: NIOSynchronousChannelOptions {
         let channel: SimulatedChannel
 
         func setOption<Option: ChannelOption>(_ option: Option, value: Option.Value) throws {
-            channel.set(option, value)
+            guard option is ChannelOptions.Types.AutoReadOption, let value = value as? Bool else { return }
+            channel.reads = value
+            channel.wantRead()
         }
 
         func getOption<Option: ChannelOption>(_ option: Option) throws -> Option.Value {

@@ -9,6 +9,14 @@ final class Account {
     /// The most unacked copies on one stream, as servers and workers have agreed.
     static let usualWindow = 100
 
+    private struct Message {
+        let key: Digest128
+        var isAcked = false
+        /// How many copies were delivered, and what its device sent before it over the same stream.
+        var copies = 0
+        var predecessor: Int?
+    }
+
     let scheduler: Scheduler
     let judge: Judge
     let text: MessageText
@@ -16,12 +24,8 @@ final class Account {
     var window = Account.usualWindow
     private(set) var created = 0
     private(set) var ackedCount = 0
-    private var isAcked: [Bool] = []
-    private(set) var keys: [Digest128] = []
+    private var messages: [Message] = []
     private var numbers: [Digest128: Int] = [:]
-    /// How many copies of each message were delivered, and what its device sent before it over the same stream.
-    private var copies: [Int] = []
-    private var predecessors: [Int?] = []
     /// Messages to be delivered again: those of streams that have ended.
     private var waiting = CircularBuffer<Int>()
     private(set) var streams: [ServerStream] = []
@@ -42,21 +46,21 @@ final class Account {
     var isDone: Bool { ackedCount == total }
 
     /// The oldest message without an ack, for a report.
-    var firstUnacked: Int? { isAcked.firstIndex(of: false) }
+    var firstUnacked: Int { messages.firstIndex { !$0.isAcked } ?? created }
 
     // MARK: Streams
 
-    func open() -> ServerStream {
+    func open(for process: Int) -> ServerStream {
         opened += 1
-        let stream = ServerStream(opened, of: self)
+        let stream = ServerStream(opened, for: process, of: self)
         streams.append(stream)
         return stream
     }
 
     func ended(_ stream: ServerStream) {
         streams.removeAll { $0 === stream }
-        judge.ended(stream.number)
-        for number in stream.outstanding.keys.sorted() where !isAcked[number] { waiting.append(number) }
+        judge.note("stream \(stream.number) has ended")
+        for number in stream.outstanding.keys.sorted() where !messages[number].isAcked { waiting.append(number) }
         pump()
     }
 
@@ -69,16 +73,18 @@ final class Account {
     // MARK: Messages
 
     func number(of key: Digest128) -> Int? { numbers[key] }
+    func key(_ number: Int) -> Digest128 { messages[number].key }
 
     func delivered(_ number: Int, after predecessor: Int?) {
-        copies[number] += 1
-        if copies[number] == 1 { predecessors[number] = predecessor }
+        messages[number].copies += 1
+        if messages[number].copies == 1 { messages[number].predecessor = predecessor }
     }
 
     /// The message that must be handled before this one where a handler is ordered; nil if no order is certain, as for
     /// messages that were delivered more than once.
     func predecessor(of number: Int) -> Int? {
-        guard copies[number] == 1, let before = predecessors[number], copies[before] == 1 else { return nil }
+        let message = messages[number]
+        guard message.copies == 1, let before = message.predecessor, messages[before].copies == 1 else { return nil }
         return before
     }
 
@@ -91,8 +97,8 @@ final class Account {
     var hasAllArrived: Bool { arrived == total }
 
     func acked(_ number: Int) {
-        guard !isAcked[number] else { return }
-        isAcked[number] = true
+        guard !messages[number].isAcked else { return }
+        messages[number].isAcked = true
         ackedCount += 1
     }
 
@@ -115,15 +121,12 @@ final class Account {
 
     private func next() -> Int? {
         while let number = waiting.popFirst() {
-            if !isAcked[number] { return number }
+            if !messages[number].isAcked { return number }
         }
         guard created < arrived else { return nil }
         let key = MessageText.key(created, of: Self.senderID)
-        keys.append(key)
+        messages.append(Message(key: key))
         numbers[key] = created
-        isAcked.append(false)
-        copies.append(0)
-        predecessors.append(nil)
         created += 1
         return created - 1
     }

@@ -90,6 +90,10 @@ struct MessageText {
         return buffer.withUnsafeReadableBytes { Digest128(hashing: $0) }
     }
 
+    static func number(of message: borrowing IncomingMessage) -> Int? {
+        message.messageID.flatMap { number(UnsafeBufferPointer(rebasing: message.bytes.unsafeBytes[$0.range])) }
+    }
+
     /// The number in a message's id; nil for one that no server here has sent.
     static func number(_ id: UnsafeBufferPointer<UInt8>) -> Int? {
         guard id.count == digits + 2, id[0] == UInt8(ascii: "m"), id[1] == UInt8(ascii: "-") else { return nil }

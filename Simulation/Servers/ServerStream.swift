@@ -24,6 +24,8 @@ final class ServerStream {
     }
 
     let number: Int
+    /// The worker at the other end.
+    let process: Int
     unowned let account: Account
     private let framer = XMLFramer()
     private var acks = ClientAckReader()
@@ -39,7 +41,9 @@ final class ServerStream {
     /// The last message of each device here, of those whose handler is ordered.
     private var latest: [Int: Int] = [:]
 
-    init(_ number: Int, of account: Account) { (self.number, self.account) = (number, account) }
+    init(_ number: Int, for process: Int, of account: Account) {
+        (self.number, self.process, self.account) = (number, process, account)
+    }
 
     func connect(_ link: Link) { self.link = link }
 

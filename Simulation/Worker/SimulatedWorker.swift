@@ -15,6 +15,8 @@ struct WorkerShape {
     var batchLimit = 500
     var loops = 1
     var lease = Duration.seconds(60)
+    /// The most deliveries in memory for a handler, of each of two kinds.
+    var capacity = 2_000
 }
 
 /// One worker process: the real parts from decrypted bytes to the store's port and back, as the composition root joins
@@ -33,30 +35,24 @@ final class SimulatedWorker: @unchecked Sendable {
     private let deliveries: SimulatedDeliveryStore
     private var receiving: Task<Void, Never>?
     private(set) var hasEnded = false
+    var activity: [HandlerActivity] { dispatch.activity }
 
-    /// A worker that has not started; `clock` is the database's, as this process knows it.
-    init(
-        _ scheduler: Scheduler,
-        process: Int,
-        seed: UInt64,
-        shape: WorkerShape,
-        wall: @escaping @Sendable () -> Timestamp,
-        database: SimulatedDatabase,
-        network: Network,
-        handlers: Handlers
-    ) {
+    /// A worker on a machine that has not started.
+    init(_ simulation: Simulation, process: Int, machine: Int) {
+        let (scheduler, shape, database) = (simulation.scheduler, simulation.plan.shape, simulation.database)
+        let (handlers, network, world) = (simulation.handlers, Unchecked(simulation.network), Unchecked(simulation))
         (self.scheduler, self.process) = (scheduler, process)
         name = "worker-\(process)"
-        let random = RandomSource(seed: seed ^ UInt64(process) << 40, for: "worker")
+        let random = RandomSource(seed: simulation.plan.seed ^ UInt64(process) << 40, for: "worker")
         let time = scheduler.timeSource(random)
         let monotonic: @Sendable () -> MonotonicTime = { scheduler.monotonic }
-        let moment = { @Sendable in ClockReading.Moment(wall: wall(), monotonic: scheduler.monotonic) }
+        let moment = { @Sendable in ClockReading.Moment(wall: world.value.wallTime(machine), monotonic: monotonic()) }
         let clock = DatabaseClock(moment(), monotonic: monotonic)
         let stamps = SimulatedWriter.Stamps(clock, moment: moment)
         metrics = Metrics(
             senders: [Account.senderID],
             categories: [],
-            handlers: Handlers.kinds.map(\.name),
+            handlers: handlers.kinds.map(\.name),
             version: "simulation"
         )
         deliveries = SimulatedDeliveryStore(database, worker: name)
@@ -66,6 +62,7 @@ final class SimulatedWorker: @unchecked Sendable {
         settings.lease = shape.lease
         settings.drain = Simulation.grace / 5
         settings.owner = name
+        settings.capacity = shape.capacity
         dispatch = DispatchService(
             store: deliveries,
             registrations: handlers.registrations(time),
@@ -74,7 +71,7 @@ final class SimulatedWorker: @unchecked Sendable {
             metrics: metrics,
             logger: logger,
             clock: time
-        ) { registration, calls in await registration.handle(calls) }
+        ) { [deliveries] in await handlers.execute($0, $1, deliveries, time) }
         ingest = IngestService(
             queue: queue,
             writers: (0..<shape.writers).map { [name] _ in
@@ -89,10 +86,9 @@ final class SimulatedWorker: @unchecked Sendable {
         let arrivals = ArrivalClock(wall: { clock.now() }, monotonic: monotonic)
         var environment = Connection.Environment(ingest: queue, clock: arrivals, metrics: metrics)
         environment.random = random
-        let link = Unchecked(network)
         var sending = Self.settings
         sending.connections = shape.connections
-        sending.transport = { _, _, eventLoop in link.value.connect(eventLoop, of: process) }
+        sending.transport = { _, _, eventLoop in network.value.connect(eventLoop, of: process) }
         sender = SenderService(
             settings: sending,
             group: SimulatedEventLoopGroup(scheduler, process: process, count: shape.loops),

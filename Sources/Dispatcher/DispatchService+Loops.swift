@@ -129,13 +129,21 @@ extension DispatchService {
 
     private func renewShares() async {
         for lane in lanes {
-            guard let request = lane.inspect(\.shareRequest) else { continue }
+            guard let request = lane.withMachine(wake: 0, { $0.requestShare() }) else { continue }
             // From before the database counts it.
             let end = clock.now() + request.lease
-            let parts = await shared.once { () async throws(StoreError) in try await shared.store.share(request) }
-            guard let parts = parts ?? nil else { continue }
+            let answer = await shared.once { () async throws(StoreError) in try await shared.store.share(request) }
+            // Without one, others may have been given a part.
+            guard let answer else { continue }
             // Wakes slots that waited for more.
-            lane.release(lane.withMachine { $0.adopt(share: parts, until: end, now: clock.now()) })
+            let released = lane.withMachine { machine in
+                guard let parts = answer else {
+                    machine.keepShare()
+                    return [Settlement]()
+                }
+                return machine.adopt(share: parts, until: end, now: clock.now())
+            }
+            lane.release(released)
             lane.claims.set()
         }
     }

@@ -26,24 +26,32 @@ struct LimitShare: Sendable {
     let limit: HandlerLimit
     private var parts = 0
     private var end: FixedInstant?
+    /// The calls that ran at a request without an answer: others may have the rest of this share by now.
+    private var counted: Int?
 
     init(_ limit: HandlerLimit) { self.limit = limit }
 
     mutating func adopt(_ parts: Int, until end: ContinuousClock.Instant) {
-        (self.parts, self.end) = (parts, FixedInstant(end))
+        (self.parts, self.end, counted) = (parts, FixedInstant(end), nil)
     }
+
+    /// Takes an answer that leaves the share as it is.
+    mutating func keep() { counted = nil }
 
     /// How many calls may run at the same time, of the `most` that this worker makes.
     func calls(most: Int, now: ContinuousClock.Instant) -> Int {
         guard parts > 0, let end, now < end.wrappedValue else { return 0 }
-        return limit.concurrency.map { min(most, $0 * parts / limit.parts) } ?? most
+        let own = limit.concurrency.map { min(most, $0 * parts / limit.parts) } ?? most
+        return min(own, counted ?? own)
     }
 
     /// The attempts that may begin in a second; nil for any number.
     var perSecond: Double? { limit.rate.map { $0.perSecond * Double(parts) / Double(limit.parts) } }
 
-    /// The request for the next share, of a worker that runs so many calls, of `most` at the same time.
-    func request(running: Int, most: Int, _ settings: LaneSettings) -> ShareRequest {
+    /// The request for the next share, of a worker that runs so many calls, of `most` at the same time: until the answer
+    /// no more may run.
+    mutating func request(running: Int, most: Int, _ settings: LaneSettings) -> ShareRequest {
+        if limit.concurrency != nil { counted = running }
         func share(of calls: Int) -> Int {
             guard let concurrency = limit.concurrency else { return calls > 0 ? limit.parts : 0 }
             return min(limit.parts, (calls * limit.parts + concurrency - 1) / concurrency)
@@ -64,11 +72,15 @@ extension HandlerRate {
 
 // Limits over all workers.
 extension DispatchStateMachine {
-    /// The request for this worker's share; nil without a limit.
-    package var shareRequest: ShareRequest? {
-        let batch = settings.batch
-        return share?.request(running: (running.count + batch - 1) / batch, most: settings.calls, settings)
+    /// Begins to ask for this worker's share; nil without a limit.
+    package mutating func requestShare() -> ShareRequest? {
+        let settings = settings
+        let calls = (running.count + settings.batch - 1) / settings.batch
+        return share?.request(running: calls, most: settings.calls, settings)
     }
+
+    /// Keeps this worker's share as it is.
+    package mutating func keepShare() { share?.keep() }
 
     /// Takes this worker's share, in parts; returns waiting deliveries to release where others are to have them.
     package mutating func adopt(

@@ -77,6 +77,22 @@ struct DispatchIsolationTests {
         #expect(other.count == 20)
     }
 
+    @Test("A claim of an ordered handler never waits for another one's lock")
+    func claimsNeverWait() async throws {
+        let fixture = try await DeliveriesFixture([.make("ordered", ordering: .device) { _, _ in .done }])
+        try await fixture.receive(1...1)
+        let request = ClaimRequest(handler: "ordered", limit: 1, lease: .seconds(60), owner: "a", isOrdered: true)
+        let holder = try await PostgresConnection.open(fixture.store.settings)
+        try await holder.run { connection throws(PostgresError) in
+            try connection.script("BEGIN")
+            try connection.run(ClaimStatements.lockOrdered, ClaimParameters(request: request))
+        }
+        #expect(try await fixture.claim(request).isEmpty)
+        try await holder.run { connection throws(PostgresError) in try connection.script("COMMIT") }
+        #expect(try await fixture.claim(request).count == 1)
+        await holder.close()
+    }
+
     @Test("Locked rows of one handler keep no other from settling, nor from keeping its leases")
     func lockedRows() async throws {
         let (reached, opened) = (Seen(), Seen())

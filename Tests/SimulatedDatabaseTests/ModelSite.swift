@@ -24,6 +24,7 @@ final class ModelSite: Site {
         var options = SimulatedDatabase.Options()
         options.replication = replication
         options.lockTimeout = .seconds(2)
+        options.passes = ModelFilter.passes
         database = SimulatedDatabase(clock: time.source, options)
         start = database.now
         database.setFaults { [current] statement, worker in
@@ -57,18 +58,19 @@ final class ModelSite: Site {
     }
 
     func deliveries(_ worker: String) -> any DeliveryStore {
-        SimulatedDeliveryStore(database, worker: worker, recordsAttempts: true)
+        SimulatedDeliveryStore(database, worker: worker)
     }
 
     func close(_ store: any DeliveryStore) async { await (store as? SimulatedDeliveryStore)?.close() }
 
     func call(_ worker: String, _ delivery: Delivery) async -> AttemptEnd {
         let caller = callers.withLock { callers in
-            let caller = callers[worker] ?? SimulatedDeliveryStore(database, worker: worker, recordsAttempts: true)
+            let caller = callers[worker] ?? SimulatedDeliveryStore(database, worker: worker)
             callers[worker] = caller
             return caller
         }
-        return await caller.call("orders", message: delivery.messageKey, token: delivery.lease.token)
+        let lease = LeaseReference(messageKey: delivery.messageKey, token: delivery.lease.token)
+        return await caller.call("orders", [lease]).ends[0]
     }
 
     func pass(_ duration: Duration) async throws { time.advance(by: duration) }
@@ -181,10 +183,6 @@ final class ModelSite: Site {
                             + "\(row.failure) \(row.group) \(distance(row.diedAt))"
                     }
                 case .effects: tables.effects.map { "\($0.message.low) \($1)" }
-                case .attempts:
-                    tables.attempts.values.map {
-                        "\($0.handler) \($0.message.low) \($0.number) \($0.outcome) \($0.group ?? "-") \($0.worker)"
-                    }
                 }
             return rows.sorted()
         }

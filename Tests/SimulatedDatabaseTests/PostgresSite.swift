@@ -239,11 +239,6 @@ final class PostgresSite: Site {
             FROM upstream.dead_letters
             """
         case .effects: "SELECT concat_ws(' ', number(message_key), count(*)) FROM effects GROUP BY message_key"
-        case .attempts:
-            """
-            SELECT concat_ws(' ', handler, number(message_key), attempt, outcome, coalesce(error_group, '-'), worker)
-            FROM upstream.attempts
-            """
         }
     }
 

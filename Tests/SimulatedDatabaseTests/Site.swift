@@ -52,7 +52,6 @@ enum Table: String, CaseIterable {
     case deliveries
     case blocks
     case dead_letters
-    case attempts
     /// What the SQL function has done.
     case effects
 }

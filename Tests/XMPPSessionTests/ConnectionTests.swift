@@ -128,24 +128,6 @@ struct ConnectionTests {
         try await waitUntil("it is freed") { freed == nil }
     }
 
-    @Test("The service opens again after failures, and returns once it is cancelled")
-    func serviceRetriesAndStops() async throws {
-        var settings = try await Bench.settings()
-        settings.port = try await freePort()
-        settings.connections = 3
-        let service = SenderService(
-            settings: settings,
-            group: MultiThreadedEventLoopGroup.singleton,
-            environment: environment,
-            logger: logger
-        )
-        let running = Task { await service.run() }
-        try await waitUntil { metrics.reconnects[.connectFailed].value >= 6 }
-        running.cancel()
-        await running.value
-        #expect(gauges == [0, 0, 0])
-    }
-
     @Test("A sender's connections spread evenly over the event loops, and so do those of senders with one each")
     func spreadOverEventLoops() async throws {
         for (services, connections) in [(1, 4), (4, 1)] {

@@ -2,39 +2,6 @@ import Dispatcher
 import Postgres
 import Vocabulary
 
-/// How the messages of a call ended, as far as this is known.
-struct FunctionEnds: Sendable {
-    private var ends: [AttemptEnd?]
-    private var areTogether = true
-    /// How many were at fault themselves.
-    private(set) var failures = 0
-    /// Whether nothing more is to be tried: what stands in the way is no single message's fault.
-    private(set) var isStopped = false
-
-    init(_ call: FunctionCall) { ends = Array(repeating: nil, count: call.deliveries.count) }
-
-    var hasAny: Bool { ends.contains { $0 != nil } }
-
-    var hasSettledAll: Bool { ends.allSatisfy { if case .settled? = $0 { true } else { false } } }
-
-    var end: CallEnd { CallEnd(ends.map { $0 ?? .alone }, areTogether: areTogether) }
-
-    mutating func note(_ end: AttemptEnd, _ delivery: FunctionStatements.Delivery) {
-        ends[delivery.place] = end
-        guard case .verdict(let verdict) = end else { return }
-        failures += 1
-        switch verdict {
-        case .unavailable, .interrupted, .cancelled: isStopped = true
-        case .done, .retry, .down, .reject, .pause: break
-        }
-    }
-
-    /// Ends the call: those without an end go alone, each with its whole time.
-    mutating func stop() { (isStopped, areTogether) = (true, false) }
-
-    mutating func tookApart() { areTogether = false }
-}
-
 extension PostgresConnection {
     /// What a function takes; a message, if nothing else can be found out.
     func form(of function: SQLFunction) throws(PostgresError) -> FunctionForm {
@@ -50,54 +17,22 @@ extension PostgresConnection {
     }
 
     /// Runs the attempts of a call; an error means that none could begin.
-    func attempt(_ call: FunctionCall, _ form: FunctionForm) throws(PostgresError) -> FunctionEnds {
-        var ends = FunctionEnds(call)
-        try take(call.deliveries[...], call, form, &ends)
-        return ends
-    }
-
-    /// Takes some deliveries in one transaction; if that fails, in halves, until those at fault are alone.
-    private func take(
-        _ some: ArraySlice<FunctionStatements.Delivery>,
-        _ call: FunctionCall,
-        _ form: FunctionForm,
-        _ ends: inout FunctionEnds
-    ) throws(PostgresError) {
-        guard !ends.isStopped, let first = some.first else { return }
-        do throws(PostgresError) {
-            if some.count == 1 { return ends.note(try attempt(first, call, form), first) }
-            switch try attempt(together: Array(some), call, form) {
-            case .ended(let all):
-                for (delivery, end) in zip(some, all) { ends.note(end, delivery) }
-                return
-            case .held(let leases):
-                for delivery in some where !leases.contains(delivery.lease) { ends.note(.lost, delivery) }
-                return try take(some.filter { leases.contains($0.lease) }[...], call, form, &ends)
-            case .overdue, .lost: return ends.stop()
-            case .failed: break
+    func attempt(_ call: FunctionCall, _ form: FunctionForm) throws(PostgresError) -> CallPlan {
+        var plan = CallPlan(count: call.deliveries.count)
+        while let places = plan.next() {
+            let some = places.map { call.deliveries[$0] }
+            do throws(PostgresError) {
+                if some.count == 1 {
+                    plan.ended(.ended([try attempt(some[0], call, form)]))
+                } else {
+                    plan.ended(try attempt(together: some, call, form))
+                }
+            } catch {
+                guard plan.hasAny else { throw error }
+                plan.ended(.stopped)
             }
-        } catch {
-            guard ends.hasAny else { throw error }
-            return ends.stop()
         }
-        let known = ends.failures
-        let middle = some.startIndex + some.count / 2
-        try take(some[..<middle], call, form, &ends)
-        try take(some[middle...], call, form, &ends)
-        if ends.failures == known { ends.tookApart() }
-    }
-
-    private enum TogetherEnd {
-        /// Committed, with the end of each.
-        case ended([AttemptEnd])
-        /// Rolled back: only these were still ours.
-        case held(Set<LeaseReference>)
-        /// Rolled back: it took too long.
-        case overdue
-        /// The session has ended, perhaps because of one of them; or the commit has, with an unknown outcome.
-        case lost
-        /// Rolled back, for a reason that may lie in one of them.
-        case failed
+        return plan
     }
 
     /// Calls the function with several messages, deletes the deliveries of those that are done, commits.
@@ -105,7 +40,7 @@ extension PostgresConnection {
         together some: [FunctionStatements.Delivery],
         _ call: FunctionCall,
         _ form: FunctionForm
-    ) throws(PostgresError) -> TogetherEnd {
+    ) throws(PostgresError) -> CallPlan.Outcome {
         let start = ContinuousClock.now
         var hasBegun = false
         var held: Set<LeaseReference>?
@@ -127,10 +62,11 @@ extension PostgresConnection {
             }
             return .ended(ends)
         } catch {
-            if let held { return .held(held) }
+            if let held { return .held(some.filter { held.contains($0.lease) }.map(\.place)) }
             guard hasBegun, !Task.isCancelled else { throw error }
-            guard isOpen else { return .lost }
-            return [.timeout, .cancelled].contains(error.failureClass) ? .overdue : .failed
+            // Perhaps because of one of them; or the commit's outcome is unknown.
+            guard isOpen else { return .stopped }
+            return [.timeout, .cancelled].contains(error.failureClass) ? .stopped : .failed
         }
     }
 

@@ -1,7 +1,8 @@
 import Foundation
+import SimulatedDatabase
 import UpstreamKit
 
-/// `upstream.wants` for what the model's tests ask: clauses about a member of `data` that exists, or equals a number or text.
+/// `upstream.wants` for what these tests ask: clauses about a member of `data` that exists, or equals a number or text.
 enum ModelFilter {
     private struct Clause: Decodable {
         var path: String
