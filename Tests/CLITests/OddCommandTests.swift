@@ -122,6 +122,42 @@ struct OddCommandTests {
             #expect(Data(base64Encoded: text).map { Array($0) } == Self.stanza && row["stanza_masked"] == nil)
         }
     }
+
+    @Test("quarantine dismiss takes one, or what the filter selects, off the list; the trail has who and why")
+    func dismisses() async throws {
+        let stage = try await quarantine()
+        func dismiss(_ arguments: String...) async throws -> CommandRun {
+            try await stage.run(["quarantine", "dismiss"] + arguments)
+        }
+        func ids(_ arguments: String...) async throws -> [Int] {
+            try await stage.run(["quarantine", "list"] + arguments).objects().compactMap { $0["id"] as? Int }
+        }
+        for wrong in [[], ["1", "--all"], ["--all", "--state", "all"], ["--reason", "duplicate_key", "1"]] {
+            let run = try await stage.run(["quarantine", "dismiss"] + wrong)
+            #expect(run.status == 64, "\(wrong): \(run.errors)")
+        }
+        #expect(try await dismiss("99").status == 1)
+        let dry = try await dismiss("--all", "--dry-run")
+        #expect(dry.status == 0 && dry.errors == "would dismiss 3; nothing was changed\n", "\(dry.errors)")
+        let one = try await dismiss("2", "--why", "known")
+        #expect(one.status == 0 && one.errors == "dismissed 1\n", "\(one.errors)")
+        #expect(try await ids() == [3, 1])
+        // What came meanwhile is not part of it.
+        try await stage.fixture.script(
+            "UPDATE upstream.quarantine SET last_seen_at = now() + interval '1 h' WHERE id = 3"
+        )
+        let some = try await dismiss("--reason", "category_unusable", "--why", "an old app")
+        #expect(some.status == 0 && some.errors == "dismissed 1\n", "\(some.errors)")
+        #expect(try await ids() == [3])
+        #expect(try await ids("--state", "dismissed") == [2, 1])
+        let trail = try await stage.fixture.text(
+            "SELECT string_agg(concat_ws('|', via, action, subject, count, reason), ' ' ORDER BY id) FROM upstream.audit"
+        )
+        #expect(
+            trail == "command|quarantine.dismiss|quarantine, 2|1|known "
+                + "command|quarantine.dismiss|quarantine, reason category_unusable|1|an old app"
+        )
+    }
 }
 
 extension CommandRun {

@@ -244,6 +244,16 @@ struct QuarantineTests {
             query.cursor = last
         }
         #expect(found == (1...20).reversed())
+        // Each has 21 bytes or 22: a page ends with the one that takes it past the limit.
+        var part = QuarantineQuery()
+        (part.order, part.hasStanzas, part.limit, part.byteLimit) = (.oldestFirst, true, 15, 60)
+        var sizes: [Int] = []
+        while true {
+            let page = try await part.next(fixture.reader)
+            sizes.append(page.rows.count)
+            if !page.isFull { break }
+        }
+        #expect(sizes.dropLast().allSatisfy { $0 == 3 } && sizes.reduce(0, +) == 20, "\(sizes)")
         var one = QuarantineQuery()
         one.id = 5
         one.hasStanzas = true

@@ -125,6 +125,13 @@ class Actions:
         assert page.get_by_label("Received since").input_value() == "1h", "the form does not say what the box says"
         box = page.get_by_label("Find messages")
         assert box.input_value() == "category:com.example.live since:1h", "the box forgets"
+        names = {"handlers": [{"name": "a \"b\""}]}
+        page.route("**/api/v1/overview", lambda route: route.fulfill(json=names))
+        page.reload()
+        box.fill("category:\"x y\" ha")
+        option = page.locator("#find-terms option").first
+        option.wait_for(state="attached")
+        assert option.get_attribute("value") == "category:\"x y\" handler:\"a \\\"b\\\"\"", option.get_attribute("value")
         box.fill("sinze:1h")
         box.press("Enter")
         page.get_by_text("did you mean 'since:'?").wait_for()

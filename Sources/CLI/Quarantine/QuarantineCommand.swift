@@ -1,4 +1,5 @@
 import ArgumentParser
+import MessageStore
 import Postgres
 import Querying
 import Resources
@@ -6,13 +7,16 @@ import Vocabulary
 
 struct QuarantineCommand: DescribedCommand {
     static let manual = """
-        quarantine: Shows and exports stanzas that could not be stored as messages.
+        quarantine: Shows, exports and dismisses stanzas that could not be stored as messages.
           upstream-worker quarantine list --reason category_unusable --since 1d
           upstream-worker quarantine show 17
           upstream-worker quarantine show 17 --raw | xxd | less
           upstream-worker quarantine export --since 7d > odd.ndjson
+          upstream-worker quarantine dismiss 17
         """
-    static let subcommands: Subcommands = [ListCommand<QuarantineRow>.self, QuarantineShow.self, QuarantineExport.self]
+    static let subcommands: Subcommands = [
+        ListCommand<QuarantineRow>.self, QuarantineShow.self, QuarantineExport.self, QuarantineDismiss.self,
+    ]
 }
 
 extension QuarantineRow: ListedRow {
@@ -99,18 +103,65 @@ struct QuarantineExport: ProgramCommand {
         let asked = try filter.asked()
         try await options.withReader(context, timeout: nil) { connection in
             var query = try await asked.judged(connection)
-            // A stanza has 256 KiB at most unless limits.stanza says more.
-            (query.order, query.hasStanzas, query.limit, query.cursor) = (.oldestFirst, true, 100, after)
+            (query.order, query.hasStanzas, query.cursor) = (.oldestFirst, true, after)
+            (query.limit, query.byteLimit) = (1_000, 4 << 20)
             let sight = Sight(tokens: withTokens, payloads: true)
             var output = RowOutput(.ndjson, tokens: withTokens, to: context.console)
             while true {
-                let rows = try await query.rows(connection)
-                for row in rows {
+                let page = try await query.next(connection)
+                for row in page.rows {
                     try output.append(object: row.shown(to: sight).json(isForTerminal: output.isForTerminal))
                 }
-                guard let last = rows.last, rows.count == query.limit else { return }
-                query.cursor = last.id
+                guard page.isFull else { return }
             }
         }
+    }
+}
+
+struct QuarantineDismiss: ProgramCommand {
+    static let manual = """
+        dismiss: Takes stanzas off the list until they come again; their bytes are kept.
+          upstream-worker quarantine dismiss 17 --why "an old app"
+          upstream-worker quarantine dismiss --reason category_unusable --until 1d
+          upstream-worker quarantine dismiss --all --dry-run
+
+        Asks before it dismisses more than 100. `quarantine list --state dismissed` shows them. --reason selects by the \
+        stanzas' reason; --why is yours, for the audit trail.
+        """
+
+    @OptionGroup var options: CommonOptions
+    @Argument(help: "Its id, as `quarantine list` shows it; without one, all that the filter selects.") var id: Int64?
+    @OptionGroup var filter: QuarantineFilter
+    @Flag(help: "All of them; needed where no filter is given.") var all = false
+    @Flag(help: "Only count them; change nothing.") var dryRun = false
+    @Flag(help: "Do not ask for confirmation, which more than 100 need.") var yes = false
+    @Option(help: "Why, for the audit trail.") var why: String?
+
+    func run(in context: CommandContext) async throws {
+        let (asked, console) = (try filter.asked(), context.console)
+        guard asked.filter.state == nil else {
+            throw CommandFailure(.usage, "--state selects nothing that can be dismissed: leave it out")
+        }
+        guard [id != nil, !asked.isEmpty, all].count(where: \.self) == 1 else {
+            throw CommandFailure(.usage, "give an id, or a filter (--reason, --sender, --since, …), or --all")
+        }
+        let (matched, done) = try await options.withConnection(context) { connection in
+            var chosen = try await asked.judged(connection)
+            chosen.id = id
+            // What comes meanwhile is not part of it.
+            if id == nil { chosen.seenBy = try await connection.databaseTime() }
+            let total = try await chosen.count(connection)
+            guard total > 0 || id == nil else {
+                throw CommandFailure(.negative, "no quarantined stanza has this id: `quarantine list` shows them")
+            }
+            guard !dryRun, total > 0 else { return (total, 0) }
+            try console.confirmMany(total, "Dismiss \(Amount.count(total)) stanzas?", yes: yes)
+            let act = BulkAction.Act.dismiss(chosen.condition, "quarantine" + chosen.description)
+            return (
+                total,
+                try await BulkAction(act, total: total, by: .command(why)).run(over: connection, "dismissed", console)
+            )
+        }
+        console.message(dryRun ? "would dismiss \(matched); nothing was changed" : "dismissed \(done)")
     }
 }

@@ -1,6 +1,6 @@
 // Buttons and dialogs that act: each request is JSON with its own Idempotency-Key, kept until it is answered.
 import { refresh } from "./live.js";
-import { toast } from "./shell.js";
+import { element, toast } from "./shell.js";
 import { stranger } from "./tail.js";
 
 /** A unique key; works without a secure context too. */
@@ -58,36 +58,24 @@ function say(form, ...content) {
     form.querySelector(".outcome")?.replaceChildren(...content);
 }
 
-function line(text, className = "") {
-    const paragraph = document.createElement("p");
-    paragraph.className = className;
-    paragraph.textContent = text;
-    return paragraph;
-}
+const line = (text, className) => element("p", className, text);
 
 /** Describes a frozen set before anything is done to it. */
 function summary(job) {
-    const list = document.createElement("ul");
-    for (const group of (job.groups ?? []).slice(0, 8)) {
-        const item = document.createElement("li");
-        item.append(`${count(group.count)} × `, stranger(group.handler), ": ", stranger(group.error_group));
-        list.append(item);
-    }
-    return [line(`This touches ${count(job.planned)} dead letter${job.planned === 1 ? "" : "s"}, as of now:`), list];
+    const items = (job.groups ?? []).slice(0, 8).map((group) => element(
+        "li", "", `${count(group.count)} × `, stranger(group.handler), ": ", stranger(group.error_group),
+    ));
+    const what = `This touches ${count(job.planned)} dead letter${job.planned === 1 ? "" : "s"}, as of now:`;
+    return [line(what), element("ul", "", ...items)];
 }
 
 function bar(job) {
-    const box = document.createElement("div");
-    box.className = "progress";
-    const progress = document.createElement("progress");
+    const progress = element("progress");
     progress.max = Math.max(1, job.planned);
     progress.value = job.done + job.skipped;
     progress.setAttribute("aria-label", "Progress");
-    const text = document.createElement("span");
-    text.textContent = `${count(job.done)} of ${count(job.planned)} done`
-        + (job.skipped ? `, ${count(job.skipped)} were gone` : "");
-    box.append(progress, text);
-    return box;
+    const gone = job.skipped ? `, ${count(job.skipped)} were gone` : "";
+    return element("div", "progress", progress, element("span", "", `${count(job.done)} of ${count(job.planned)} done${gone}`));
 }
 
 const ended = ["finished", "cancelled", "failed", "expired"];
@@ -169,20 +157,14 @@ async function plan(form, key) {
         parts.push(line(`${count(answer.replayed_before)} were sent by an earlier replay; “Replayed before” decides about them.`));
     }
     if (answer.handlers?.length) {
-        const list = document.createElement("ul");
-        for (const at of answer.handlers) {
-            const item = document.createElement("li");
-            item.textContent = `${at.handler}: ${count(at.planned)} to send; ${count(at.handled)} handled before, `
-                + `${count(at.dead)} dead letters, ${count(at.pending)} wait anyway`;
-            list.append(item);
-        }
-        parts.push(list);
+        parts.push(element("ul", "", ...answer.handlers.map((at) => element(
+            "li", "", `${at.handler}: ${count(at.planned)} to send; ${count(at.handled)} handled before, `
+                + `${count(at.dead)} dead letters, ${count(at.pending)} wait anyway`,
+        ))));
     }
     if (!answer.replay_id) return say(form, ...parts, line("There is nothing to send: widen the filter or the scope.", "muted"));
-    const link = document.createElement("a");
-    link.className = "button primary";
+    const link = element("a", "button primary", "Look at the plan and start it");
     link.href = `/replays/${encodeURIComponent(answer.replay_id)}`;
-    link.textContent = "Look at the plan and start it";
     say(form, ...parts, line("Nothing is sent until you start it.", "muted"), link);
     link.focus();
 }
@@ -219,10 +201,8 @@ async function reveal(button) {
     try {
         const response = await fetch(button.dataset.reveal, { headers: { Accept: "application/json" } });
         if (!response.ok) throw new Error(await problem(response));
-        const token = document.createElement("code");
-        token.className = "mono token";
+        const token = element("code", "mono token", (await response.json()).registration_token ?? "gone");
         token.tabIndex = -1;
-        token.textContent = (await response.json()).registration_token ?? "gone";
         button.parentElement.replaceChildren(token);
         token.focus();
     } catch (error) {

@@ -9,7 +9,8 @@ async function load() {
     const answer = await fetch("/api/v1/overview", { headers: { Accept: "application/json" } });
     if (!answer.ok) return;
     const { categories = [], handlers = [], streams = [] } = await answer.json();
-    const terms = (name, list, member) => list.map((one) => `${name}:${one[member] ?? one}`);
+    const quoted = (text) => (/[\s"\\]/.test(text) ? `"${text.replace(/["\\]/g, "\\$&")}"` : text);
+    const terms = (name, list, member) => list.map((one) => `${name}:${quoted(one[member] ?? one)}`);
     names = [...new Set([
         ...terms("category", categories, "name"), ...terms("sender", streams, "sender"),
         ...terms("handler", handlers, "handler"), "since:", "until:", "device:", "message_id:",
@@ -17,9 +18,9 @@ async function load() {
     complete();
 }
 
-/** Completes the last term. */
+/** Completes the last term, which may have spaces within quotation marks. */
 function complete() {
-    const before = box.value.slice(0, box.value.search(/\S*$/));
+    const [before] = box.value.match(/^(?:(?:[^\s"]|"(?:[^"\\]|\\.)*")*\s)*/);
     document.getElementById("find-terms").replaceChildren(...(names ?? []).map((name) => new Option("", before + name)));
 }
 

@@ -1,5 +1,5 @@
 // The live tail: new messages on top of the list, as they commit.
-import { toast } from "./shell.js";
+import { element, toast } from "./shell.js";
 import { clockTime, isFresh, isStale } from "./stale.js";
 import { showLocalTimes } from "./times.js";
 
@@ -16,19 +16,16 @@ const unseen = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/u;
 
 /** Untrusted text: isolated, with marks for invisible characters. */
 export function stranger(text) {
-    const box = document.createElement("bdi");
+    const box = element("bdi");
     let run = "";
     for (const character of text) {
         if (!unseen.test(character)) {
             run += character;
             continue;
         }
-        const mark = document.createElement("span");
-        mark.className = "mark";
         const names = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
-        mark.textContent = names[character]
-            ?? `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
-        box.append(run, mark);
+        const name = names[character] ?? `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+        box.append(run, element("span", "mark", name));
         run = "";
     }
     box.append(run);
@@ -48,13 +45,6 @@ export function verbatim(text, member) {
         last = word;
     }
     return undefined;
-}
-
-function element(name, className, ...content) {
-    const made = document.createElement(name);
-    if (className) made.className = className;
-    made.append(...content);
-    return made;
 }
 
 function link(className, href, title, content) {
@@ -113,8 +103,7 @@ export function startTail() {
         Array.from(body.querySelectorAll("a[href^='/messages/']"), (anchor) => anchor.getAttribute("href").slice(10)),
     );
     const table = body.closest(".table");
-    const note = element("button", "button new");
-    note.type = "button";
+    const note = element("button", "new");
     note.hidden = true;
     table.before(note);
     let events;

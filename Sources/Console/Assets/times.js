@@ -1,5 +1,7 @@
 // Adds the local time to each moment, and keeps relative ages up to date.
 
+import { element } from "./shell.js";
+
 const local = new Intl.DateTimeFormat(undefined, {
     dateStyle: "medium", timeStyle: "medium",
 });
@@ -27,10 +29,7 @@ export function showLocalTimes(part) {
         const utc = time.classList.contains("age") ? time.title : time.textContent;
         time.title = `${utc}\n${local.format(moment)} local time`;
         if (time.classList.contains("both") && !time.nextElementSibling?.classList.contains("local")) {
-            const text = document.createElement("span");
-            text.className = "local muted";
-            text.textContent = ` · ${local.format(moment)} local`;
-            time.after(text);
+            time.after(element("span", "local muted", ` · ${local.format(moment)} local`));
         }
     }
 }

@@ -93,8 +93,8 @@ enum DeadPart {
         guard request.body[ActionBody.all] == true || !asked.isEmpty else {
             throw Problem.badRequest("give a filter, or \"all\": true to select every dead letter")
         }
-        let (who, filter) = (request.principal.name, asked.filter)
-        return try await request.perform(isLong: true) { connection throws(PostgresError) in
+        let who = request.principal.name
+        return try await request.perform(isLong: true, on: asked) { connection, filter, _ throws(PostgresError) in
             try Jobs.freeze(connection, fate, filter, who: who).map { job in
                 if let job { return job.answer(.created, to: sight) }
                 let none: JSONObject = [

@@ -160,6 +160,9 @@ extension DeadLetterGroup {
     /// The group as a filter takes it; nil if it is not shown whole.
     var nameInFilters: String? { group.contains(Sight.hidden) || group.contains(TokenText.masked) ? nil : group }
 
-    /// The page of its letters.
-    var address: PageAddress { PageAddress("/dead/letters").query("handler", handler).query("group", nameInFilters) }
+    /// The page of its letters; of its handler's groups where it can't be named.
+    var address: PageAddress {
+        guard let name = nameInFilters else { return PageAddress("/dead").query("handler", handler) }
+        return PageAddress("/dead/letters").query("handler", handler).query("group", name)
+    }
 }

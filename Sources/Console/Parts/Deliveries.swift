@@ -38,8 +38,8 @@ enum DeliveryPart {
         guard request.body[ActionBody.all] == true || !asked.isEmpty else {
             throw Problem.badRequest("give a handler, a message_key, another filter, or \"all\": true")
         }
-        let (filter, author) = (asked.filter, request.author)
-        return try await request.perform { connection throws(PostgresError) in
+        let author = request.author
+        return try await request.perform(on: asked) { connection, filter, _ throws(PostgresError) in
             let count = try BulkAction(.waiting(.retryNow, filter), total: limit, by: author).begin(connection)
             // The limit was reached: there may be more.
             var answer: JSONObject = ["done": count, "more": count == limit]

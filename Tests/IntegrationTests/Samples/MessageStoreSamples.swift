@@ -109,7 +109,10 @@ extension DeadLetterStatements: StatementCatalog {
 
 extension QuarantineStatements: StatementCatalog {
     static var samples: [StatementSample] {
-        [StatementSample("dismiss", dismiss("reason = \("duplicate_key")", limit: 1))]
+        [
+            StatementSample("dismiss", dismiss("reason = \("duplicate_key")", limit: 2)),
+            StatementSample("dismiss, one", dismiss("id = \(1)", limit: 1)),
+        ]
     }
 }
 
