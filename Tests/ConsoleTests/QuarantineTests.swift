@@ -107,6 +107,8 @@ struct QuarantineTests {
                 ) VALUES ('1', 'duplicate_key', '', 'x', 'x', 1, clock_timestamp(), clock_timestamp())
                 """
             )
+            let stanza = try await console.get("/quarantine/1", as: .operator_).text
+            #expect(stanza.contains("<code>upstream-worker quarantine retry 1</code>"))
             let body = #"{"filter":{"reason":"duplicate_key"},"as_of":"\#(moment)"}"#
             let answer = try await console.act("quarantine/dismiss", body).object
             #expect(answer["done"] as? Int == 2 && answer["as_of"] as? String == String(moment), "\(answer)")

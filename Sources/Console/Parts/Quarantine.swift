@@ -192,8 +192,8 @@ enum QuarantinePart {
             isSmall: false,
             fields: fields + [("as_of", now.rfc3339)],
             """
-            <p>All that the filter selects and that did not come again since \(Part.time(now)) leave the list, until they come again. They are kept with their bytes, and found by the state \
-            <code>dismissed</code>.</p>\(Act.reason("dismiss"))
+            <p>All that the filter selects and that did not come again since \(Part.time(now)) leave the list, until they come again. \
+            They are kept with their bytes, and found by the state <code>dismissed</code>.</p>\(Act.reason("dismiss"))
             """
         )
     }
@@ -211,6 +211,11 @@ enum QuarantinePart {
             PageColumn("times_seen", title: "Times seen"), "sender_id", messageID, size, "dismissed_at",
         ]
         let act = HTML.when(request.mayAct && row.dismissedAt == nil, button(row))
+        // Storing takes a worker's rights and its senders' settings, which the console does not have.
+        let again: HTML = """
+            <p class="muted">Has the reason gone, by a new version or configuration? A worker's user stores and delivers it: \
+            <code>upstream-worker quarantine retry \(id)</code></p>
+            """
         let shown = request.sight.payloads ? stanza(row, isHex: request.query["view"] == "hex") : Part.hidden("Stanza")
         return request.document(
             "Quarantined stanza \(id)",
@@ -218,6 +223,7 @@ enum QuarantinePart {
             <p class="crumb"><a href="/quarantine">Quarantine</a> / \(id)</p>
             \(Part.head("Quarantined stanza \(id)", "<span class=\"tag\">\(stranger: row.reason)</span> \(stranger: row.detail)", actions: act))
             \(Part.card("Facts", Part.facts(Part.facts(row, now: now, facts))))
+            \(HTML.when(request.mayAct, again))
             \(shown)
             """
         )

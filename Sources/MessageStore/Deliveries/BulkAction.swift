@@ -88,9 +88,9 @@ package struct BulkAction: Sendable {
     }
 }
 
-enum QuarantineStatements {
+package enum QuarantineStatements {
     /// Dismisses some of the stanzas that a condition selects, skipping locked ones, unless it is one alone; returns how many.
-    static func dismiss(_ condition: SQL, limit: Int) -> SQL {
+    package static func dismiss(_ condition: SQL, limit: Int) -> SQL {
         // A deadlock takes two rows.
         let wait: SQL = limit == 1 ? "" : "SKIP LOCKED"
         return """

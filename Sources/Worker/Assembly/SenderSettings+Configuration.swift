@@ -4,7 +4,7 @@ package import TLSWire
 package import UpstreamConfiguration
 import Vocabulary
 package import XMLWire
-import XMPP
+package import XMPP
 package import XMPPEndpoint
 package import XMPPSession
 
@@ -78,7 +78,8 @@ extension SenderSettings {
 }
 
 extension StreamSettings {
-    fileprivate init(_ sender: SenderConfiguration, index: Int) {
+    /// The settings of the configured sender at an index.
+    package init(_ sender: SenderConfiguration, index: Int) {
         self.init(
             senderID: sender.senderID,
             domain: sender.domain,
