@@ -57,9 +57,9 @@ struct ConsoleRoleTests {
             grants == """
                 conflicts.released_at: update
                 conflicts.released_by: update
-                dead_letters: delete
+                dead_letters: delete insert update
                 deliveries.next_attempt_at: update
-                deliveries: insert
+                deliveries: delete insert
                 handlers.held_reason: update
                 handlers.held_until: update
                 handlers.paused: update
@@ -119,7 +119,9 @@ struct ConsoleRoleTests {
             )
             for (path, body) in [
                 ("handlers/orders/pause", "{}"), ("handlers/orders/resume", "{}"),
-                ("deliveries/retry-now", #"{"all":true}"#), ("conflicts/\(conflict ?? "")/release", "{}"),
+                ("deliveries/retry-now", #"{"all":true}"#), ("deliveries/cancel", #"{"handler":"none"}"#),
+                ("deliveries/cancel", #"{"handler":"none","as_of":"2026-03-01T12:00:00Z"}"#),
+                ("conflicts/\(conflict ?? "")/release", "{}"),
                 ("replays/plan", #"{"name":"r","handlers":["orders"],"scope":"all"}"#), ("replays/r/start", "{}"),
                 ("replays/r/pause", "{}"), ("replays/r/resume", "{}"), ("replays/r/cancel", "{}"),
                 ("quarantine/dismiss", #"{"all":true}"#),
@@ -152,9 +154,7 @@ struct ConsoleRoleTests {
         var statements = [
             "INSERT INTO upstream.messages SELECT * FROM upstream.messages",
             "UPDATE upstream.deliveries SET attempts = 0",
-            "UPDATE upstream.deliveries SET lease_until = NULL", "DELETE FROM upstream.deliveries",
-            "UPDATE upstream.dead_letters SET attempts = 0",
-            "INSERT INTO upstream.dead_letters SELECT * FROM upstream.dead_letters",
+            "UPDATE upstream.deliveries SET lease_until = NULL",
             "DELETE FROM upstream.handlers", "INSERT INTO upstream.handlers (name) VALUES ('x')",
             "UPDATE upstream.handlers SET name = 'x'", "UPDATE upstream.subscriptions SET category = 'x'",
             "UPDATE upstream.quarantine SET stanza = ''",

@@ -66,7 +66,7 @@ function summary(job) {
         "li", "", `${count(group.count)} × `, stranger(group.handler), ": ", stranger(group.error_group),
     ));
     const what = `This touches ${count(job.planned)} dead letter${job.planned === 1 ? "" : "s"}, as of now:`;
-    return [line(what), element("ul", "", ...items)];
+    return [line(job.about ? `This touches ${job.about}.` : what), element("ul", "", ...items)];
 }
 
 function bar(job) {
@@ -122,24 +122,37 @@ async function cancel(button) {
     }
 }
 
-/** Freezes and shows the affected set first, then acts on it. */
+/** Acts on what was counted, part by part. */
+async function inParts(form, key) {
+    let [done, answer] = [0, {}];
+    do {
+        answer = await send(form.dataset.action, { ...fields(form), as_of: form.dataset.asOf }, key);
+        done += answer.done;
+        key = newKey();
+        say(form, line(`${count(done)} done.`));
+    } while (answer.more);
+    finish(form, `${form.dataset.done}: ${count(done)}`);
+}
+
+/** Freezes, or counts, and shows the affected set first, then acts on it. */
 async function frozen(form, button, key) {
+    if (form.dataset.asOf) return inParts(form, key);
     if (!form.dataset.job) {
         // Without a key the filter would select all of the handler's.
         if ("chosen" in form.dataset && !chosen().length) return say(form, line("Nothing is chosen."));
-        const body = fields(form);
-        delete body.reason;
+        const { reason, rate, ...body } = fields(form);
         const job = await send(form.dataset.action, body, key);
-        if (!job.id || !job.planned) return say(form, line("Nothing matches any more: nothing is left to do."));
-        form.dataset.job = job.id;
-        form.querySelector("[data-cancel]").hidden = false;
+        if (!job.planned) return say(form, line("Nothing matches any more: nothing is left to do."));
+        if (job.id) form.dataset.job = job.id;
+        else form.dataset.asOf = job.as_of;
+        form.querySelector("[data-cancel]").hidden = !job.id;
         say(form, ...summary(job));
         button.textContent = `${form.dataset.verb} ${count(job.planned)}`;
         button.formNoValidate = false;
         return;
     }
-    const reason = form.elements.reason?.value;
-    const job = await send(form.dataset.action, { id: form.dataset.job, reason }, key);
+    const { reason, rate } = fields(form);
+    const job = await send(form.dataset.action, { id: form.dataset.job, reason, rate }, key);
     say(form, bar(job));
     form.dataset.running = job.id;
     const end = ended.includes(job.state) ? job : await follow(job, form);
@@ -215,8 +228,7 @@ async function reveal(button) {
 function reset(dialog) {
     const form = dialog.querySelector("form");
     if (!form) return;
-    delete form.dataset.job;
-    delete form.dataset.key;
+    for (const name of ["job", "asOf", "key"]) delete form.dataset[name];
     form.reset();
     say(form);
     const button = form.querySelector("button:not([type])");

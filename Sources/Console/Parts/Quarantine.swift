@@ -29,7 +29,7 @@ enum QuarantinePart {
                 .about("Takes a stanza off the list until it comes again.").takes([id]),
             .action("dismissStanzas", "quarantine/dismiss", dismissAll)
                 .about("Takes stanzas off the list until they come again.")
-                .takes([], body: [ActionBody.all, filter, asOf]),
+                .takes([], body: [ActionBody.all, filter, ActionBody.asOf]),
         ],
         pages: [Page(path: "quarantine", make: page), Page(path: "quarantine/:id", make: detail)]
     )
@@ -93,11 +93,6 @@ enum QuarantinePart {
 
     private static let filter = FilterMember<QuarantineQuery>()
 
-    private static let asOf = Member<String>(
-        "as_of",
-        #"{"type":"string","format":"date-time","examples":["2026-01-31T12:00:00Z"]}"#
-    )
-
     private static func dismiss(_ request: ActionRequest) async throws -> Response {
         var query = QuarantineQuery()
         query.id = try request[id]
@@ -119,7 +114,7 @@ enum QuarantinePart {
         guard asked.filter.state == nil else {
             throw Problem.badRequest("'filter.state' selects nothing that can be dismissed: leave it out")
         }
-        let (seenBy, author) = (try request.body[asOf].map(moment), request.author)
+        let (seenBy, author) = (try request.body.time, request.author)
         return try await request.perform(on: asked) { connection, filter, now throws(PostgresError) in
             var query = filter
             query.seenBy = seenBy
@@ -129,13 +124,6 @@ enum QuarantinePart {
             if count == act.batch { answer.add("why", "There may be more: dismiss again.") }
             return .success(ActionAnswer(answer))
         }
-    }
-
-    private static func moment(_ text: String) throws(Problem) -> Timestamp {
-        guard let moment = try? TimeExpression.moment(text) else {
-            throw .badRequest("'as_of' is a time, as an answer gives it: 2026-01-31T12:00:00Z")
-        }
-        return moment
     }
 
     private static func act(_ query: QuarantineQuery) -> BulkAction.Act {
