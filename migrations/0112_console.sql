@@ -1,6 +1,6 @@
 -- migrate:up
 -- The console: stanzas that nobody dismissed since they were last seen, dead letters that are queued again at a pace, and
--- deliveries that are given up.
+-- deliveries and handlers that are given up.
 
 CREATE INDEX quarantine_open_idx ON upstream.quarantine (id)
     WHERE dismissed_at IS NULL OR last_seen_at > dismissed_at;
@@ -10,7 +10,7 @@ COMMENT ON COLUMN upstream.jobs.rate IS 'How many deliveries become due a second
 ALTER TABLE upstream.jobs ADD COLUMN due_to timestamptz;
 COMMENT ON COLUMN upstream.jobs.due_to IS 'When the last delivery that it queued is due, with a rate.';
 
--- Who starts jobs may give deliveries up: they become dead letters.
+-- Who starts jobs may give deliveries up, which become dead letters, and remove handlers that no worker runs.
 DO $$
 DECLARE
     known record;
@@ -20,7 +20,9 @@ BEGIN
         FROM pg_catalog.pg_class AS c CROSS JOIN LATERAL pg_catalog.aclexplode(c.relacl) AS held
         WHERE c.oid = 'upstream.jobs'::regclass AND held.privilege_type = 'INSERT' AND held.grantee NOT IN (0, c.relowner)
     LOOP
-        EXECUTE format('GRANT DELETE ON upstream.deliveries TO %s', known.grantee);
+        EXECUTE format(
+            'GRANT DELETE ON upstream.deliveries, upstream.handlers, upstream.subscriptions, upstream.delivery_blocks TO %s',
+            known.grantee);
         EXECUTE format('GRANT INSERT, UPDATE ON upstream.dead_letters TO %s', known.grantee);
     END LOOP;
 END
@@ -38,7 +40,9 @@ BEGIN
             -- A worker's role had them before.
             AND NOT pg_catalog.has_table_privilege(held.grantee, 'upstream.messages', 'INSERT')
     LOOP
-        EXECUTE format('REVOKE DELETE ON upstream.deliveries FROM %s', known.grantee);
+        EXECUTE format(
+            'REVOKE DELETE ON upstream.deliveries, upstream.handlers, upstream.subscriptions, upstream.delivery_blocks FROM %s',
+            known.grantee);
         EXECUTE format('REVOKE INSERT, UPDATE ON upstream.dead_letters FROM %s', known.grantee);
     END LOOP;
 END

@@ -7,7 +7,7 @@ import Testing
 struct ActionTests {
     /// Every request that changes something, with a body that would do.
     static let routes: [(path: String, body: String)] = [
-        ("handlers/orders/pause", "{}"), ("handlers/orders/resume", "{}"),
+        ("handlers/orders/pause", "{}"), ("handlers/orders/resume", "{}"), ("handlers/orders/remove", "{}"),
         ("dead/retry", #"{"all":true}"#), ("dead/discard", #"{"all":true}"#),
         ("deliveries/retry-now", #"{"all":true}"#), ("deliveries/cancel", #"{"all":true}"#),
         ("quarantine/dismiss", #"{"all":true}"#), ("conflicts/\(id)/\(id)/release", "{}"), ("jobs/\(id)/cancel", "{}"),
@@ -62,6 +62,51 @@ struct ActionTests {
             ] {
                 #expect(try await !console.get(path, as: caller).text.contains("Give up"), "\(path)")
             }
+        }
+    }
+
+    @Test("a handler that no worker runs is removed with what it has, which is counted first; one that runs stays")
+    func removes() async throws {
+        try await ConsoleHarness.run { console in
+            try await console.kill(3, "legacy")
+            try await console.database.script(
+                """
+                INSERT INTO upstream.subscriptions (handler, category) VALUES ('legacy', '*');
+                INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+                VALUES ('legacy', gen_random_uuid(), now(), now());
+                UPDATE upstream.handlers SET seen_at = now()
+                """
+            )
+            let path = "handlers/legacy/remove"
+            #expect(try await console.act(path).object["type"] as? String == "/problems/handler-runs")
+            let claimed = try await console.act(path, #"{"as_of":"2026-03-01T12:00:00Z"}"#)
+            #expect(claimed.status == 409, "\(claimed.text)")
+            #expect(try await !console.get("/handlers/legacy", as: .operator_).text.contains("legacy/remove"))
+            try await console.database.script("UPDATE upstream.handlers SET seen_at = now() - interval '3 min'")
+            #expect(try await console.get("/handlers/legacy", as: .operator_).text.contains("legacy/remove"))
+            #expect(try await !console.get("/handlers/legacy").text.contains("legacy/remove"))
+            let counted = try await console.act(path).object
+            #expect(counted["about"] as? String == "1 waiting and 3 dead deliveries, which are deleted", "\(counted)")
+            #expect(try await console.trail().isEmpty)
+            let time = try #require(counted["as_of"] as? String)
+            var (done, parts) = (0, 0)
+            while true {
+                let part = try await console.act(path, #"{"as_of":"\#(time)","reason":"gone"}"#).object
+                done += try #require(part["done"] as? Int, "\(part)")
+                parts += 1
+                if part["more"] as? Bool != true { break }
+            }
+            #expect(done == 4 && parts == 4, "\(done) in \(parts)")
+            for table in ["handlers", "subscriptions", "deliveries", "dead_letters"] {
+                #expect(try await console.count(table) == 0, "\(table)")
+            }
+            #expect(
+                try await console.trail() == [
+                    "operator|console|handlers.remove|handler legacy|gone",
+                    "operator|console|handlers.remove.finished|handler legacy|gone",
+                ]
+            )
+            #expect(try await console.act(path, #"{"as_of":"\#(time)"}"#).status == 404)
         }
     }
 

@@ -50,6 +50,7 @@ class Actions:
         self.act("dead letters: retry", lambda page: self.dead(page, "Retry", "Queued again"))
         self.act("dead letters: discard", lambda page: self.dead(page, "Discard", "Discarded"))
         self.act("retry now", self.retry_now)
+        self.act("give up deliveries", self.give_up)
         self.act("release a conflict", self.release)
         self.act("dismiss a stanza", self.dismiss)
         self.act("replay", self.replay)
@@ -198,6 +199,16 @@ class Actions:
         page.get_by_role("button", name="Retry all now").click()
         self.confirm(page, "Retry all now", "the provider is back")
         self.toast(page, "Due now")
+
+    def give_up(self, page):
+        page.goto(self.url + "/deliveries?handler=billing")
+        page.get_by_role("button", name="Give up these").click()
+        dialog = self.confirm(page, "Count first", "no longer wanted")
+        dialog.get_by_text(re.compile("This touches [0-9,]+ waiting")).wait_for()
+        self.check(page, "dialog of giving up")
+        dialog.get_by_role("button", name=re.compile("Give up [0-9]")).click()
+        self.toast(page, "Given up")
+        page.get_by_text("Nothing matches").wait_for()
 
     def release(self, page):
         page.goto(self.url + self.given["pages"]["conflict"])

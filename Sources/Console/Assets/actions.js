@@ -62,11 +62,12 @@ const line = (text, className) => element("p", className, text);
 
 /** Describes a frozen set before anything is done to it. */
 function summary(job) {
+    if (job.about) return [line(`This touches ${job.about}.`)];
     const items = (job.groups ?? []).slice(0, 8).map((group) => element(
         "li", "", `${count(group.count)} × `, stranger(group.handler), ": ", stranger(group.error_group),
     ));
     const what = `This touches ${count(job.planned)} dead letter${job.planned === 1 ? "" : "s"}, as of now:`;
-    return [line(job.about ? `This touches ${job.about}.` : what), element("ul", "", ...items)];
+    return [line(what), element("ul", "", ...items)];
 }
 
 function bar(job) {
@@ -101,6 +102,7 @@ function follow(job, form) {
 
 function finish(form, text, tone) {
     form.closest("dialog")?.close();
+    if (form.dataset.next) return location.assign(form.dataset.next);
     toast(text, tone);
     refresh().catch(() => {});
 }

@@ -171,6 +171,7 @@ extension HandlerStatements: StatementCatalog {
             StatementSample("pause", pause("orders", for: nil, reason: nil)),
             StatementSample("resume", resume("orders")),
             StatementSample("endHold", "UPDATE upstream.handlers SET \(endHold) WHERE name = 'orders'"),
+            StatementSample("isSubscribed", isSubscribed("orders")),
             StatementSample("limitLockWait", limitLockWait),
             StatementSample("lock", lock("orders")),
             StatementSample("lockSubscriptions", lockSubscriptions),
