@@ -119,23 +119,26 @@ struct QuarantineTests {
 
     @Test("actions count ages back by the database's clock, as the lists do")
     func clock() async throws {
-        try await ConsoleHarness.run { console in
+        // Its clock is two hours behind ours, in every session of the console.
+        let late = """
+            CREATE SCHEMA late;
+            CREATE FUNCTION late.clock_timestamp() RETURNS timestamptz LANGUAGE sql
+            AS $$ SELECT pg_catalog.clock_timestamp() - interval '2 h' $$;
+            GRANT USAGE ON SCHEMA late TO PUBLIC;
+            DO $$ BEGIN
+                EXECUTE format('ALTER DATABASE %I SET search_path = late, pg_catalog', current_database());
+            END $$
+            """
+        try await ConsoleHarness.run(prepare: { try await $0.script(late) }) { console in
             try await Self.fill(console, 1)
             try await console.kill(1)
-            // Its clock is two hours behind ours; these are 2.5 h old by ours.
+            // 2.5 h old by ours.
             try await console.database.script(
                 """
                 UPDATE upstream.quarantine SET received_at = now() - interval '150 min', last_seen_at = now() - interval '150 min';
                 UPDATE upstream.dead_letters SET died_at = now() - interval '150 min';
                 INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
-                VALUES ('orders', gen_random_uuid(), now() - interval '150 min', now() + interval '1 h');
-                CREATE SCHEMA late;
-                CREATE FUNCTION late.clock_timestamp() RETURNS timestamptz LANGUAGE sql
-                AS $$ SELECT pg_catalog.clock_timestamp() - interval '2 h' $$;
-                GRANT USAGE ON SCHEMA late TO PUBLIC;
-                DO $$ BEGIN
-                    EXECUTE format('ALTER DATABASE %I SET search_path = late, pg_catalog', current_database());
-                END $$
+                VALUES ('orders', gen_random_uuid(), now() - interval '150 min', now() + interval '1 h')
                 """
             )
             let since = #""since":"1h""#
