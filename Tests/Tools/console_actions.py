@@ -39,6 +39,7 @@ class Actions:
         self.act("fold and copy", self.fold)
         self.act("one line a row", self.one_line)
         self.act("search box", self.find)
+        self.act("saved views", self.views)
         self.act("overview draws lines as it is fetched again", self.lines)
         self.act("viewer", self.viewer)
         self.act("sign out", self.sign_out)
@@ -126,7 +127,7 @@ class Actions:
         assert page.get_by_label("Received since").input_value() == "1h", "the form does not say what the box says"
         box = page.get_by_label("Find messages")
         assert box.input_value() == "category:com.example.live since:1h", "the box forgets"
-        names = {"handlers": [{"name": "a \"b\""}]}
+        names = {"handlers": [{"handler": "a \"b\""}]}
         page.route("**/api/v1/overview", lambda route: route.fulfill(json=names))
         page.reload()
         box.fill("category:\"x y\" ha")
@@ -136,6 +137,18 @@ class Actions:
         box.fill("sinze:1h")
         box.press("Enter")
         page.get_by_text("did you mean 'since:'?").wait_for()
+
+    def views(self, page):
+        page.goto(self.url + "/messages?category=com.example.live")
+        page.evaluate("window.prompt = () => 'live <b>'")
+        page.get_by_role("button", name="Save view").click()
+        page.get_by_role("button", name="Forget live <b>").wait_for()
+        page.goto(self.url + "/messages")
+        page.get_by_role("link", name="live <b>").click()
+        page.wait_for_url("**/messages?category=com.example.live")
+        page.get_by_role("button", name="Forget live <b>").click()
+        page.get_by_role("button", name="Save view").wait_for()
+        assert page.get_by_role("link", name="live <b>").count() == 0, "it is not forgotten"
 
     def pause(self, page):
         page.goto(self.url + "/handlers")

@@ -261,21 +261,17 @@ export function startActions() {
         }
         showChosen();
     });
-    document.addEventListener("click", (event) => {
-        const opener = event.target.closest("[data-dialog]");
+    document.addEventListener("click", ({ target }) => {
+        const at = (name) => target.closest(`[data-${name}]`);
+        const opener = at("dialog");
         if (opener) {
             const dialog = document.getElementById(opener.dataset.dialog);
             reset(dialog);
             dialog.showModal();
             return;
         }
-        const revealer = event.target.closest("[data-reveal]");
-        if (revealer) {
-            reveal(revealer);
-            return;
-        }
-        const canceller = event.target.closest("[data-cancel]");
-        if (canceller) cancel(canceller);
-        if (event.target.closest("[data-close]")) event.target.closest("dialog")?.close();
+        if (at("reveal")) reveal(at("reveal"));
+        if (at("cancel")) cancel(at("cancel"));
+        if (at("close")) target.closest("dialog")?.close();
     });
 }

@@ -99,9 +99,8 @@ export function startTail() {
         field: cell.dataset.field,
         label: cell.textContent,
     }));
-    const known = new Set(
-        Array.from(body.querySelectorAll("a[href^='/messages/']"), (anchor) => anchor.getAttribute("href").slice(10)),
-    );
+    const keyOf = (shown) => shown.querySelector("a[href^='/messages/']")?.getAttribute("href").slice(10);
+    const known = new Set(Array.from(body.rows, keyOf));
     const table = body.closest(".table");
     const note = element("button", "new");
     note.hidden = true;
@@ -132,9 +131,8 @@ export function startTail() {
         body.prepend(...rows);
         for (const made of rows) showLocalTimes(made);
         while (body.rows.length > limit) {
-            const anchor = body.rows[body.rows.length - 1].querySelector("a[href^='/messages/']");
-            if (anchor) known.delete(anchor.getAttribute("href").slice(10));
-            body.deleteRow(-1);
+            known.delete(keyOf(body.rows[limit]));
+            body.deleteRow(limit);
         }
         document.getElementById("tail-empty")?.remove();
     };
