@@ -1,6 +1,5 @@
 import ConsoleSupport
 import Foundation
-import IntegrationSupport
 import Postgres
 import QuerySupport
 import Testing

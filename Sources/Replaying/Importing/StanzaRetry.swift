@@ -1,7 +1,6 @@
 package import MessageStore
 package import Postgres
 package import Querying
-import UpstreamKit
 import Vocabulary
 package import XMLWire
 package import XMPP
