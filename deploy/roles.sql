@@ -124,9 +124,11 @@ BEGIN
     -- Pausing and resuming.
     GRANT UPDATE (paused, paused_until, paused_reason, paused_at, held_until, held_reason, resumed_at)
         ON upstream.handlers TO upstream_console;
-    -- Retrying and discarding dead letters, retrying waiting deliveries now, releasing conflicts.
-    GRANT DELETE ON upstream.dead_letters TO upstream_console;
-    GRANT INSERT, UPDATE (next_attempt_at) ON upstream.deliveries TO upstream_console;
+    -- Retrying and discarding dead letters, retrying waiting deliveries now and giving them up, releasing conflicts.
+    GRANT INSERT, UPDATE, DELETE ON upstream.dead_letters TO upstream_console;
+    GRANT INSERT, UPDATE (next_attempt_at), DELETE ON upstream.deliveries TO upstream_console;
+    -- Removing handlers that no worker runs.
+    GRANT DELETE ON upstream.handlers, upstream.subscriptions, upstream.delivery_blocks TO upstream_console;
     GRANT UPDATE (released_at, released_by) ON upstream.conflicts TO upstream_console;
     -- Dismissing stanzas, which are kept. Before `migrate up` the column may be missing; that grants it then.
     IF EXISTS (

@@ -1,4 +1,5 @@
 import Foundation
+import IntegrationSupport
 import QuerySupport
 import Testing
 
@@ -121,6 +122,114 @@ struct OddCommandTests {
             let text = try #require(row["stanza_base64"] as? String)
             #expect(Data(base64Encoded: text).map { Array($0) } == Self.stanza && row["stanza_masked"] == nil)
         }
+    }
+
+    @Test(
+        "quarantine retry stores and delivers what is a message by now, once, and leaves the others with their reason"
+    )
+    func retries() async throws {
+        let stage = try await CommandStage([Seed(id: "m-1")])
+        func stanza(_ id: String, _ more: String = #""category":"com.example.orders","data":{"a":1}"#) -> String {
+            #"<message from="devices@gcm.googleapis.com"><gcm xmlns="google:mobile:data">{"message_id":"\#(id)","#
+                + #""from":"token-SECRET-a",\#(more)}</gcm></message>"#
+        }
+        let stanzas = [
+            ("1234567890", stanza("q-1")), ("1234567890", stanza("q-2", #""category":1"#)), ("99", stanza("q-3")),
+            ("1234567890", stanza("q-4").replacing("devices@gcm.googleapis.com", with: "x@example.com")),
+            ("1234567890", "<message/>"),
+        ]
+        try await stage.fixture.script(
+            """
+            INSERT INTO upstream.handlers (name) VALUES ('orders');
+            INSERT INTO upstream.subscriptions (handler, category) VALUES ('orders', '*');
+            """
+        )
+        for (sender, stanza) in stanzas {
+            try await stage.fixture.script(
+                """
+                INSERT INTO upstream.quarantine (
+                    sender_id, reason, detail, stanza, digest, times_seen, received_at, last_seen_at)
+                VALUES ('\(sender)', 'category_unusable', 'd', convert_to('\(stanza)', 'UTF8'),
+                    sha256(convert_to('\(stanza)', 'UTF8')), 1, '2026-03-01 12:00Z', '2026-03-01 12:00Z')
+                """
+            )
+        }
+        let secret = try stage.folder.write("secret".utf8, as: "key")
+        let senders = "senders: [{sender_id: '1234567890', host: h.example.com, secret_file: \(secret)}]"
+        let text = "database: {url: \"\(stage.fixture.url)\"}\n\(senders)\n"
+        let configuration = try stage.folder.write(text.utf8, as: "senders.yaml")
+        func retry(_ arguments: String...) async throws -> CommandRun {
+            try await stage.run(["quarantine", "retry", "--config", configuration] + arguments)
+        }
+        func stored() async throws -> String? {
+            try await stage.fixture.text(
+                """
+                SELECT string_agg(message_id || ' ' || (SELECT count(*) FROM upstream.deliveries AS d
+                    WHERE d.message_key = m.message_key), ', ' ORDER BY message_id) FROM upstream.messages AS m
+                """
+            )
+        }
+        let dry = try await retry("--all", "--dry-run", "--json")
+        let found = try dry.objects().first
+        #expect(dry.status == 1 && found?["stored"] as? Int == 1, "\(dry.output)\(dry.errors)")
+        #expect(try await stored() == "m-1 0")
+        let run = try await retry("--all", "--why", "a new version")
+        #expect(run.status == 1, "\(run.errors)")
+        for why in ["category_unusable: not a string", "not in the configuration", "(trusted_from)", "(payload)"] {
+            #expect(run.output.contains(why), "\(why): \(run.output)")
+        }
+        #expect(!run.output.contains("SECRET") && !run.errors.contains("SECRET"))
+        #expect(try await stored() == "m-1 0, q-1 1")
+        let open = try await stage.run(["quarantine", "list"]).objects().compactMap { $0["id"] as? Int }
+        #expect(open == [5, 4, 3, 2])
+        // As after an interruption between storing and dismissing.
+        let again = try await retry("1", "--json")
+        let known = try again.objects().first
+        #expect(again.status == 0 && known?["duplicates"] as? Int == 1, "\(again.output)")
+        #expect(try await stored() == "m-1 0, q-1 1")
+        let trail = try await stage.fixture.text(
+            "SELECT string_agg(concat_ws('|', action, subject, count, reason), ' ' ORDER BY id) FROM upstream.audit"
+        )
+        #expect(
+            trail == "quarantine.retry|quarantine|5|a new version quarantine.retry.finished|quarantine|1|a new version "
+                + "quarantine.retry|quarantine, 1|1 quarantine.retry.finished|quarantine, 1|1"
+        )
+    }
+
+    @Test("quarantine dismiss takes one, or what the filter selects, off the list; the trail has who and why")
+    func dismisses() async throws {
+        let stage = try await quarantine()
+        func dismiss(_ arguments: String...) async throws -> CommandRun {
+            try await stage.run(["quarantine", "dismiss"] + arguments)
+        }
+        func ids(_ arguments: String...) async throws -> [Int] {
+            try await stage.run(["quarantine", "list"] + arguments).objects().compactMap { $0["id"] as? Int }
+        }
+        for wrong in [[], ["1", "--all"], ["--all", "--state", "all"], ["--reason", "duplicate_key", "1"]] {
+            let run = try await stage.run(["quarantine", "dismiss"] + wrong)
+            #expect(run.status == 64, "\(wrong): \(run.errors)")
+        }
+        #expect(try await dismiss("99").status == 1)
+        let dry = try await dismiss("--all", "--dry-run")
+        #expect(dry.status == 0 && dry.errors == "would dismiss 3; nothing was changed\n", "\(dry.errors)")
+        let one = try await dismiss("2", "--why", "known")
+        #expect(one.status == 0 && one.errors == "dismissed 1\n", "\(one.errors)")
+        #expect(try await ids() == [3, 1])
+        // What came meanwhile is not part of it.
+        try await stage.fixture.script(
+            "UPDATE upstream.quarantine SET last_seen_at = now() + interval '1 h' WHERE id = 3"
+        )
+        let some = try await dismiss("--reason", "category_unusable", "--why", "an old app")
+        #expect(some.status == 0 && some.errors == "dismissed 1\n", "\(some.errors)")
+        #expect(try await ids() == [3])
+        #expect(try await ids("--state", "dismissed") == [2, 1])
+        let trail = try await stage.fixture.text(
+            "SELECT string_agg(concat_ws('|', via, action, subject, count, reason), ' ' ORDER BY id) FROM upstream.audit"
+        )
+        #expect(
+            trail == "command|quarantine.dismiss|quarantine, 2|1|known "
+                + "command|quarantine.dismiss|quarantine, reason category_unusable|1|an old app"
+        )
     }
 }
 

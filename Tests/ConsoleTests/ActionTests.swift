@@ -7,14 +7,108 @@ import Testing
 struct ActionTests {
     /// Every request that changes something, with a body that would do.
     static let routes: [(path: String, body: String)] = [
-        ("handlers/orders/pause", "{}"), ("handlers/orders/resume", "{}"),
+        ("handlers/orders/pause", "{}"), ("handlers/orders/resume", "{}"), ("handlers/orders/remove", "{}"),
         ("dead/retry", #"{"all":true}"#), ("dead/discard", #"{"all":true}"#),
-        ("deliveries/retry-now", #"{"all":true}"#),
-        ("conflicts/\(id)/\(id)/release", "{}"), ("jobs/\(id)/cancel", "{}"),
+        ("deliveries/retry-now", #"{"all":true}"#), ("deliveries/cancel", #"{"all":true}"#),
+        ("quarantine/dismiss", #"{"all":true}"#), ("conflicts/\(id)/\(id)/release", "{}"), ("jobs/\(id)/cancel", "{}"),
         ("replays/plan", #"{"name":"r"}"#), ("replays/r/start", "{}"), ("replays/r/pause", "{}"),
         ("replays/r/resume", "{}"), ("replays/r/cancel", "{}"),
     ]
     private static let id = "00000000-0000-4000-8000-000000000001"
+
+    @Test("deliveries are counted, and then given up: they become dead letters; what came later or is in hand stays")
+    func cancels() async throws {
+        try await ConsoleHarness.run { console in
+            try await console.database.script(
+                """
+                INSERT INTO upstream.handlers (name) VALUES ('orders');
+                INSERT INTO upstream.deliveries (
+                    handler, message_key, received_at, next_attempt_at, lease_owner, lease_until
+                ) SELECT 'orders', gen_random_uuid(), now() - interval '1 min', now(),
+                    CASE n WHEN 1 THEN 'host:1' END, CASE n WHEN 1 THEN now() + interval '1 h' END
+                FROM generate_series(1, 3) AS n
+                """
+            )
+            let counted = try await console.act("deliveries/cancel", #"{"handler":"orders"}"#).object
+            #expect(counted["planned"] as? Int == 2 && counted["left_with_workers"] as? Int == 1, "\(counted)")
+            let about = "2 waiting deliveries; workers have 1 more in hand, which are left alone"
+            #expect(counted["about"] as? String == about)
+            #expect(try await console.trail().isEmpty)
+            try await console.database.script(
+                """
+                INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+                VALUES ('orders', gen_random_uuid(), clock_timestamp(), now())
+                """
+            )
+            let time = try #require(counted["as_of"] as? String)
+            let body = #"{"handler":"orders","as_of":"\#(time)","reason":"no longer wanted"}"#
+            let done = try await console.act("deliveries/cancel", body).object
+            #expect(done["done"] as? Int == 2 && done["more"] as? Bool == false, "\(done)")
+            #expect(try await console.count("deliveries") == 2)
+            let letters = try await console.database.text(
+                "SELECT string_agg(DISTINCT error_group || '|' || last_error, ' ') FROM upstream.dead_letters"
+            )
+            #expect(letters == "cancelled by operator|cancelled by operator: no longer wanted")
+            let trail = try await console.trail()
+            #expect(
+                trail.count == 1
+                    && trail[0].hasPrefix("operator|console|deliveries.cancel|deliveries, handler orders, until ")
+            )
+            #expect(trail.first?.hasSuffix("|2|no longer wanted") == true, "\(trail)")
+            let page = try await console.get("/deliveries?handler=orders", as: .operator_).text
+            #expect(page.contains(#"data-verb="Give up""#) && page.contains(">Count first</button>"))
+            for (path, caller) in [
+                ("/deliveries?handler=orders", ConsoleHarness.Caller.viewer), ("/deliveries", .operator_),
+            ] {
+                #expect(try await !console.get(path, as: caller).text.contains("Give up"), "\(path)")
+            }
+        }
+    }
+
+    @Test("a handler that no worker runs is removed with what it has, which is counted first; one that runs stays")
+    func removes() async throws {
+        try await ConsoleHarness.run { console in
+            try await console.kill(3, "legacy")
+            try await console.database.script(
+                """
+                INSERT INTO upstream.subscriptions (handler, category) VALUES ('legacy', '*');
+                INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+                VALUES ('legacy', gen_random_uuid(), now(), now());
+                UPDATE upstream.handlers SET seen_at = now()
+                """
+            )
+            let path = "handlers/legacy/remove"
+            #expect(try await console.act(path).object["type"] as? String == "/problems/handler-runs")
+            let claimed = try await console.act(path, #"{"as_of":"2026-03-01T12:00:00Z"}"#)
+            #expect(claimed.status == 409, "\(claimed.text)")
+            #expect(try await !console.get("/handlers/legacy", as: .operator_).text.contains("legacy/remove"))
+            try await console.database.script("UPDATE upstream.handlers SET seen_at = now() - interval '3 min'")
+            #expect(try await console.get("/handlers/legacy", as: .operator_).text.contains("legacy/remove"))
+            #expect(try await !console.get("/handlers/legacy").text.contains("legacy/remove"))
+            let counted = try await console.act(path).object
+            #expect(counted["about"] as? String == "1 waiting and 3 dead deliveries, which are deleted", "\(counted)")
+            #expect(try await console.trail().isEmpty)
+            let time = try #require(counted["as_of"] as? String)
+            var (done, parts) = (0, 0)
+            while true {
+                let part = try await console.act(path, #"{"as_of":"\#(time)","reason":"gone"}"#).object
+                done += try #require(part["done"] as? Int, "\(part)")
+                parts += 1
+                if part["more"] as? Bool != true { break }
+            }
+            #expect(done == 4 && parts == 4, "\(done) in \(parts)")
+            for table in ["handlers", "subscriptions", "deliveries", "dead_letters"] {
+                #expect(try await console.count(table) == 0, "\(table)")
+            }
+            #expect(
+                try await console.trail() == [
+                    "operator|console|handlers.remove|handler legacy|gone",
+                    "operator|console|handlers.remove.finished|handler legacy|gone",
+                ]
+            )
+            #expect(try await console.act(path, #"{"as_of":"\#(time)"}"#).status == 404)
+        }
+    }
 
     @Test("only an operator acts, a key is asked for, and unknown members and other content are refused")
     func rights() async throws {

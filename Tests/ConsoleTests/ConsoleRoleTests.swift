@@ -57,9 +57,10 @@ struct ConsoleRoleTests {
             grants == """
                 conflicts.released_at: update
                 conflicts.released_by: update
-                dead_letters: delete
+                dead_letters: delete insert update
                 deliveries.next_attempt_at: update
-                deliveries: insert
+                deliveries: delete insert
+                delivery_blocks: delete
                 handlers.held_reason: update
                 handlers.held_until: update
                 handlers.paused: update
@@ -67,6 +68,7 @@ struct ConsoleRoleTests {
                 handlers.paused_reason: update
                 handlers.paused_until: update
                 handlers.resumed_at: update
+                handlers: delete
                 idempotency_keys: delete insert update
                 job_items: delete insert
                 jobs: delete insert update
@@ -76,6 +78,7 @@ struct ConsoleRoleTests {
                 replay_messages: delete insert
                 replays: insert update
                 schema: usage
+                subscriptions: delete
                 workers: delete
                 """
         )
@@ -109,7 +112,8 @@ struct ConsoleRoleTests {
             try await console.database.add([Seed(id: "m-1", data: #"{"a":2}"#)], into: "conflicts")
             try await console.database.script(
                 """
-                INSERT INTO upstream.subscriptions (handler, category) VALUES ('orders', '*');
+                INSERT INTO upstream.handlers (name, seen_at) VALUES ('none', '2026-03-01Z');
+                INSERT INTO upstream.subscriptions (handler, category) VALUES ('orders', '*'), ('none', 'none');
                 INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
                 VALUES ('orders', gen_random_uuid(), now(), now() + interval '1 hour')
                 """
@@ -119,10 +123,14 @@ struct ConsoleRoleTests {
             )
             for (path, body) in [
                 ("handlers/orders/pause", "{}"), ("handlers/orders/resume", "{}"),
-                ("deliveries/retry-now", #"{"all":true}"#), ("conflicts/\(conflict ?? "")/release", "{}"),
+                ("deliveries/retry-now", #"{"all":true}"#), ("deliveries/cancel", #"{"handler":"none"}"#),
+                ("deliveries/cancel", #"{"handler":"none","as_of":"2026-03-01T12:00:00Z"}"#),
+                ("conflicts/\(conflict ?? "")/release", "{}"),
                 ("replays/plan", #"{"name":"r","handlers":["orders"],"scope":"all"}"#), ("replays/r/start", "{}"),
                 ("replays/r/pause", "{}"), ("replays/r/resume", "{}"), ("replays/r/cancel", "{}"),
-                ("quarantine/dismiss", #"{"all":true}"#),
+                ("quarantine/dismiss", #"{"all":true}"#), ("handlers/none/remove", "{}"),
+                ("handlers/none/remove", #"{"as_of":"2026-03-01T12:00:00Z"}"#),
+                ("handlers/none/remove", #"{"as_of":"2026-03-01T12:00:01Z"}"#),
             ] {
                 let reply = try await console.act(path, body)
                 #expect((200...201).contains(reply.status), "\(path): \(reply.text)")
@@ -138,7 +146,7 @@ struct ConsoleRoleTests {
             let set = try await console.act("dead/retry", #"{"all":true}"#)
             #expect(try await console.act("jobs/\(set.object["id"] as? String ?? "")/cancel").status == 200)
             let trail = try await console.get("/api/v1/audit?limit=500", as: .auditor)
-            #expect(trail.items.count == 13, "\(trail.text)")
+            #expect(trail.items.count == 15, "\(trail.text)")
             #expect(trail.items.allSatisfy { $0["role"] as? String == "c" })
         }
     }
@@ -152,10 +160,8 @@ struct ConsoleRoleTests {
         var statements = [
             "INSERT INTO upstream.messages SELECT * FROM upstream.messages",
             "UPDATE upstream.deliveries SET attempts = 0",
-            "UPDATE upstream.deliveries SET lease_until = NULL", "DELETE FROM upstream.deliveries",
-            "UPDATE upstream.dead_letters SET attempts = 0",
-            "INSERT INTO upstream.dead_letters SELECT * FROM upstream.dead_letters",
-            "DELETE FROM upstream.handlers", "INSERT INTO upstream.handlers (name) VALUES ('x')",
+            "UPDATE upstream.deliveries SET lease_until = NULL",
+            "INSERT INTO upstream.handlers (name) VALUES ('x')",
             "UPDATE upstream.handlers SET name = 'x'", "UPDATE upstream.subscriptions SET category = 'x'",
             "UPDATE upstream.quarantine SET stanza = ''",
             "DELETE FROM upstream.conflicts", "UPDATE upstream.conflicts SET data = '1'",

@@ -78,6 +78,15 @@ struct DeadPageTests {
         }
     }
 
+    @Test("a group that can't be named leads from the overview to its handler's groups, not to all of its letters")
+    func unnamed() async throws {
+        try await SecrecyStage.run(isHidden: true) { console, _ in
+            let page = try await console.get("/").text
+            #expect(page.contains(#"<a href="/dead?handler=billing">Look</a>"#))
+            #expect(!page.contains(#"<a href="/dead/letters?handler=billing">Look</a>"#))
+        }
+    }
+
     @Test("the chosen letters are acted on and no others; the audit trail names them")
     func chosen() async throws {
         try await ConsoleHarness.run { console in

@@ -59,6 +59,39 @@ struct FrozenSetTests {
         }
     }
 
+    @Test(
+        "with a rate what is retried becomes due one after the other in the order of arrival, over all its transactions"
+    )
+    func rate() async throws {
+        try await ConsoleHarness.run { console in
+            try await console.kill(1_500)
+            let id = try await freeze(console, "dead/retry")
+            // 0.002 a second would be nine days.
+            for rate in ["0", "-1", "2e9", "0.002"] {
+                let wrong = try await console.act("dead/retry", "{\"id\":\"\(id)\",\"rate\":\(rate)}")
+                #expect(wrong.status == 400 && wrong.text.contains("'rate'"), "\(rate): \(wrong.text)")
+            }
+            let other = try await freeze(console, "dead/discard")
+            #expect(try await console.act("dead/discard", "{\"id\":\"\(other)\",\"rate\":10}").status == 400)
+            #expect(try await console.act("dead/retry", "{\"id\":\"\(id)\",\"rate\":10}").status == 202)
+            let job = try await console.ended(id)
+            #expect(job["done"] as? Int == 1_500 && job["rate"] as? Double == 10, "\(job)")
+            let apart = try await console.integer(
+                """
+                SELECT count(*) FROM (
+                    SELECT next_attempt_at - lag(next_attempt_at) OVER (ORDER BY received_at, message_key) AS gap
+                    FROM upstream.deliveries
+                ) AS gaps WHERE gap = interval '100 ms'
+                """
+            )
+            #expect(apart == 1_499)
+            #expect(
+                try await console.trail().first
+                    == "operator|console|dead.retry|dead letters, handler orders, 10 per second|1500"
+            )
+        }
+    }
+
     @Test("two operators at once start one job, and jobs over the same letters act on each once")
     func twoOperators() async throws {
         try await ConsoleHarness.run { console in

@@ -7,6 +7,15 @@ import Testing
 import UpstreamKit
 import Vocabulary
 
+extension MessageLookup {
+    /// What is found, compared with whether anything is known.
+    fileprivate func look(_ reference: String) async throws -> Found {
+        let found = try await find(reference)
+        #expect(try await isKnown(reference) == !found.details.isEmpty, "\(reference)")
+        return found
+    }
+}
+
 @Suite("one message with everything stored about it", .timeLimit(.minutes(10)))
 struct LookupTests {
     static let uuidLike = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
@@ -38,7 +47,7 @@ struct LookupTests {
     func find() async throws {
         let fixture = try await fixture()
         let lookup = MessageLookup(fixture.reader)
-        let byID = try await lookup.find("a").details
+        let byID = try await lookup.look("a").details
         #expect(byID.count == 2)
         let detail = try #require(byID.first { !$0.deliveries.isEmpty })
         #expect(detail.deliveries.map(\.handler) == ["h1"] && detail.deliveries.map(\.attempts) == [3])
@@ -48,24 +57,24 @@ struct LookupTests {
         #expect(
             detail.ledger?.fingerprint == stored.shown(to: Sight(tokens: false, payloads: true)).digest(.fingerprint)
         )
-        let byKey = try await lookup.find(detail.messageKey.description).details
+        let byKey = try await lookup.look(detail.messageKey.description).details
         #expect(byKey.map(\.messageKey) == [detail.messageKey] && byKey.first?.conflicts.count == 2)
-        #expect(try await lookup.find(Self.uuidLike).details.map(\.stored?.message.messageID) == [Self.uuidLike])
-        #expect(try await lookup.find("' OR 1=1 --").details.isEmpty)
-        #expect(try await lookup.find("00000000-0000-0000-0000-000000000000").details.isEmpty)
+        #expect(try await lookup.look(Self.uuidLike).details.map(\.stored?.message.messageID) == [Self.uuidLike])
+        #expect(try await lookup.look("' OR 1=1 --").details.isEmpty)
+        #expect(try await lookup.look("00000000-0000-0000-0000-000000000000").details.isEmpty)
     }
 
     @Test("what is neither key nor id may be the beginning of a key, of 6 digits or more")
     func findByPrefix() async throws {
         let fixture = try await fixture()
         let lookup = MessageLookup(fixture.reader)
-        let key = try #require(try await lookup.find(Self.uuidLike).details.first).messageKey.description
+        let key = try #require(try await lookup.look(Self.uuidLike).details.first).messageKey.description
         for length in [6, 7, 8, 9, 10, 35] {
-            let found = try await lookup.find(String(key.prefix(length))).details
+            let found = try await lookup.look(String(key.prefix(length))).details
             #expect(found.map(\.messageKey.description) == [key], "\(length)")
         }
         for wrong in [String(key.prefix(5)), "0" + key.prefix(9), key.prefix(8) + "x", key.prefix(9) + "-"] {
-            #expect(try await lookup.find(String(wrong)).details.isEmpty, "\(wrong)")
+            #expect(try await lookup.look(String(wrong)).details.isEmpty, "\(wrong)")
         }
         try await fixture.script(
             """
@@ -75,7 +84,7 @@ struct LookupTests {
                 SET message_key = overlay(message_key::text PLACING '\(key.prefix(8))' FROM 1)::uuid
             """
         )
-        #expect(try await lookup.find(String(key.prefix(8))).details.count == 4)
+        #expect(try await lookup.look(String(key.prefix(8))).details.count == 4)
     }
 
     @Test("what one device stored under one id is read up to a bound, and what was left out is told")
@@ -85,19 +94,19 @@ struct LookupTests {
         try await fixture.add((1...12).map { Seed(id: "many", data: big($0), at: Int64($0)) }, into: "conflicts")
         try await fixture.add((1...12).map { Seed(id: "hits", sender: "\($0)", data: big($0), at: Int64($0)) })
         let lookup = MessageLookup(fixture.reader)
-        let detail = try #require(try await lookup.find("many").details.first)
+        let detail = try #require(try await lookup.look("many").details.first)
         #expect(detail.conflicts.count == 3 && detail.hasMoreConflicts)
         #expect(
             detail.json().suffix(24) == Array(#"],"more_conflicts":true}"#.utf8)
         )
         let few = try #require(try await lookup.detail(detail.messageKey, conflictBytes: 0))
         #expect(few.conflicts.count == 1 && few.hasMoreConflicts)
-        let hits = try await lookup.find("hits")
+        let hits = try await lookup.look("hits")
         #expect(hits.details.count == 3 && hits.isCut)
         try await fixture.script(
             "INSERT INTO upstream.dead_messages SELECT * FROM upstream.messages; DELETE FROM upstream.messages"
         )
-        let kept = try await lookup.find("hits")
+        let kept = try await lookup.look("hits")
         #expect(kept.details.count == 3 && kept.isCut)
     }
 
@@ -109,7 +118,7 @@ struct LookupTests {
                 "SELECT message_key::text FROM upstream.message_ids EXCEPT SELECT message_key::text FROM upstream.messages"
             )
         )
-        let detail = try #require(try await MessageLookup(fixture.reader).find(key).details.first)
+        let detail = try #require(try await MessageLookup(fixture.reader).look(key).details.first)
         #expect(detail.stored == nil && detail.ledger != nil)
         let object = try #require(
             try JSONSerialization.jsonObject(with: Data(detail.json()))
@@ -130,17 +139,17 @@ struct LookupTests {
             "INSERT INTO upstream.dead_messages SELECT * FROM upstream.messages WHERE message_key = '\(key)'"
         )
         let lookup = MessageLookup(fixture.reader)
-        #expect(try await lookup.find("a").details.count == 2)
+        #expect(try await lookup.look("a").details.count == 2)
         try await fixture.script("DELETE FROM upstream.messages WHERE message_key = '\(key)'")
-        let byKey = try #require(try await lookup.find(key).details.first)
+        let byKey = try #require(try await lookup.look(key).details.first)
         #expect(byKey.stored?.message.messageID == "a" && byKey.deadLetters.count == 1)
-        #expect(try await lookup.find("a").details.contains { $0.messageKey == byKey.messageKey && $0.stored != nil })
+        #expect(try await lookup.look("a").details.contains { $0.messageKey == byKey.messageKey && $0.stored != nil })
     }
 
     @Test("its JSON holds everything, and a token only if requested")
     func json() async throws {
         let fixture = try await fixture()
-        let found = try await MessageLookup(fixture.reader).find("a").details
+        let found = try await MessageLookup(fixture.reader).look("a").details
         let detail = try #require(found.first { !$0.deliveries.isEmpty })
         let sight = Sight(tokens: true, payloads: true)
         let bytes = detail.content(to: sight).json(isForTerminal: true)
@@ -164,9 +173,9 @@ struct LookupTests {
             try await ConflictQuery(filter: MessageFilter(), limit: 1).rows(fixture.reader).first
         )
         let lookup = MessageLookup(fixture.reader)
-        #expect(try await lookup.find(conflict.releaseKey.description).details.isEmpty)
+        #expect(try await lookup.look(conflict.releaseKey.description).details.isEmpty)
         try await fixture.script("UPDATE upstream.conflicts SET released_at = now(), released_by = 'somebody'")
-        let detail = try #require(try await lookup.find(conflict.releaseKey.description).details.first)
+        let detail = try #require(try await lookup.look(conflict.releaseKey.description).details.first)
         #expect(detail.conflictsWith == conflict.copy.message.messageKey)
         let stored = try #require(detail.stored)
         #expect(stored.message.messageKey == conflict.releaseKey && stored.message.data == conflict.copy.message.data)
@@ -244,6 +253,16 @@ struct QuarantineTests {
             query.cursor = last
         }
         #expect(found == (1...20).reversed())
+        // Each has 21 bytes or 22: a page ends with the one that takes it past the limit.
+        var part = QuarantineQuery()
+        (part.order, part.hasStanzas, part.limit, part.byteLimit) = (.oldestFirst, true, 15, 60)
+        var sizes: [Int] = []
+        while true {
+            let page = try await part.next(fixture.reader)
+            sizes.append(page.rows.count)
+            if !page.isFull { break }
+        }
+        #expect(sizes.dropLast().allSatisfy { $0 == 3 } && sizes.reduce(0, +) == 20, "\(sizes)")
         var one = QuarantineQuery()
         one.id = 5
         one.hasStanzas = true

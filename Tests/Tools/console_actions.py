@@ -39,6 +39,7 @@ class Actions:
         self.act("fold and copy", self.fold)
         self.act("one line a row", self.one_line)
         self.act("search box", self.find)
+        self.act("saved views", self.views)
         self.act("overview draws lines as it is fetched again", self.lines)
         self.act("viewer", self.viewer)
         self.act("sign out", self.sign_out)
@@ -50,6 +51,7 @@ class Actions:
         self.act("dead letters: retry", lambda page: self.dead(page, "Retry", "Queued again"))
         self.act("dead letters: discard", lambda page: self.dead(page, "Discard", "Discarded"))
         self.act("retry now", self.retry_now)
+        self.act("give up deliveries", self.give_up)
         self.act("release a conflict", self.release)
         self.act("dismiss a stanza", self.dismiss)
         self.act("replay", self.replay)
@@ -125,9 +127,28 @@ class Actions:
         assert page.get_by_label("Received since").input_value() == "1h", "the form does not say what the box says"
         box = page.get_by_label("Find messages")
         assert box.input_value() == "category:com.example.live since:1h", "the box forgets"
+        names = {"handlers": [{"handler": "a \"b\""}]}
+        page.route("**/api/v1/overview", lambda route: route.fulfill(json=names))
+        page.reload()
+        box.fill("category:\"x y\" ha")
+        option = page.locator("#find-terms option").first
+        option.wait_for(state="attached")
+        assert option.get_attribute("value") == "category:\"x y\" handler:\"a \\\"b\\\"\"", option.get_attribute("value")
         box.fill("sinze:1h")
         box.press("Enter")
         page.get_by_text("did you mean 'since:'?").wait_for()
+
+    def views(self, page):
+        page.goto(self.url + "/messages?category=com.example.live")
+        page.evaluate("window.prompt = () => 'live <b>'")
+        page.get_by_role("button", name="Save view").click()
+        page.get_by_role("button", name="Forget live <b>").wait_for()
+        page.goto(self.url + "/messages")
+        page.get_by_role("link", name="live <b>").click()
+        page.wait_for_url("**/messages?category=com.example.live")
+        page.get_by_role("button", name="Forget live <b>").click()
+        page.get_by_role("button", name="Save view").wait_for()
+        assert page.get_by_role("link", name="live <b>").count() == 0, "it is not forgotten"
 
     def pause(self, page):
         page.goto(self.url + "/handlers")
@@ -191,6 +212,16 @@ class Actions:
         page.get_by_role("button", name="Retry all now").click()
         self.confirm(page, "Retry all now", "the provider is back")
         self.toast(page, "Due now")
+
+    def give_up(self, page):
+        page.goto(self.url + "/deliveries?handler=billing")
+        page.get_by_role("button", name="Give up these").click()
+        dialog = self.confirm(page, "Count first", "no longer wanted")
+        dialog.get_by_text(re.compile("This touches [0-9,]+ waiting")).wait_for()
+        self.check(page, "dialog of giving up")
+        dialog.get_by_role("button", name=re.compile("Give up [0-9]")).click()
+        self.toast(page, "Given up")
+        page.get_by_text("Nothing matches").wait_for()
 
     def release(self, page):
         page.goto(self.url + self.given["pages"]["conflict"])

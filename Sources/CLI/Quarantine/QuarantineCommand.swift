@@ -1,18 +1,29 @@
 import ArgumentParser
+import MessageStore
 import Postgres
 import Querying
+import Replaying
 import Resources
+import UpstreamConfiguration
 import Vocabulary
+import Worker
+import XMLWire
+import XMPP
 
 struct QuarantineCommand: DescribedCommand {
     static let manual = """
-        quarantine: Shows and exports stanzas that could not be stored as messages.
+        quarantine: Shows, exports, dismisses and retries stanzas that could not be stored as messages.
           upstream-worker quarantine list --reason category_unusable --since 1d
           upstream-worker quarantine show 17
           upstream-worker quarantine show 17 --raw | xxd | less
           upstream-worker quarantine export --since 7d > odd.ndjson
+          upstream-worker quarantine dismiss 17
+          upstream-worker quarantine retry 17   # where the reason has gone
         """
-    static let subcommands: Subcommands = [ListCommand<QuarantineRow>.self, QuarantineShow.self, QuarantineExport.self]
+    static let subcommands: Subcommands = [
+        ListCommand<QuarantineRow>.self, QuarantineShow.self, QuarantineExport.self, QuarantineDismiss.self,
+        QuarantineRetry.self,
+    ]
 }
 
 extension QuarantineRow: ListedRow {
@@ -99,18 +110,125 @@ struct QuarantineExport: ProgramCommand {
         let asked = try filter.asked()
         try await options.withReader(context, timeout: nil) { connection in
             var query = try await asked.judged(connection)
-            // A stanza has 256 KiB at most unless limits.stanza says more.
-            (query.order, query.hasStanzas, query.limit, query.cursor) = (.oldestFirst, true, 100, after)
+            (query.order, query.hasStanzas, query.cursor) = (.oldestFirst, true, after)
+            (query.limit, query.byteLimit) = (1_000, 4 << 20)
             let sight = Sight(tokens: withTokens, payloads: true)
             var output = RowOutput(.ndjson, tokens: withTokens, to: context.console)
             while true {
-                let rows = try await query.rows(connection)
-                for row in rows {
+                let page = try await query.next(connection)
+                for row in page.rows {
                     try output.append(object: row.shown(to: sight).json(isForTerminal: output.isForTerminal))
                 }
-                guard let last = rows.last, rows.count == query.limit else { return }
-                query.cursor = last.id
+                guard page.isFull else { return }
             }
         }
+    }
+}
+
+/// Which stanzas an action takes: one, what a filter selects, or all.
+struct QuarantineAction: ParsableArguments {
+    @OptionGroup var options: CommonOptions
+    @Argument(help: "Its id, as `quarantine list` shows it; without one, all that the filter selects.") var id: Int64?
+    @OptionGroup var filter: QuarantineFilter
+    @Flag(help: "All of them; needed where no filter is given.") var all = false
+    @Flag(help: "Change nothing; only say what would be done.") var dryRun = false
+    @Flag(help: "Do not ask for confirmation, which more than 100 need.") var yes = false
+    @Option(help: "Why, for the audit trail.") var why: String?
+
+    /// Acts on the stanzas, whose number is known, unless there are none.
+    func run(
+        _ verb: String,
+        in context: CommandContext,
+        _ act: (PostgresConnection, QuarantineQuery, Int) async throws -> Void
+    ) async throws {
+        let asked = try filter.asked()
+        guard asked.filter.state == nil else {
+            throw CommandFailure(.usage, "--state selects nothing that can be acted on: leave it out")
+        }
+        guard [id != nil, !asked.isEmpty, all].count(where: \.self) == 1 else {
+            throw CommandFailure(.usage, "give an id, or a filter (--reason, --sender, --since, …), or --all")
+        }
+        try await options.withConnection(context) { connection in
+            var chosen = try await asked.judged(connection)
+            chosen.id = id
+            // What comes meanwhile is not part of it.
+            if id == nil { chosen.seenBy = try await connection.databaseTime() }
+            let total = try await chosen.count(connection)
+            guard total > 0 || id == nil else {
+                throw CommandFailure(.negative, "no quarantined stanza has this id: `quarantine list` shows them")
+            }
+            if !dryRun { try context.console.confirmMany(total, "\(verb) \(Amount.count(total)) stanzas?", yes: yes) }
+            try await act(connection, chosen, total)
+        }
+    }
+}
+
+struct QuarantineDismiss: ProgramCommand {
+    static let manual = """
+        dismiss: Takes stanzas off the list until they come again; their bytes are kept.
+          upstream-worker quarantine dismiss 17 --why "an old app"
+          upstream-worker quarantine dismiss --reason category_unusable --until 1d
+          upstream-worker quarantine dismiss --all --dry-run
+
+        Asks before it dismisses more than 100. `quarantine list --state dismissed` shows them. --reason selects by the \
+        stanzas' reason; --why is yours, for the audit trail.
+        """
+
+    @OptionGroup var action: QuarantineAction
+
+    func run(in context: CommandContext) async throws {
+        let console = context.console
+        try await action.run("Dismiss", in: context) { connection, chosen, total in
+            guard !action.dryRun else { return console.message("would dismiss \(total); nothing was changed") }
+            let act = BulkAction.Act.dismiss(chosen.condition, "quarantine" + chosen.description)
+            let bulk = BulkAction(act, total: total, by: .command(action.why))
+            let done = total > 0 ? try await bulk.run(over: connection, "dismissed", console) : 0
+            console.message("dismissed \(done)")
+        }
+    }
+}
+
+struct QuarantineRetry: ProgramCommand {
+    static let manual = """
+        retry: Judges stanzas again, and stores and delivers those that are messages by now.
+          upstream-worker quarantine retry 17 --why "the sender takes events now"
+          upstream-worker quarantine retry --reason category_unusable --dry-run
+
+        For stanzas whose reason has gone: by a new version, or by what the configuration says of their sender. What is \
+        stored counts as received now, and leaves the list; what is stored already is a duplicate or a conflict. Nothing \
+        is acked. The others stay, and the exit code is then 1.
+        """
+
+    @OptionGroup var action: QuarantineAction
+    @Flag(help: "One JSON object instead of text.") var json = false
+
+    func run(in context: CommandContext) async throws {
+        let (options, console) = (action.options, context.console)
+        let loaded = try options.loader(context).load(file: options.config, needsSenders: true, parts: [.senders])
+        let configuration = loaded.configuration
+        let retry = StanzaRetry(
+            try PostgresSettings(url: configuration.database.url),
+            senders: configuration.senders.enumerated().map { StreamSettings($1, index: $0) },
+            limits: StreamLimits(configuration)
+        )
+        try await action.run("Try", in: context) { connection, chosen, total in
+            let (author, isDryRun) = (AuditAuthor.command(action.why), action.dryRun)
+            let report =
+                total > 0
+                ? try await retry.run(chosen, total: total, over: connection, by: author, isDryRun: isDryRun)
+                : StanzaRetry.Report()
+            try show(report, console)
+            guard report.refused.isEmpty else { throw CommandFailure(.negative) }
+        }
+    }
+
+    private func show(_ report: StanzaRetry.Report, _ console: Terminal) throws {
+        if json { return try console.json(report) }
+        let rows =
+            [
+                (action.dryRun ? "new" : "stored", report.stored), ("duplicates", report.duplicates),
+                ("conflicts", report.conflicts),
+            ] + report.refused.sorted { $0.key < $1.key }.map { ("still no message: \($0.key)", $0.value) }
+        console.facts(FactList(rows.map { ($0, Amount.count($1)) }))
     }
 }

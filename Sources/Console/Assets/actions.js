@@ -1,6 +1,6 @@
 // Buttons and dialogs that act: each request is JSON with its own Idempotency-Key, kept until it is answered.
 import { refresh } from "./live.js";
-import { toast } from "./shell.js";
+import { element, toast } from "./shell.js";
 import { stranger } from "./tail.js";
 
 /** A unique key; works without a secure context too. */
@@ -58,36 +58,25 @@ function say(form, ...content) {
     form.querySelector(".outcome")?.replaceChildren(...content);
 }
 
-function line(text, className = "") {
-    const paragraph = document.createElement("p");
-    paragraph.className = className;
-    paragraph.textContent = text;
-    return paragraph;
-}
+const line = (text, className) => element("p", className, text);
 
 /** Describes a frozen set before anything is done to it. */
 function summary(job) {
-    const list = document.createElement("ul");
-    for (const group of (job.groups ?? []).slice(0, 8)) {
-        const item = document.createElement("li");
-        item.append(`${count(group.count)} × `, stranger(group.handler), ": ", stranger(group.error_group));
-        list.append(item);
-    }
-    return [line(`This touches ${count(job.planned)} dead letter${job.planned === 1 ? "" : "s"}, as of now:`), list];
+    if (job.about) return [line(`This touches ${job.about}.`)];
+    const items = (job.groups ?? []).slice(0, 8).map((group) => element(
+        "li", "", `${count(group.count)} × `, stranger(group.handler), ": ", stranger(group.error_group),
+    ));
+    const what = `This touches ${count(job.planned)} dead letter${job.planned === 1 ? "" : "s"}, as of now:`;
+    return [line(what), element("ul", "", ...items)];
 }
 
 function bar(job) {
-    const box = document.createElement("div");
-    box.className = "progress";
-    const progress = document.createElement("progress");
+    const progress = element("progress");
     progress.max = Math.max(1, job.planned);
     progress.value = job.done + job.skipped;
     progress.setAttribute("aria-label", "Progress");
-    const text = document.createElement("span");
-    text.textContent = `${count(job.done)} of ${count(job.planned)} done`
-        + (job.skipped ? `, ${count(job.skipped)} were gone` : "");
-    box.append(progress, text);
-    return box;
+    const gone = job.skipped ? `, ${count(job.skipped)} were gone` : "";
+    return element("div", "progress", progress, element("span", "", `${count(job.done)} of ${count(job.planned)} done${gone}`));
 }
 
 const ended = ["finished", "cancelled", "failed", "expired"];
@@ -113,6 +102,7 @@ function follow(job, form) {
 
 function finish(form, text, tone) {
     form.closest("dialog")?.close();
+    if (form.dataset.next) return location.assign(form.dataset.next);
     toast(text, tone);
     refresh().catch(() => {});
 }
@@ -134,24 +124,37 @@ async function cancel(button) {
     }
 }
 
-/** Freezes and shows the affected set first, then acts on it. */
+/** Acts on what was counted, part by part. */
+async function inParts(form, key) {
+    let [done, answer] = [0, {}];
+    do {
+        answer = await send(form.dataset.action, { ...fields(form), as_of: form.dataset.asOf }, key);
+        done += answer.done;
+        key = newKey();
+        say(form, line(`${count(done)} done.`));
+    } while (answer.more);
+    finish(form, `${form.dataset.done}: ${count(done)}`);
+}
+
+/** Freezes, or counts, and shows the affected set first, then acts on it. */
 async function frozen(form, button, key) {
+    if (form.dataset.asOf) return inParts(form, key);
     if (!form.dataset.job) {
         // Without a key the filter would select all of the handler's.
         if ("chosen" in form.dataset && !chosen().length) return say(form, line("Nothing is chosen."));
-        const body = fields(form);
-        delete body.reason;
+        const { reason, rate, ...body } = fields(form);
         const job = await send(form.dataset.action, body, key);
-        if (!job.id || !job.planned) return say(form, line("Nothing matches any more: nothing is left to do."));
-        form.dataset.job = job.id;
-        form.querySelector("[data-cancel]").hidden = false;
+        if (!job.planned) return say(form, line("Nothing matches any more: nothing is left to do."));
+        if (job.id) form.dataset.job = job.id;
+        else form.dataset.asOf = job.as_of;
+        form.querySelector("[data-cancel]").hidden = !job.id;
         say(form, ...summary(job));
         button.textContent = `${form.dataset.verb} ${count(job.planned)}`;
         button.formNoValidate = false;
         return;
     }
-    const reason = form.elements.reason?.value;
-    const job = await send(form.dataset.action, { id: form.dataset.job, reason }, key);
+    const { reason, rate } = fields(form);
+    const job = await send(form.dataset.action, { id: form.dataset.job, reason, rate }, key);
     say(form, bar(job));
     form.dataset.running = job.id;
     const end = ended.includes(job.state) ? job : await follow(job, form);
@@ -169,20 +172,14 @@ async function plan(form, key) {
         parts.push(line(`${count(answer.replayed_before)} were sent by an earlier replay; “Replayed before” decides about them.`));
     }
     if (answer.handlers?.length) {
-        const list = document.createElement("ul");
-        for (const at of answer.handlers) {
-            const item = document.createElement("li");
-            item.textContent = `${at.handler}: ${count(at.planned)} to send; ${count(at.handled)} handled before, `
-                + `${count(at.dead)} dead letters, ${count(at.pending)} wait anyway`;
-            list.append(item);
-        }
-        parts.push(list);
+        parts.push(element("ul", "", ...answer.handlers.map((at) => element(
+            "li", "", `${at.handler}: ${count(at.planned)} to send; ${count(at.handled)} handled before, `
+                + `${count(at.dead)} dead letters, ${count(at.pending)} wait anyway`,
+        ))));
     }
     if (!answer.replay_id) return say(form, ...parts, line("There is nothing to send: widen the filter or the scope.", "muted"));
-    const link = document.createElement("a");
-    link.className = "button primary";
+    const link = element("a", "button primary", "Look at the plan and start it");
     link.href = `/replays/${encodeURIComponent(answer.replay_id)}`;
-    link.textContent = "Look at the plan and start it";
     say(form, ...parts, line("Nothing is sent until you start it.", "muted"), link);
     link.focus();
 }
@@ -219,10 +216,8 @@ async function reveal(button) {
     try {
         const response = await fetch(button.dataset.reveal, { headers: { Accept: "application/json" } });
         if (!response.ok) throw new Error(await problem(response));
-        const token = document.createElement("code");
-        token.className = "mono token";
+        const token = element("code", "mono token", (await response.json()).registration_token ?? "gone");
         token.tabIndex = -1;
-        token.textContent = (await response.json()).registration_token ?? "gone";
         button.parentElement.replaceChildren(token);
         token.focus();
     } catch (error) {
@@ -235,8 +230,7 @@ async function reveal(button) {
 function reset(dialog) {
     const form = dialog.querySelector("form");
     if (!form) return;
-    delete form.dataset.job;
-    delete form.dataset.key;
+    for (const name of ["job", "asOf", "key"]) delete form.dataset[name];
     form.reset();
     say(form);
     const button = form.querySelector("button:not([type])");
@@ -267,21 +261,17 @@ export function startActions() {
         }
         showChosen();
     });
-    document.addEventListener("click", (event) => {
-        const opener = event.target.closest("[data-dialog]");
+    document.addEventListener("click", ({ target }) => {
+        const at = (name) => target.closest(`[data-${name}]`);
+        const opener = at("dialog");
         if (opener) {
             const dialog = document.getElementById(opener.dataset.dialog);
             reset(dialog);
             dialog.showModal();
             return;
         }
-        const revealer = event.target.closest("[data-reveal]");
-        if (revealer) {
-            reveal(revealer);
-            return;
-        }
-        const canceller = event.target.closest("[data-cancel]");
-        if (canceller) cancel(canceller);
-        if (event.target.closest("[data-close]")) event.target.closest("dialog")?.close();
+        if (at("reveal")) reveal(at("reveal"));
+        if (at("cancel")) cancel(at("cancel"));
+        if (at("close")) target.closest("dialog")?.close();
     });
 }

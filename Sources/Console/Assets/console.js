@@ -1,7 +1,7 @@
 // Runs on every page; each module checks whether the page has work for it.
 import { startActions } from "./actions.js";
 import { startCopy } from "./copy.js";
-import { startFind } from "./find.js";
+import { startFind, startViews } from "./find.js";
 import { startLive } from "./live.js";
 import { startMenu, startTheme } from "./shell.js";
 import { startTail } from "./tail.js";
@@ -13,5 +13,6 @@ showLocalTimes(document);
 startActions();
 startCopy();
 startFind();
+startViews();
 startLive();
 startTail();

@@ -1,5 +1,5 @@
 // Copies a value of a message's JSON, the path to it as filters take it, or all of it.
-import { toast } from "./shell.js";
+import { element, toast } from "./shell.js";
 import { verbatim } from "./tail.js";
 
 async function copy(text) {
@@ -7,7 +7,7 @@ async function copy(text) {
         await navigator.clipboard.writeText(text);
     } catch {
         // Pages without TLS have no clipboard.
-        const box = document.createElement("textarea");
+        const box = element("textarea");
         box.value = text;
         document.body.append(box);
         box.select();
@@ -49,10 +49,7 @@ function path(box, target) {
 }
 
 function button(label, text) {
-    const made = document.createElement("button");
-    made.type = "button";
-    made.className = "small";
-    made.textContent = label;
+    const made = element("button", "small", label);
     made.addEventListener("click", () => copy(text));
     return made;
 }
@@ -60,12 +57,9 @@ function button(label, text) {
 /** Offers to copy what was clicked. */
 function offer(target) {
     const box = target.closest("[data-path]");
-    const bar = box.previousElementSibling?.matches(".copy") ? box.previousElementSibling : document.createElement("div");
-    bar.className = "copy";
+    const bar = box.previousElementSibling?.matches(".copy") ? box.previousElementSibling : element("div", "copy");
     const place = path(box, target);
-    const name = document.createElement("code");
-    name.textContent = place;
-    bar.replaceChildren(name, button("Copy path", place));
+    bar.replaceChildren(element("code", "", place), button("Copy path", place));
     if (target.className !== "j-name") bar.append(button("Copy value", spelled(target)));
     box.before(bar);
 }

@@ -2,6 +2,15 @@
 
 const root = document.documentElement;
 
+/** A new element of a class, with text and other elements in it. */
+export function element(name, className = "", ...content) {
+    const made = document.createElement(name);
+    if (className) made.className = className;
+    if (name === "button") made.type = name;
+    made.append(...content);
+    return made;
+}
+
 const isDark = () =>
     root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 
@@ -40,14 +49,9 @@ export function startMenu() {
 export function toast(text, tone = "good") {
     const place = document.getElementById("toasts");
     if (!place) return;
-    const note = document.createElement("div");
-    note.className = `notice ${tone}`;
-    note.textContent = text;
+    const note = element("div", `notice ${tone}`, text);
     if (tone === "bad") {
-        const close = document.createElement("button");
-        close.type = "button";
-        close.className = "button ghost small";
-        close.textContent = "Dismiss";
+        const close = element("button", "ghost small", "Dismiss");
         close.addEventListener("click", () => note.remove());
         note.append(" ", close);
     } else {

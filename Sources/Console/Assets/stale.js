@@ -1,4 +1,5 @@
 // The bar that says since when, and why, what the page shows is no longer kept up to date.
+import { element } from "./shell.js";
 import { distance } from "./times.js";
 
 /** What is not up to date, by name: since when by this clock, that moment for people, why, and what tries again. */
@@ -17,19 +18,13 @@ function draw() {
         return;
     }
     if (!bar) {
-        bar = document.createElement("div");
-        bar.id = "stale";
-        bar.className = "notice bad";
+        const why = element("span");
         // The age changes every second: only the reason is read aloud.
-        const why = document.createElement("span");
         why.setAttribute("role", "alert");
-        const age = document.createElement("strong");
-        const again = document.createElement("button");
-        again.type = "button";
-        again.className = "button small";
-        again.textContent = "Try now";
+        const again = element("button", "small", "Try now");
         again.addEventListener("click", () => { for (const source of [...sources.values()]) source.again(); });
-        bar.append(age, why, again);
+        bar = element("div", "notice bad", element("strong"), why, again);
+        bar.id = "stale";
         main.prepend(bar);
     }
     const [age, why] = bar.children;

@@ -1,5 +1,5 @@
 // The live tail: new messages on top of the list, as they commit.
-import { toast } from "./shell.js";
+import { element, toast } from "./shell.js";
 import { clockTime, isFresh, isStale } from "./stale.js";
 import { showLocalTimes } from "./times.js";
 
@@ -16,19 +16,16 @@ const unseen = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/u;
 
 /** Untrusted text: isolated, with marks for invisible characters. */
 export function stranger(text) {
-    const box = document.createElement("bdi");
+    const box = element("bdi");
     let run = "";
     for (const character of text) {
         if (!unseen.test(character)) {
             run += character;
             continue;
         }
-        const mark = document.createElement("span");
-        mark.className = "mark";
         const names = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
-        mark.textContent = names[character]
-            ?? `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
-        box.append(run, mark);
+        const name = names[character] ?? `U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+        box.append(run, element("span", "mark", name));
         run = "";
     }
     box.append(run);
@@ -48,13 +45,6 @@ export function verbatim(text, member) {
         last = word;
     }
     return undefined;
-}
-
-function element(name, className, ...content) {
-    const made = document.createElement(name);
-    if (className) made.className = className;
-    made.append(...content);
-    return made;
 }
 
 function link(className, href, title, content) {
@@ -109,12 +99,10 @@ export function startTail() {
         field: cell.dataset.field,
         label: cell.textContent,
     }));
-    const known = new Set(
-        Array.from(body.querySelectorAll("a[href^='/messages/']"), (anchor) => anchor.getAttribute("href").slice(10)),
-    );
+    const keyOf = (shown) => shown.querySelector("a[href^='/messages/']")?.getAttribute("href").slice(10);
+    const known = new Set(Array.from(body.rows, keyOf));
     const table = body.closest(".table");
-    const note = element("button", "button new");
-    note.type = "button";
+    const note = element("button", "new");
     note.hidden = true;
     table.before(note);
     let events;
@@ -143,9 +131,8 @@ export function startTail() {
         body.prepend(...rows);
         for (const made of rows) showLocalTimes(made);
         while (body.rows.length > limit) {
-            const anchor = body.rows[body.rows.length - 1].querySelector("a[href^='/messages/']");
-            if (anchor) known.delete(anchor.getAttribute("href").slice(10));
-            body.deleteRow(-1);
+            known.delete(keyOf(body.rows[limit]));
+            body.deleteRow(limit);
         }
         document.getElementById("tail-empty")?.remove();
     };

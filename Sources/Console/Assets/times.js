@@ -1,14 +1,17 @@
 // Adds the local time to each moment, and keeps relative ages up to date.
 
+import { element } from "./shell.js";
+
 const local = new Intl.DateTimeFormat(undefined, {
     dateStyle: "medium", timeStyle: "medium",
 });
 
-const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+/** Each with its seconds, and from how many on it is used. */
+const units = [["d", 86400, 172800], ["h", 3600, 5400], ["min", 60, 90], ["s", 1, 0]];
 
 /** Formats a distance in seconds as the server does: `4 s`, `3 min`, `5.2 h`. */
 export function distance(seconds) {
-    const [unit, size] = units.find(([unit, size]) => seconds >= (unit === "s" ? 0 : unit === "min" ? 90 : unit === "h" ? 5400 : 172800)) ?? units[3];
+    const [unit, size] = units.find(([, , least]) => seconds >= least) ?? units[3];
     const number = seconds / size;
     return `${number < 99.95 ? String(Math.round(number * 10) / 10) : Math.round(number)} ${unit}`;
 }
@@ -27,10 +30,7 @@ export function showLocalTimes(part) {
         const utc = time.classList.contains("age") ? time.title : time.textContent;
         time.title = `${utc}\n${local.format(moment)} local time`;
         if (time.classList.contains("both") && !time.nextElementSibling?.classList.contains("local")) {
-            const text = document.createElement("span");
-            text.className = "local muted";
-            text.textContent = ` · ${local.format(moment)} local`;
-            time.after(text);
+            time.after(element("span", "local muted", ` · ${local.format(moment)} local`));
         }
     }
 }

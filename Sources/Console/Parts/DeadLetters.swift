@@ -1,6 +1,7 @@
 import Hummingbird
 import MessageStore
 import Postgres
+import Replaying
 import Resources
 import Vocabulary
 
@@ -19,7 +20,13 @@ enum DeadPart {
                 at: "dead/groups",
                 "Dead letters by handler and error group: those of the last hour first, then the largest."
             ),
-            change("retryDead", "dead/retry", "Freezes dead letters, or queues a frozen set again.", .retry),
+            change(
+                "retryDead",
+                "dead/retry",
+                "Freezes dead letters, or queues a frozen set again.",
+                .retry,
+                takes: rate
+            ),
             change("discardDead", "dead/discard", "Freezes dead letters, or deletes a frozen set.", .discard),
         ],
         pages: [Page(path: "dead", make: DeadPages.groups), Page(path: "dead/letters", make: DeadPages.letters)]
@@ -27,6 +34,7 @@ enum DeadPart {
 
     private static let id = Member<String>("id", #"{"type":"string","format":"uuid"}"#)
     private static let filter = FilterMember<DeadLetterFilter>()
+    private static let rate = Member<Double>("rate", #"{"type":"number","examples":[100]}"#)
 
     static let list = Listing<DeadLetterFilter, DeadLetter, DeadLetterCursor>(address: "/dead/letters", most: 200) {
         wanted in
@@ -52,7 +60,8 @@ enum DeadPart {
         _ operation: StaticString,
         _ path: String,
         _ summary: StaticString,
-        _ fate: DeadLetters.Fate
+        _ fate: DeadLetters.Fate,
+        takes members: any BodyMember...
     ) -> Endpoint {
         .action(operation, path) { request in
             guard let id = request.body[id] else { return try await freeze(fate, request) }
@@ -64,7 +73,7 @@ enum DeadPart {
             .one(Job.self, 201, "The frozen set"),
             .one(Job.self, 202, "The job that was started")
         )
-        .takes([], body: [id, ActionBody.all, filter])
+        .takes([], body: [id, ActionBody.all, filter] + members)
     }
 
     private static func start(
@@ -76,25 +85,29 @@ enum DeadPart {
             throw Problem.badRequest("give either 'filter', to see what it selects, or the 'id' of a set, to act on it")
         }
         guard let job = Digest128(uuid: id.utf8) else { throw Problem.badRequest("'id' is a UUID") }
+        let rate = request.body[rate]
+        guard rate.map(ReplayPace.rates.contains) ?? true else {
+            throw Problem.badRequest("'rate' is 0.001 to 1000000000")
+        }
         let (author, sight) = (request.author, request.services.sight)
         let response = try await request.perform { connection throws(PostgresError) in
-            try Jobs.start(connection, job, fate, by: author).map { $0.answer(.accepted, to: sight) }
+            try Jobs.start(connection, job, fate, rate: rate, by: author).map { $0.answer(.accepted, to: sight) }
         }
         request.services.bell.continuation.yield()
         return response
     }
 
     private static func freeze(_ fate: DeadLetters.Fate, _ request: ActionRequest) async throws -> Response {
-        guard request.body[ActionBody.reason] == nil else {
-            throw Problem.badRequest("'reason' goes with the 'id' of the set, when it is acted on")
+        guard request.body[ActionBody.reason] == nil, request.body[rate] == nil else {
+            throw Problem.badRequest("'reason' and 'rate' go with the 'id' of the set, when it is acted on")
         }
         let sight = request.services.sight
         let asked = try (request.body[filter] ?? ActionBody()).asked(DeadLetterFilter.self, sight)
         guard request.body[ActionBody.all] == true || !asked.isEmpty else {
             throw Problem.badRequest("give a filter, or \"all\": true to select every dead letter")
         }
-        let (who, filter) = (request.principal.name, asked.filter)
-        return try await request.perform(isLong: true) { connection throws(PostgresError) in
+        let who = request.principal.name
+        return try await request.perform(isLong: true, on: asked) { connection, filter, _ throws(PostgresError) in
             try Jobs.freeze(connection, fate, filter, who: who).map { job in
                 if let job { return job.answer(.created, to: sight) }
                 let none: JSONObject = [

@@ -114,6 +114,13 @@ enum DeadPages {
         return chosen + actions("these", isGroup ? "group" : "these", list.members, of: of)
     }
 
+    private static func rate(_ id: String) -> HTML {
+        """
+        <div><label for="\(id)-rate">Due per second; pause the handler to stop them</label>
+        <input id="\(id)-rate" name="rate" data-kind="number" type="number" min="0.001" step="any" placeholder="all at once"></div>
+        """
+    }
+
     /// The dialogs that retry and discard, which name at once what they are about.
     static func actions(
         _ id: String,
@@ -136,7 +143,7 @@ enum DeadPages {
                 counted: verb,
                 ofChosen: isChosen,
                 fields: fields,
-                "<p>\(handler)\(group).</p><p>\(means)</p>\(Act.reason(id))"
+                "<p>\(handler)\(group).</p><p>\(means)</p>\(Act.reason(id))\(HTML.when(verb == "Retry", rate(id)))"
             )
         }
         return dialog(
@@ -160,6 +167,9 @@ extension DeadLetterGroup {
     /// The group as a filter takes it; nil if it is not shown whole.
     var nameInFilters: String? { group.contains(Sight.hidden) || group.contains(TokenText.masked) ? nil : group }
 
-    /// The page of its letters.
-    var address: PageAddress { PageAddress("/dead/letters").query("handler", handler).query("group", nameInFilters) }
+    /// The page of its letters; of its handler's groups where it can't be named.
+    var address: PageAddress {
+        guard let name = nameInFilters else { return PageAddress("/dead").query("handler", handler) }
+        return PageAddress("/dead/letters").query("handler", handler).query("group", name)
+    }
 }

@@ -4,7 +4,8 @@ import Postgres
 import Resources
 import Vocabulary
 
-/// `GET deliveries`, `POST deliveries/retry-now`, and their page: waiting deliveries, with errors and next attempts.
+/// `GET deliveries`, `POST deliveries/retry-now` and `deliveries/cancel`, and their page: waiting deliveries, with errors and
+/// next attempts.
 enum DeliveryPart {
     static let part = ConsolePart(
         section: Section("Waiting", "/deliveries", "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM12 8v4l3 2"),
@@ -13,6 +14,9 @@ enum DeliveryPart {
             .action("retryDeliveriesNow", "deliveries/retry-now", retryNow)
                 .about("Makes waiting deliveries due at once.")
                 .takes([], body: WaitingFilter.members + [ActionBody.all, limit]),
+            .action("cancelDeliveries", "deliveries/cancel", cancel)
+                .about("Counts waiting deliveries; with the count's `as_of` makes these dead letters.")
+                .takes([], body: WaitingFilter.members + [ActionBody.all, ActionBody.asOf]),
         ],
         pages: [Page(path: "deliveries", make: page)]
     )
@@ -34,18 +38,52 @@ enum DeliveryPart {
     private static func retryNow(_ request: ActionRequest) async throws -> Response {
         let limit = request.body[limit] ?? most
         guard (1...most).contains(limit) else { throw Problem.badRequest("'limit' is 1 to 10,000") }
-        let asked = try request.body.asked(WaitingFilter.self, request.services.sight)
-        guard request.body[ActionBody.all] == true || !asked.isEmpty else {
-            throw Problem.badRequest("give a handler, a message_key, another filter, or \"all\": true")
-        }
-        let (filter, author) = (asked.filter, request.author)
-        return try await request.perform { connection throws(PostgresError) in
+        let (asked, author) = (try asked(request), request.author)
+        return try await request.perform(on: asked) { connection, filter, _ throws(PostgresError) in
             let count = try BulkAction(.waiting(.retryNow, filter), total: limit, by: author).begin(connection)
             // The limit was reached: there may be more.
             var answer: JSONObject = ["done": count, "more": count == limit]
             if count == 0 { answer.add("why", try WaitingDeliveries.whyUnmoved(connection, filter)) }
             return .success(ActionAnswer(answer))
         }
+    }
+
+    private static func asked(_ request: ActionRequest) throws -> Asked<WaitingFilter> {
+        let asked = try request.body.asked(WaitingFilter.self, request.services.sight)
+        guard request.body[ActionBody.all] == true || !asked.isEmpty else {
+            throw Problem.badRequest("give a handler, a message_key, another filter, or \"all\": true")
+        }
+        return asked
+    }
+
+    /// Without `as_of` counts; with it gives up what was received by then.
+    private static func cancel(_ request: ActionRequest) async throws -> Response {
+        let (asked, author, time) = (try asked(request), request.author, try request.body.time)
+        let isCounted = time != nil
+        return try await request.perform(isLong: time == nil, on: asked) {
+            connection,
+            filter,
+            now throws(PostgresError) in
+            var chosen = filter
+            let time = min(time ?? now, now)
+            chosen.until = min(filter.until ?? time, time)
+            guard isCounted else {
+                let counts = try WaitingDeliveries.count(connection, chosen)
+                return .success(ActionAnswer(counted(counts, time)))
+            }
+            let act = BulkAction.Act.waiting(.cancel, chosen)
+            let count = try BulkAction(act, total: act.batch, by: author).begin(connection)
+            return .success(ActionAnswer(["done": count, "more": count == act.batch, "as_of": time] as JSONObject))
+        }
+    }
+
+    private static func counted(_ counts: WaitingDeliveries.Counts, _ time: Timestamp) -> JSONObject {
+        let held =
+            counts.held > 0 ? "; workers have \(Amount.count(counts.held)) more in hand, which are left alone" : ""
+        return [
+            "planned": counts.free, "left_with_workers": counts.held, "as_of": time,
+            "about": Amount.counted(counts.free, "waiting delivery", plural: "waiting deliveries") + held,
+        ]
     }
 
     private static func page(_ request: PageRequest) async throws -> HTML {
@@ -63,7 +101,7 @@ enum DeliveryPart {
             "Waiting",
             head: "Waiting deliveries",
             "Deliveries that are not done yet; what is due first comes first.",
-            actions: request.mayAct ? retryAll(filter, handlers) : "",
+            actions: request.mayAct ? retryAll(filter, handlers) + cancelThese(list) : "",
             refresh: list.isFirstPage ? 10 : nil,
             """
             \(tabs(handlers, filter.handler))\
@@ -86,6 +124,24 @@ enum DeliveryPart {
             """
             <p>Every delivery that waits for <strong>\(handler)</strong> becomes due at once, whatever its back-off. The order and the \
             limits of the handler stay.</p>\(Act.reason("retry-now"))
+            """
+        )
+    }
+
+    private static func cancelThese(_ list: PageList<WaitingFilter, WaitingDelivery, WaitingCursor>) -> HTML {
+        guard !list.isEmpty, !list.rows.isEmpty else { return "" }
+        return Act.dialog(
+            "cancel-these",
+            "Give up these",
+            "/api/v1/deliveries/cancel",
+            done: "Given up",
+            kind: .danger,
+            isSmall: false,
+            counted: "Give up",
+            fields: WaitingFilter.filters.flatMap { field in list.asked[field].map { (field.name.description, $0) } },
+            """
+            <p>What the filter selects becomes dead letters of the group <span class="mono">\(WaitingDeliveries.cancelledGroup)</span>, until \
+            they are retried or discarded. The messages stay.</p>\(Act.reason("cancel-these"))
             """
         )
     }

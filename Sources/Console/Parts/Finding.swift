@@ -26,8 +26,8 @@ enum FindPart {
         guard let reference = terms.reference else {
             return MessageFilter.filters.reduce(messages) { $0.query($1.name, terms.values[$1.name.description] ?? []) }
         }
-        let found = try await request.read { try await MessageLookup($0).find(reference) }
-        guard found.details.isEmpty else { return messages.adding(reference) }
+        let isKnown = try await request.read { try await MessageLookup($0).isKnown(reference) }
+        guard !isKnown else { return messages.adding(reference) }
         // A key that no message has may be a device's.
         return messages.query(DeviceKey(reference) == nil ? "message_id" : "device", reference)
     }

@@ -131,7 +131,27 @@ struct HandlerPage {
         return notes
     }
 
-    private var buttons: HTML {
+    private var buttons: HTML { standing + HTML.when(!view.state.isClaimed, removal) }
+
+    private var removal: HTML {
+        let name = view.state.name
+        return Act.dialog(
+            "remove",
+            "Remove",
+            PageAddress("/api/v1/handlers").adding(name).adding("remove"),
+            done: "Removed \(name)",
+            kind: .danger,
+            counted: "Remove",
+            next: "/handlers",
+            """
+            <p>No worker runs <strong>\(name)</strong>. Its subscriptions, waiting deliveries and dead letters are deleted; the messages \
+            stay, and a replay can send them to another handler.</p>\(Act.reason("remove"))
+            """
+        )
+    }
+
+    /// What changes how it stands.
+    private var standing: HTML {
         let handler = view.state
         let address = PageAddress("/api/v1/handlers").adding(handler.name)
         guard !handler.isPaused, handler.heldUntil == nil else {

@@ -5,7 +5,7 @@ import Querying
 import Resources
 import Vocabulary
 
-/// `GET handlers`, `POST handlers/{name}/pause` and `resume`, and their pages.
+/// `GET handlers`, `POST handlers/{name}/pause`, `resume` and `remove`, and their pages.
 enum HandlerPart {
     static let part = ConsolePart(
         section: Section("Handlers", "/handlers", "M4 7h10M18 7h2M4 17h2M10 17h10M16 4v6M8 14v6"),
@@ -14,6 +14,11 @@ enum HandlerPart {
             .action("pauseHandler", "handlers/{name}/pause", pause)
                 .about("Pauses a handler in every worker.").takes([name], body: [length]),
             .action("resumeHandler", "handlers/{name}/resume", resume).about("Resumes a handler.").takes([name]),
+            .action("removeHandler", "handlers/{name}/remove", remove)
+                .about(
+                    "Counts what a handler that no worker runs has; with the count's `as_of` deletes both, part by part."
+                )
+                .takes([name], body: [ActionBody.asOf]),
         ],
         pages: [Page(path: "handlers", make: page), Page(path: "handlers/{name}", make: HandlerPage.make)]
     )
@@ -47,6 +52,35 @@ enum HandlerPart {
             guard try HandlerStates.resume(connection, name, by: author) else { return .failure(unknown(name)) }
             return .success(ActionAnswer(["handler": name, "paused": false] as JSONObject))
         }
+    }
+
+    /// Without `as_of` counts; with it does the next part of the removal.
+    private static func remove(_ request: ActionRequest) async throws -> Response {
+        let (name, author) = (try request[name], request.author)
+        guard let time = try request.body.time else { return try await counted(name, request.services) }
+        return try await request.perform { connection throws(PostgresError) in
+            switch try HandlerStates.remove(connection, name, by: author) {
+            case .failure(.unknown): return .failure(unknown(name))
+            case .failure(.claimed): return .failure(Problem(.handlerRuns, runs))
+            case .success(let part):
+                let done = if case .under(let count) = part { count } else { 0 }
+                return .success(ActionAnswer(["done": done, "more": part != .done, "as_of": time] as JSONObject))
+            }
+        }
+    }
+
+    private static let runs = "a worker runs it: take it out of every worker's configuration and restart them"
+
+    private static func counted(_ name: String, _ services: ConsoleServices) async throws -> Response {
+        let (found, now) = try await services.primary.withConnection { connection in
+            let all = try await HandlerStates(connection).list(counted: Overview.countLimit)
+            return (all.first { $0.name == name }, try await connection.databaseTime())
+        }
+        guard let found else { throw unknown(name) }
+        guard !found.isClaimed else { throw Problem(.handlerRuns, runs) }
+        func count(_ number: Int) -> String { Figures.count(number, limit: Overview.countLimit) }
+        let about = "\(count(found.depth)) waiting and \(count(found.deadLetters)) dead deliveries, which are deleted"
+        return .json((["planned": 1, "as_of": now, "about": about] as JSONObject).json())
     }
 
     private static func duration(_ text: String) throws(Problem) -> Duration {

@@ -169,5 +169,7 @@ extension Job: ShownResource {
         Field("reason") { $0.reason },
         Field("finished_at") { $0.finishedAt },
         Field("error") { $0.lastError },
+        Field("rate", about: "how many become due a second; null for all at once") { $0.rate },
+        Field("due_to", about: "when the last one queued is due, with a rate") { $0.dueTo },
     ]
 }

@@ -1,7 +1,5 @@
-import HTTPTypes
 import Hummingbird
 import MessageStore
-import NIOCore
 import Postgres
 import Querying
 import Resources
@@ -26,12 +24,12 @@ enum QuarantinePart {
                     "Quarantined stanzas with their tokens masked, the oldest first, one JSON object a line.",
                     .stream("application/x-ndjson", "Lines")
                 )
-                .takes(QuarantineQuery.parameters),
+                .takes(QuarantineQuery.parameters + [lastLine]),
             .action("dismissStanza", "quarantine/{id}/dismiss", dismiss)
                 .about("Takes a stanza off the list until it comes again.").takes([id]),
             .action("dismissStanzas", "quarantine/dismiss", dismissAll)
                 .about("Takes stanzas off the list until they come again.")
-                .takes([], body: [ActionBody.all, filter]),
+                .takes([], body: [ActionBody.all, filter, ActionBody.asOf]),
         ],
         pages: [Page(path: "quarantine", make: page), Page(path: "quarantine/:id", make: detail)]
     )
@@ -69,36 +67,26 @@ enum QuarantinePart {
         return try await services.reader.withConnection { [query] in try await query.rows($0) }.first
     }
 
-    /// The stanzas of a page of an export: one has 256 KiB at most, unless `limits.stanza` says more.
-    private static let exportRows = 20
+    private static let lastLine = Parameter.after(about: "The id of the last line there is.", RowPlace.init)
+
+    private static let lines = LineExport<QuarantineQuery, [QuarantineRow]>(name: "quarantine") { query, connection in
+        var query = query
+        let page = try await query.next(connection)
+        return (page.rows, page.isFull ? query : nil)
+    } lines: { rows, sight in
+        rows.flatMap { $0.shown(to: sight).json() + [UInt8(ascii: "\n")] }
+    }
 
     private static func export(_ request: EndpointRequest) async throws -> Response {
-        let (asked, services) = (try request.filter(QuarantineQuery.self), request.services)
-        let (sight, place) = (services.sight, try services.exports.take())
-        // The first page is read before the head is sent: an export that can't begin is an ordinary error.
-        let (first, start) = try await services.reader.withConnection(.search) { connection in
+        let (asked, services, after) = (
+            try request.filter(QuarantineQuery.self), request.services, try request[lastLine]
+        )
+        return try await lines.response(services) { connection in
             var query = try await asked.judged(connection)
-            (query.order, query.hasStanzas, query.limit) = (.oldestFirst, sight.payloads, exportRows)
-            return (try await query.rows(connection), query)
+            (query.order, query.cursor, query.hasStanzas) = (.oldestFirst, after?.id, services.sight.payloads)
+            (query.limit, query.byteLimit) = (1_000, AnswerBounds.part)
+            return query
         }
-        let body = ResponseBody { [place] writer in
-            defer { withExtendedLifetime(place) {} }
-            let out = StreamOutput(writer)
-            var (rows, query) = (first, start)
-            while true {
-                for row in rows {
-                    try await out.write(ByteBuffer(bytes: row.shown(to: sight).json() + [UInt8(ascii: "\n")]))
-                }
-                guard let last = rows.last, rows.count == query.limit else { break }
-                query.cursor = last.id
-                // No session is held while a slow client reads.
-                rows = try await services.reader.withConnection(.search) { [query] in try await query.rows($0) }
-            }
-            try await out.finish()
-        }
-        var headers: HTTPFields = [.contentType: "application/x-ndjson"]
-        headers[.contentDisposition] = "attachment; filename=\"quarantine.ndjson\""
-        return Response(status: .ok, headers: headers, body: body)
     }
 
     // MARK: Dismissing
@@ -108,9 +96,16 @@ enum QuarantinePart {
     private static func dismiss(_ request: ActionRequest) async throws -> Response {
         var query = QuarantineQuery()
         query.id = try request[id]
-        return try await dismiss(query, request)
+        let act = BulkAction(act(query), total: 1, by: request.author)
+        return try await request.perform { connection throws(PostgresError) in
+            guard try act.begin(connection) > 0 else {
+                return .failure(.notFound("no quarantined stanza has this id; retention may have deleted it"))
+            }
+            return .success(ActionAnswer(["done": 1, "more": false] as JSONObject))
+        }
     }
 
+    /// Dismisses what the filter selects and was last seen by `as_of`, so that nobody dismisses what they didn't see.
     private static func dismissAll(_ request: ActionRequest) async throws -> Response {
         let asked = try (request.body[filter] ?? ActionBody()).asked(QuarantineQuery.self, request.services.sight)
         guard request.body[ActionBody.all] == true || !asked.isEmpty else {
@@ -119,19 +114,20 @@ enum QuarantinePart {
         guard asked.filter.state == nil else {
             throw Problem.badRequest("'filter.state' selects nothing that can be dismissed: leave it out")
         }
-        return try await dismiss(asked.filter, request)
+        let (seenBy, author) = (try request.body.time, request.author)
+        return try await request.perform(on: asked) { connection, filter, now throws(PostgresError) in
+            var query = filter
+            query.seenBy = seenBy
+            let act = act(query)
+            let count = try BulkAction(act, total: act.batch, by: author).begin(connection)
+            var answer: JSONObject = ["done": count, "more": count == act.batch, "as_of": seenBy ?? now]
+            if count == act.batch { answer.add("why", "There may be more: dismiss again.") }
+            return .success(ActionAnswer(answer))
+        }
     }
 
-    private static func dismiss(_ query: QuarantineQuery, _ request: ActionRequest) async throws -> Response {
-        let act = BulkAction.Act.dismiss(query.condition, "quarantine" + query.description)
-        let author = request.author
-        return try await request.perform { connection throws(PostgresError) in
-            let count = try BulkAction(act, total: act.batch, by: author).begin(connection)
-            guard count > 0 || query.id == nil else {
-                return .failure(.notFound("no quarantined stanza has this id; retention may have deleted it"))
-            }
-            return .success(ActionAnswer(["done": count, "more": count == act.batch] as JSONObject))
-        }
+    private static func act(_ query: QuarantineQuery) -> BulkAction.Act {
+        .dismiss(query.condition, "quarantine" + query.description)
     }
 
     // MARK: Pages
@@ -156,7 +152,7 @@ enum QuarantinePart {
         ]
         let mayDismiss = request.mayAct && !list.rows.isEmpty && !list.isEmpty && list.asked.filter.state == nil
         let actions: HTML = """
-            \(HTML.when(mayDismiss, dismissThese(list.members)))\
+            \(HTML.when(mayDismiss, dismissThese(list.members, as: list.now)))\
             <a class="button" href="\(list.address("/api/v1/quarantine/export"))" download>Export NDJSON</a>
             """
         let hint: HTML = "What no message can be made of is kept here with the reason."
@@ -175,17 +171,17 @@ enum QuarantinePart {
         return Act.button("Dismiss", address, done: "Dismissed")
     }
 
-    private static func dismissThese(_ fields: [(String, String)]) -> HTML {
+    private static func dismissThese(_ fields: [(String, String)], as now: Timestamp) -> HTML {
         Act.dialog(
             "dismiss",
             "Dismiss these",
             "/api/v1/quarantine/dismiss",
             done: "Dismissed",
             isSmall: false,
-            fields: fields,
+            fields: fields + [("as_of", now.rfc3339)],
             """
-            <p>All that the filter selects leave the list, until they come again. They are kept with their bytes, and found by the state \
-            <code>dismissed</code>.</p>\(Act.reason("dismiss"))
+            <p>All that the filter selects and that did not come again since \(Part.time(now)) leave the list, until they come again. \
+            They are kept with their bytes, and found by the state <code>dismissed</code>.</p>\(Act.reason("dismiss"))
             """
         )
     }
@@ -203,6 +199,11 @@ enum QuarantinePart {
             PageColumn("times_seen", title: "Times seen"), "sender_id", messageID, size, "dismissed_at",
         ]
         let act = HTML.when(request.mayAct && row.dismissedAt == nil, button(row))
+        // Storing takes a worker's rights and its senders' settings, which the console does not have.
+        let again: HTML = """
+            <p class="muted">Has the reason gone, by a new version or configuration? A worker's user stores and delivers it: \
+            <code>upstream-worker quarantine retry \(id)</code></p>
+            """
         let shown = request.sight.payloads ? stanza(row, isHex: request.query["view"] == "hex") : Part.hidden("Stanza")
         return request.document(
             "Quarantined stanza \(id)",
@@ -210,6 +211,7 @@ enum QuarantinePart {
             <p class="crumb"><a href="/quarantine">Quarantine</a> / \(id)</p>
             \(Part.head("Quarantined stanza \(id)", "<span class=\"tag\">\(stranger: row.reason)</span> \(stranger: row.detail)", actions: act))
             \(Part.card("Facts", Part.facts(Part.facts(row, now: now, facts))))
+            \(HTML.when(request.mayAct, again))
             \(shown)
             """
         )

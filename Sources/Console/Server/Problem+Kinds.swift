@@ -16,6 +16,7 @@ extension Problem.Kind {
     static let database = passing("database-unavailable", "The database does not answer", 2)
     static let expired = Self(.gone, "expired", "The set has expired")
     static let forbidden = Self(.forbidden, "forbidden", "Not allowed")
+    static let handlerRuns = Self(.conflict, "handler-runs", "A worker runs this handler")
     static let hasEnded = Self(.conflict, "has-ended", "The job has ended")
     static let headTooLarge = Self(
         .init(code: 431, reasonPhrase: "Request Header Fields Too Large"),

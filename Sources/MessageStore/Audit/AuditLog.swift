@@ -34,6 +34,8 @@ package enum AuditAction: String, CaseIterable, Sendable {
     case dismissWorker = "workers.dismiss"
     /// Quarantined stanzas are known of, and listed again when they come again.
     case dismissStanzas = "quarantine.dismiss"
+    /// Quarantined stanzas were judged again, and stored where they are messages now.
+    case retryStanzas = "quarantine.retry"
 }
 
 /// Who acts, by which way, and why.

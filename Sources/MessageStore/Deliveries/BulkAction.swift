@@ -88,17 +88,19 @@ package struct BulkAction: Sendable {
     }
 }
 
-enum QuarantineStatements {
-    /// Dismisses some of the stanzas that a condition selects, skipping locked ones; returns how many.
-    static func dismiss(_ condition: SQL, limit: Int) -> SQL {
-        """
-        WITH chosen AS MATERIALIZED (
-            SELECT id FROM upstream.quarantine WHERE \(condition) ORDER BY id LIMIT \(limit)
-            FOR NO KEY UPDATE SKIP LOCKED
-        ), dismissed AS (
-            UPDATE upstream.quarantine SET dismissed_at = greatest(now(), last_seen_at) WHERE id IN (SELECT id FROM chosen) RETURNING 1
-        )
-        SELECT count(*) FROM dismissed
-        """
+package enum QuarantineStatements {
+    /// Dismisses some of the stanzas that a condition selects, skipping locked ones, unless it is one alone; returns how many.
+    package static func dismiss(_ condition: SQL, limit: Int) -> SQL {
+        // A deadlock takes two rows.
+        let wait: SQL = limit == 1 ? "" : "SKIP LOCKED"
+        return """
+            WITH chosen AS MATERIALIZED (
+                SELECT id FROM upstream.quarantine WHERE \(condition) ORDER BY id LIMIT \(limit)
+                FOR NO KEY UPDATE \(wait)
+            ), dismissed AS (
+                UPDATE upstream.quarantine SET dismissed_at = greatest(now(), last_seen_at) WHERE id IN (SELECT id FROM chosen) RETURNING 1
+            )
+            SELECT count(*) FROM dismissed
+            """
     }
 }

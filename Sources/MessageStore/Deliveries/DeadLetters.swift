@@ -156,8 +156,14 @@ package struct DeadLetters: Sendable {
         package var action: AuditAction { self == .retry ? .retryDead : .discardDead }
 
         /// Applies it to the dead letters that a statement's part `gone` deletes and returns; returns how many.
-        package func run(_ connection: isolated PostgresConnection, on gone: SQL) throws(PostgresError) -> Int {
-            let count: Int = try connection.run(DeadLetterStatements.act(self, gone)).value()
+        ///
+        /// What is retried is due when `due` says, which may look at its row of `gone`.
+        package func run(
+            _ connection: isolated PostgresConnection,
+            on gone: SQL,
+            due: SQL = "now()"
+        ) throws(PostgresError) -> Int {
+            let count: Int = try connection.run(DeadLetterStatements.act(self, gone, due: due)).value()
             if self == .retry, count > 0 { connection.notifyAfterCommit(DeliveryBell.channel) }
             return count
         }
@@ -293,7 +299,7 @@ enum DeadLetterStatements {
         """
 
     /// Turns the rows deleted by the part `gone` into deliveries again, or drops them; returns how many.
-    static func act(_ fate: DeadLetters.Fate, _ gone: SQL) -> SQL {
+    static func act(_ fate: DeadLetters.Fate, _ gone: SQL, due: SQL = "now()") -> SQL {
         switch fate {
         case .discard: "WITH \(gone) SELECT count(*) FROM gone"
         case .retry:
@@ -302,7 +308,7 @@ enum DeadLetterStatements {
                 INSERT INTO upstream.deliveries (
                     handler, message_key, received_at, next_attempt_at, last_error, replay_id, device_key
                 )
-                SELECT handler, message_key, received_at, now(), last_error, replay_id, device_key FROM gone
+                SELECT handler, message_key, received_at, \(due), last_error, replay_id, device_key FROM gone
                 ON CONFLICT DO NOTHING
             )
             SELECT count(*) FROM gone

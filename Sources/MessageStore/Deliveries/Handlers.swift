@@ -131,18 +131,61 @@ extension HandlerStates {
     /// - Throws: ``HandlerRemovalError`` if it must stay; ``PostgresError``, with SQLSTATE 55P03 if the table stays
     ///   locked for more than two seconds: batches of the receive path queue behind us.
     package func unsubscribe(_ name: String, by author: AuditAuthor) async throws {
-        let outcome = try await connection.inTransaction { connection throws(PostgresError) -> HandlerRemovalError? in
-            try connection.run(HandlerStatements.limitLockWait)
-            guard let isClaimed = try connection.run(HandlerStatements.lock(name)).firstRow({ $0 as Bool }) else {
-                return .unknown
-            }
-            guard !isClaimed else { return .claimed }
-            try connection.run(HandlerStatements.lockSubscriptions)
-            try connection.run(HandlerStatements.empty("subscriptions", name))
-            try AuditLog.record(connection, .removeHandler, Self.subject(name), by: author)
-            return nil
+        let outcome = try await connection.inTransaction { connection throws(PostgresError) in
+            try Self.unsubscribe(connection, name, by: author)
         }
         if let outcome { throw outcome }
+    }
+
+    /// The same inside a transaction; returns why the handler must stay.
+    private static func unsubscribe(
+        _ connection: isolated PostgresConnection,
+        _ name: String,
+        by author: AuditAuthor
+    ) throws(PostgresError) -> HandlerRemovalError? {
+        try connection.run(HandlerStatements.limitLockWait)
+        if let fault = try fault(connection, name) { return fault }
+        try connection.run(HandlerStatements.lockSubscriptions)
+        try connection.run(HandlerStatements.empty("subscriptions", name))
+        try AuditLog.record(connection, .removeHandler, subject(name), by: author)
+        return nil
+    }
+
+    /// Why a handler must stay, whose row is locked.
+    private static func fault(
+        _ connection: isolated PostgresConnection,
+        _ name: String
+    ) throws(PostgresError) -> HandlerRemovalError? {
+        guard let isClaimed = try connection.run(HandlerStatements.lock(name)).firstRow({ $0 as Bool }) else {
+            return .unknown
+        }
+        return isClaimed ? .claimed : nil
+    }
+
+    /// How far a removal came by one of its transactions.
+    package enum Removal: Sendable, Equatable {
+        /// So many rows were deleted; there may be more.
+        case under(Int)
+        case done
+    }
+
+    /// The next part of a removal, inside a transaction of its own: ends the subscriptions, then deletes a batch, at last the
+    /// handler; records the beginning and the end.
+    package static func remove(
+        _ connection: isolated PostgresConnection,
+        _ name: String,
+        by author: AuditAuthor
+    ) throws(PostgresError) -> Result<Removal, HandlerRemovalError> {
+        if let fault = try fault(connection, name) { return .failure(fault) }
+        if try connection.run(HandlerStatements.isSubscribed(name)).value() {
+            if let fault = try unsubscribe(connection, name, by: author) { return .failure(fault) }
+            return .success(.under(0))
+        }
+        let count = try sweep(connection, name, limit: 5_000)
+        if count > 0 { return .success(.under(count)) }
+        try remove(connection, name)
+        try AuditLog.record(connection, .removeHandler, subject(name), by: author, isEnd: true)
+        return .success(.done)
     }
 
     /// Records how many rows were deleted with a handler.
@@ -155,19 +198,33 @@ extension HandlerStates {
     /// nothing is left.
     package func sweep(_ name: String, limit: Int = 5_000) async throws(PostgresError) -> Int {
         try await connection.run { connection throws(PostgresError) in
-            for table in ["deliveries", "dead_letters"] {
-                let count = try connection.run(HandlerStatements.sweep(table, name, limit: limit)).affectedRows
-                if count > 0 { return count }
+            let count = try Self.sweep(connection, name, limit: limit)
+            if count == 0 {
+                try connection.transaction { connection throws(PostgresError) in try Self.remove(connection, name) }
             }
-            try connection.transaction { connection throws(PostgresError) in
-                // Waits for a replay that is queueing more, and then deletes that too. Dead letters first: one that is
-                // retried meanwhile becomes a delivery, and so does a block that is being unpacked.
-                try connection.run(HandlerStatements.remove(name))
-                for table in ["dead_letters", "delivery_blocks", "deliveries"] {
-                    try connection.run(HandlerStatements.empty(table, name))
-                }
-            }
-            return 0
+            return count
+        }
+    }
+
+    private static func sweep(
+        _ connection: isolated PostgresConnection,
+        _ name: String,
+        limit: Int
+    ) throws(PostgresError) -> Int {
+        for table in ["deliveries", "dead_letters"] {
+            let count = try connection.run(HandlerStatements.sweep(table, name, limit: limit)).affectedRows
+            if count > 0 { return count }
+        }
+        return 0
+    }
+
+    /// Deletes the handler and what is left of it, in one transaction.
+    private static func remove(_ connection: isolated PostgresConnection, _ name: String) throws(PostgresError) {
+        // Waits for a replay that is queueing more, and then deletes that too. Dead letters first: one that is
+        // retried meanwhile becomes a delivery, and so does a block that is being unpacked.
+        try connection.run(HandlerStatements.remove(name))
+        for table in ["dead_letters", "delivery_blocks", "deliveries"] {
+            try connection.run(HandlerStatements.empty(table, name))
         }
     }
 }
@@ -271,6 +328,10 @@ package enum HandlerStatements {
     /// Locks a handler's row; returns whether a worker runs it.
     static func lock(_ name: String) -> SQL {
         "SELECT \(raw: isClaimed) FROM upstream.handlers WHERE name = \(name) FOR UPDATE"
+    }
+
+    static func isSubscribed(_ name: String) -> SQL {
+        "SELECT EXISTS (SELECT FROM upstream.subscriptions WHERE handler = \(name))"
     }
 
     /// Waits for batches that have read the subscriptions: their deliveries are visible afterwards.

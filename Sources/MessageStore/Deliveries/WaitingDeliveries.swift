@@ -187,7 +187,14 @@ package struct WaitingDeliveries: Sendable {
 
     /// Counts a filter's deliveries.
     package func count(_ filter: WaitingFilter) async throws(PostgresError) -> Counts {
-        try await connection.result(of: WaitingStatements.count(filter)).onlyRow(Counts.init)
+        try await connection.run { connection throws(PostgresError) in try Self.count(connection, filter) }
+    }
+
+    package static func count(
+        _ connection: isolated PostgresConnection,
+        _ filter: WaitingFilter
+    ) throws(PostgresError) -> Counts {
+        try connection.run(WaitingStatements.count(filter)).onlyRow(Counts.init)
     }
 }
 

@@ -78,6 +78,12 @@ package struct MessageLookup: Sendable {
         self.connection = connection
     }
 
+    /// Whether a reference means any message, by its key, its id or the beginning of its key; reads none.
+    package func isKnown(_ reference: String) async throws(PostgresError) -> Bool {
+        let (key, range) = (MessageKey(reference), Digest128.range(ofPrefix: reference))
+        return try await connection.result(of: RecordStatements.isKnown(reference, key, range)).value()
+    }
+
     /// Finds the messages that a reference may mean, with everything about them.
     ///
     /// A UUID is tried as a `message_key` first, then as a `message_id`: apps use UUIDs as ids. What is neither may be

@@ -19,6 +19,9 @@ package struct QuarantineRow: Sendable {
     package var dismissedAt: Timestamp?
     /// Whether the stanza is shown as received, in base64, and not as text with its tokens masked.
     package var isVerbatim: Bool
+
+    /// The page's bytes up to and including this row.
+    let bytesThrough: Int64
 }
 
 /// A query for quarantined stanzas, in pages along the id.
@@ -39,6 +42,10 @@ package struct QuarantineQuery: Sendable {
     package var order = PageOrder.newestFirst
     package var hasStanzas = false
     package var limit = 50
+    /// Ends a page with the stanza that takes it past this many bytes.
+    package var byteLimit = Int.max
+    /// Only what was last seen by then: what came meanwhile is not part of an action.
+    package var seenBy: Timestamp?
 
     package init() {}
 
@@ -46,6 +53,19 @@ package struct QuarantineQuery: Sendable {
 
     package func rows(_ connection: PostgresConnection) async throws(PostgresError) -> [QuarantineRow] {
         try await connection.result(of: RecordStatements.quarantine(self)).rows(QuarantineRow.init)
+    }
+
+    package func count(_ connection: PostgresConnection) async throws(PostgresError) -> Int {
+        try await connection.result(of: RecordStatements.quarantined(self)).value()
+    }
+
+    /// Reads the next page and moves past it; the last one is not full.
+    package mutating func next(
+        _ connection: PostgresConnection
+    ) async throws(PostgresError) -> (rows: [QuarantineRow], isFull: Bool) {
+        let rows = try await rows(connection)
+        if let last = rows.last { cursor = last.id }
+        return (rows, rows.count >= limit || (rows.last?.bytesThrough ?? 0) >= byteLimit)
     }
 }
 
@@ -77,6 +97,7 @@ extension QuarantineQuery: CustomStringConvertible {
             messageID.map { "message_id = \($0)" },
             since.map { "received_at >= \($0)" },
             until.map { "received_at < \($0)" },
+            seenBy.map { "last_seen_at <= \($0)" },
             state,
         ])
     }

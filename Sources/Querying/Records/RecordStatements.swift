@@ -17,6 +17,31 @@ enum RecordStatements {
         )
     }
 
+    /// Whether there is a message with a key, an id or the beginning of a key.
+    static func isKnown(_ id: String, _ key: MessageKey?, _ range: ClosedRange<Digest128>?) -> SQL {
+        let byKey: SQL? = key.map {
+            """
+            OR EXISTS (SELECT FROM upstream.message_ids WHERE message_key = \($0.digest))
+            OR EXISTS (SELECT FROM upstream.dead_messages WHERE message_key = \($0.digest))
+            OR EXISTS (
+                SELECT FROM upstream.conflicts
+                WHERE upstream.release_key(message_key, fingerprint) = \($0.digest) AND released_at IS NOT NULL
+            )
+            """
+        }
+        let byRange: SQL? = range.map {
+            """
+            OR EXISTS (
+                SELECT FROM upstream.message_ids WHERE message_key BETWEEN \($0.lowerBound) AND \($0.upperBound)
+            )
+            """
+        }
+        return """
+            SELECT EXISTS (SELECT FROM upstream.messages_with_id(\(id)))
+                OR EXISTS (SELECT FROM upstream.dead_messages WHERE message_id = \(id)) \(byKey ?? "") \(byRange ?? "")
+            """
+    }
+
     /// The content of a released conflict, by its release key, and the key of the message it conflicts with.
     static func released(_ key: MessageKey) -> SQL {
         """
@@ -95,14 +120,24 @@ enum RecordStatements {
             query.condition,
             query.cursor.map { isBackwards ? "id < \($0)" : "id > \($0)" },
         ])
-        let stanza: SQL = query.hasStanzas ? "stanza" : "''::bytea"
-        let order: SQL = isBackwards ? "id DESC" : "id ASC"
-        return """
-            SELECT
-                id, sender_id, message_id, reason, detail, \(stanza), octet_length(stanza), times_seen, received_at,
-                last_seen_at, CASE WHEN last_seen_at <= dismissed_at THEN dismissed_at END, false
-            FROM upstream.quarantine WHERE \(condition) ORDER BY \(order) LIMIT \(query.limit)
+        let stanza: SQL = query.hasStanzas ? "m.stanza" : "''::bytea"
+        return MessageStatements.bounded(
             """
+            m.id, m.sender_id, m.message_id, m.reason, m.detail, \(stanza), octet_length(m.stanza), m.times_seen, m.received_at,
+            m.last_seen_at, CASE WHEN m.last_seen_at <= m.dismissed_at THEN m.dismissed_at END, false
+            """,
+            from: "upstream.quarantine",
+            where: condition,
+            isBackwards ? "m.id DESC" : "m.id ASC",
+            limit: query.limit,
+            bytes: query.byteLimit == .max ? "0::bigint" : "octet_length(m.stanza)::bigint",
+            upTo: query.byteLimit
+        )
+    }
+
+    /// Counts the stanzas of a query.
+    static func quarantined(_ query: QuarantineQuery) -> SQL {
+        "SELECT count(*) FROM upstream.quarantine WHERE \(query.condition)"
     }
 
     static func attempts(of key: Digest128) -> SQL {

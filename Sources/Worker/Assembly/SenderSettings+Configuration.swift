@@ -20,13 +20,8 @@ extension SenderSettings {
     ) throws(TLSError) {
         let secretFile = sender.secretFile
         let security = try SenderSettings.security(of: sender)
-        var stream = sender.stream
-        stream.index = UInt16(index)
-        if sender.username == .jid { stream.username = stream.address }
-        stream.domainSpellings = [sender.domain, sender.domainInASCII, sender.domainInUnicode]
-        stream.trustedFrom = sender.trustedSpellings
         self.init(
-            stream,
+            StreamSettings(sender, index: index),
             host: sender.host,
             port: sender.port,
             security: security,
@@ -89,6 +84,17 @@ extension SenderSettings {
         let isDirect = sender.tlsMode == .direct
         let context = try context(sender, isDirect: isDirect)
         return isDirect ? .direct(context) : .startTLS(context)
+    }
+}
+
+extension StreamSettings {
+    /// The settings of the configured sender at an index.
+    package init(_ sender: SenderConfiguration, index: Int) {
+        self = sender.stream
+        self.index = UInt16(index)
+        if sender.username == .jid { username = address }
+        domainSpellings = [sender.domain, sender.domainInASCII, sender.domainInUnicode]
+        trustedFrom = sender.trustedSpellings
     }
 }
 

@@ -109,7 +109,10 @@ extension DeadLetterStatements: StatementCatalog {
 
 extension QuarantineStatements: StatementCatalog {
     static var samples: [StatementSample] {
-        [StatementSample("dismiss", dismiss("reason = \("duplicate_key")", limit: 1))]
+        [
+            StatementSample("dismiss", dismiss("reason = \("duplicate_key")", limit: 2)),
+            StatementSample("dismiss, one", dismiss("id = \(1)", limit: 1)),
+        ]
     }
 }
 
@@ -169,6 +172,7 @@ extension HandlerStatements: StatementCatalog {
             StatementSample("pause", pause("orders", for: nil, reason: nil)),
             StatementSample("resume", resume("orders")),
             StatementSample("endHold", "UPDATE upstream.handlers SET \(endHold) WHERE name = 'orders'"),
+            StatementSample("isSubscribed", isSubscribed("orders")),
             StatementSample("limitLockWait", limitLockWait),
             StatementSample("lock", lock("orders")),
             StatementSample("lockSubscriptions", lockSubscriptions),

@@ -42,6 +42,7 @@ extension RecordStatements: StatementCatalog {
         (query.since, query.until) = (Timestamp(microseconds: 0), Timestamp(microseconds: 0))
         var stanzas = QuarantineQuery()
         (stanzas.hasStanzas, stanzas.order, stanzas.cursor) = (true, .oldestFirst, 1)
+        (stanzas.byteLimit, stanzas.seenBy) = (1, Timestamp(microseconds: 0))
         let message = MessageCursor(receivedAt: Timestamp(microseconds: 0), messageKey: key)
         let cursor = ConflictCursor(message: message, fingerprint: digest)
         let conflict = ConflictQuery(filter: .sample, fingerprint: digest, after: cursor, limit: 1)
@@ -55,6 +56,8 @@ extension RecordStatements: StatementCatalog {
             StatementSample("conflicts", conflicts(conflict)),
             StatementSample("quarantine", quarantine(query)),
             StatementSample("quarantine, with stanzas", quarantine(stanzas)),
+            StatementSample("quarantined", quarantined(query)),
+            StatementSample("isKnown", isKnown("m-1", key, digest...digest)),
             StatementSample("attempts", attempts(of: digest)),
             StatementSample("failures", failures(of: ["orders"], limit: 1)),
             StatementSample("tokens", tokens([(key, Timestamp(microseconds: 0))])),

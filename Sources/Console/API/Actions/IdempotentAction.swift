@@ -73,6 +73,26 @@ extension ActionRequest {
         }
     }
 
+    /// Runs an action on what a filter selects, by the database's clock, whose time it is given.
+    func perform<Filter: Filtered>(
+        isLong: Bool = false,
+        on asked: Asked<Filter>,
+        _ action:
+            @Sendable (isolated PostgresConnection, Filter, Timestamp) throws(PostgresError)
+            -> Result<ActionAnswer, Problem>
+    ) async throws -> Response {
+        try await perform(isLong: isLong) { connection throws(PostgresError) in
+            let now = try connection.databaseTime()
+            let filter: Filter
+            do throws(FilterMistake) {
+                filter = try asked.judged(now: now)
+            } catch {
+                return .failure(Problem(error))
+            }
+            return try action(connection, filter, now)
+        }
+    }
+
     private typealias Outcome = Result<(answer: ActionAnswer, isReplayed: Bool), Problem>
 
     private func run(_ connection: isolated PostgresConnection, _ action: Action) throws(PostgresError) -> Outcome {

@@ -36,6 +36,10 @@ struct Job: Sendable {
     /// The error that made it fail, or that delays it while it runs.
     var lastError: String?
     var groups: JobGroups
+    /// How many deliveries become due a second; nil for all at once.
+    var rate: Double?
+    /// When the last one queued is due, with a rate.
+    var dueTo: Timestamp?
 
     /// Whether nothing more will happen to it.
     var hasEnded: Bool { isExpired || !["planned", "running"].contains(state) }
@@ -85,6 +89,8 @@ enum Jobs {
     static let mostPlanned = 100
     /// The most dead letters in all frozen sets and running jobs together, and so in `job_items`.
     static let mostHeld = 5_000_000
+    /// The longest that a rate may spread a set over: what waits keeps its day from being dropped.
+    static let longest = Duration.seconds(7 * 86_400)
 
     /// Freezes the dead letters of a filter, inside a transaction.
     ///
@@ -124,12 +130,19 @@ enum Jobs {
         _ connection: isolated PostgresConnection,
         _ id: Digest128,
         _ fate: DeadLetters.Fate,
+        rate: Double? = nil,
         by author: AuditAuthor
     ) throws(PostgresError) -> Result<Job, Problem> {
         let action = fate.action
-        let statement = JobStatements.start(id, action.rawValue, who: author.name, reason: author.reason)
+        let statement = JobStatements.start(id, action.rawValue, who: author.name, reason: author.reason, rate: rate)
         if let job = try connection.run(statement).firstRow(Job.init) {
-            try AuditLog.record(connection, action, job.subject, count: job.planned, by: author)
+            if let rate, Double(job.planned) / rate > longest.inSeconds {
+                return .failure(
+                    .badRequest("at this 'rate' the last of \(job.planned) would be due after more than 7 days")
+                )
+            }
+            let pace = rate.map { ", " + ($0 == $0.rounded() ? "\(Int($0))" : "\($0)") + " per second" } ?? ""
+            try AuditLog.record(connection, action, job.subject + pace, count: job.planned, by: author)
             return .success(job)
         }
         guard let job = try connection.run(JobStatements.find(id)).firstRow(Job.init) else {
@@ -186,6 +199,9 @@ enum Jobs {
         var action, subject: String
         var planned, chunks, chunk, done: Int
         var who, reason: String?
+        var rate: Double?
+        /// When what is queued before is due, or now.
+        var dueTo: Timestamp
     }
 
     /// Processes a job's next chunk, in one transaction.
@@ -196,10 +212,14 @@ enum Jobs {
         try connection.transaction { connection throws(PostgresError) in
             guard let job = try connection.run(JobStatements.lock(id)).firstRow(Held.init) else { return false }
             let fate: DeadLetters.Fate = job.action == AuditAction.discardDead.rawValue ? .discard : .retry
-            let done = try fate.run(connection, on: JobStatements.gone(id, job.chunk))
+            let due: SQL = job.rate.map { JobStatements.due(after: job.dueTo, rate: $0) } ?? "now()"
+            let done = try fate.run(connection, on: JobStatements.gone(id, job.chunk), due: due)
+            let dueTo = job.rate.map { job.dueTo + .seconds(Double(done) / $0) }
             let held = min(JobStatements.chunkSize, job.planned - job.chunk * JobStatements.chunkSize)
             let isLast = job.chunk + 1 >= job.chunks
-            try connection.run(JobStatements.advance(id, done: done, skipped: held - done, isLast: isLast))
+            try connection.run(
+                JobStatements.advance(id, done: done, skipped: held - done, isLast: isLast, dueTo: dueTo)
+            )
             guard isLast else { return true }
             try connection.run(JobStatements.deleteItems(id))
             // A job of one transaction can't be interrupted between a start and an end entry.

@@ -70,9 +70,11 @@ enum JobStatements {
         """
 
     /// Starts a job and returns it; returns no row unless it is a set of this action that can be started.
-    static func start(_ job: Digest128, _ action: String, who: String, reason: String?) -> SQL {
+    static func start(_ job: Digest128, _ action: String, who: String, reason: String?, rate: Double? = nil) -> SQL {
         """
-        UPDATE upstream.jobs SET state = 'running', started_by = \(who), started_at = now(), reason = \(reason)
+        UPDATE upstream.jobs SET
+            state = 'running', started_by = \(who), started_at = now(), reason = \(reason),
+            rate = \(rate.map { "\($0)" })::text::double precision
         WHERE job = \(job) AND action = \(action) AND state = 'planned' AND expires_at > now()
         RETURNING \(columns)
         """
@@ -102,7 +104,7 @@ enum JobStatements {
     private static let columns: SQL = """
         job, action, subject, state, planned, done, skipped, created_by, created_at, expires_at,
         state = 'planned' AND expires_at <= now(), started_by, started_at, reason, finished_at, last_error,
-        groups
+        groups, rate, due_to
         """
 
     // MARK: Running
@@ -115,7 +117,7 @@ enum JobStatements {
     /// Locks a running job for its next step; returns no row if it has ended, or another console works on it.
     static func lock(_ job: Digest128) -> SQL {
         """
-        SELECT action, subject, planned, chunks, next_chunk, done, started_by, reason
+        SELECT action, subject, planned, chunks, next_chunk, done, started_by, reason, rate, greatest(now(), due_to)
         FROM upstream.jobs WHERE job = \(job) AND state = 'running' FOR UPDATE SKIP LOCKED
         """
     }
@@ -141,11 +143,20 @@ enum JobStatements {
         """
     }
 
-    /// Adds a chunk to a job's progress; the last one finishes the job.
-    static func advance(_ job: Digest128, done: Int, skipped: Int, isLast: Bool) -> SQL {
+    /// When a row of ``gone(_:_:)`` is due: one after the other, by handler and then in the order that ordered handlers keep.
+    static func due(after time: Timestamp, rate: Double) -> SQL {
+        """
+        \(time) + make_interval(
+            secs => row_number() OVER (ORDER BY handler, received_at, message_key) / \("\(rate)")::text::double precision)
+        """
+    }
+
+    /// Adds a chunk to a job's progress, with when its last row is due; the last one finishes the job.
+    static func advance(_ job: Digest128, done: Int, skipped: Int, isLast: Bool, dueTo: Timestamp? = nil) -> SQL {
         """
         UPDATE upstream.jobs SET
             next_chunk = next_chunk + 1, done = done + \(done), skipped = skipped + \(skipped), last_error = NULL,
+            due_to = coalesce(\(dueTo), due_to),
             state = CASE WHEN \(isLast) THEN 'finished' ELSE state END,
             finished_at = CASE WHEN \(isLast) THEN now() END
         WHERE job = \(job)

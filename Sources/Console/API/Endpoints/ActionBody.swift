@@ -1,6 +1,7 @@
 import Foundation
 import Querying
 import Resources
+import Vocabulary
 
 /// What describes a member of a body, and reads it.
 protocol BodyMember: Sendable {
@@ -64,6 +65,11 @@ struct ActionBody: DecodableWithConfiguration, Sendable {
     )
     /// Whether an empty filter may select everything.
     static let all = Member<Bool>("all", #"{"type":"boolean"}"#)
+    /// The time of a page or of a count: what came later is left alone.
+    static let asOf = Member<String>(
+        "as_of",
+        #"{"type":"string","format":"date-time","examples":["2026-01-31T12:00:00Z"]}"#
+    )
 
     private var values: [String: any Sendable] = [:]
 
@@ -86,6 +92,17 @@ struct ActionBody: DecodableWithConfiguration, Sendable {
     subscript<Value>(_ member: Member<Value>) -> Value? { values[member.name.description] as? Value }
 
     subscript<Filter>(_ member: FilterMember<Filter>) -> ActionBody? { values[member.name.description] as? ActionBody }
+
+    /// The time that ``asOf`` names; nil without one.
+    var time: Timestamp? {
+        get throws(Problem) {
+            guard let text = self[Self.asOf] else { return nil }
+            guard let time = try? TimeExpression.moment(text) else {
+                throw .badRequest("'as_of' is a time, as an answer gives it: 2026-01-31T12:00:00Z")
+            }
+            return time
+        }
+    }
 
     /// What is asked for by the fields of a filter; `others` count towards the bounds as well.
     func asked<Filter: Filtered>(

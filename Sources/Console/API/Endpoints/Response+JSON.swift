@@ -11,10 +11,14 @@ extension Response {
         self.init(status: status, headers: headers, body: ResponseBody(byteBuffer: body))
     }
 
-    /// A document; not cached, since people may lose the right to see it.
-    init(html: HTML, status: HTTPResponse.Status = .ok) {
-        let (body, headers) = (ByteBuffer(bytes: html.bytes), [.cacheControl: "no-store"] as HTTPFields)
-        self.init(body, type: "text/html; charset=utf-8", status: status, headers: headers)
+    /// A document, compressed if it is long and may be; not cached, since people may lose the right to see it.
+    init(html: HTML, status: HTTPResponse.Status = .ok, gzip: Bool = false) {
+        var (bytes, headers) = (html.bytes, [.cacheControl: "no-store"] as HTTPFields)
+        if gzip, bytes.count > Gzip.least {
+            bytes = Gzip.compress(bytes)
+            headers[.contentEncoding] = "gzip"
+        }
+        self.init(ByteBuffer(bytes: bytes), type: "text/html; charset=utf-8", status: status, headers: headers)
     }
 
     /// A JSON text, to which a line end is added.

@@ -29,7 +29,8 @@ enum Act {
     /// A button that opens a dialog with a form; `id` is unique within the page.
     ///
     /// With a verb the first answer shows how many it would be, frozen, and a second request acts on exactly these. Of
-    /// chosen rows: those whose boxes are checked (``PageColumn/choice(_:value:)``) join the fields.
+    /// chosen rows: those whose boxes are checked (``PageColumn/choice(_:value:)``) join the fields. When all is done, `next`
+    /// is shown, or this page again.
     static func dialog(
         _ id: String,
         _ label: String,
@@ -40,10 +41,12 @@ enum Act {
         counted verb: String? = nil,
         ofChosen: Bool = false,
         fields: [(String, String)] = [],
+        next: PageAddress? = nil,
         _ body: HTML
     ) -> HTML {
         let first = verb == nil ? label : "Count first"
-        let mode: HTML = verb.map { " data-verb=\"\($0)\"" } ?? ""
+        let mode: HTML =
+            (verb.map { " data-verb=\"\($0)\"" } ?? "") + (next.map { " data-next=\"\($0)\"" } ?? "")
         return """
             <button type="button" class="needs-script \(isSmall ? "small" : "") \(kind.style)" data-dialog="\(id)" aria-haspopup="dialog"\
             \(HTML.when(ofChosen, " data-needs-chosen disabled"))>\(label)</button>

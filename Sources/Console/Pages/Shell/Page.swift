@@ -9,7 +9,7 @@ struct Page: Sendable {
     let respond: @Sendable (PageRequest) async throws -> Response
 
     init(path: String, right: ConsoleRight = .read, make: @escaping @Sendable (PageRequest) async throws -> HTML) {
-        self.init(path: path, right: right, respond: { Response(html: try await make($0)) })
+        self.init(path: path, right: right, respond: { Response(html: try await make($0), gzip: $0.takesGzip) })
     }
 
     /// A page that may lead to another one.
@@ -33,7 +33,8 @@ struct Page: Sendable {
                 principal: principal,
                 services: services,
                 section: section,
-                hasSession: SessionCookie.id(in: request, isSecure: context.isSecure) != nil
+                hasSession: SessionCookie.id(in: request, isSecure: context.isSecure) != nil,
+                takesGzip: request.takesGzip
             )
             return try await respond(page)
         }
@@ -48,6 +49,8 @@ struct PageRequest: Sendable {
     let section: Section?
     /// Whether they signed in on the sign-in page.
     let hasSession: Bool
+    /// Whether its page may be compressed.
+    let takesGzip: Bool
 
     func part(_ name: String) -> String { (try? context.pathPart(name)) ?? "" }
 
