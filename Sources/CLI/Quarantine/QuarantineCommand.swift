@@ -209,7 +209,7 @@ struct QuarantineRetry: ProgramCommand {
         let retry = StanzaRetry(
             try PostgresSettings(url: configuration.database.url),
             senders: configuration.senders.enumerated().map { StreamSettings($1, index: $0) },
-            limits: StreamLimits(configuration)
+            limits: configuration.limits
         )
         try await action.run("Try", in: context) { connection, chosen, total in
             let (author, isDryRun) = (AuditAuthor.command(action.why), action.dryRun)
