@@ -12,13 +12,14 @@ extension DispatchStateMachine {
     }
 
     /// How many of them may give way to live ones.
+    ///
+    /// For a handler with a rate, no more than begin soon: while these wait, no live ones may be claimed in their place.
     package func replayedLimit(now: ContinuousClock.Instant) -> Int {
         let hasBytes = replayedBytes > 0 && waiting.claimedReplayedBytes * 4 <= settings.dispatch.waitingBytes
-        return limited(
-            claimRoom(beside: waiting.claimedReplayed, hasBytes: hasBytes, now: now),
-            beside: waiting.count,
-            now: now
-        )
+        let room = claimRoom(beside: waiting.claimedReplayed, hasBytes: hasBytes, now: now)
+        let allowed = limited(room, beside: waiting.count, now: now)
+        guard let budget else { return allowed }
+        return min(allowed, max(0, max(settings.concurrency, budget.portion) - waiting.claimedReplayed))
     }
 
     /// The room beside so many claimed ones; small claims cost as much as large ones, so half of the limit must be free.
@@ -33,14 +34,14 @@ extension DispatchStateMachine {
         }
     }
 
-    private func limited(_ room: Int, beside waiting: Int, now: ContinuousClock.Instant) -> Int {
+    private func limited(_ room: Int, beside others: Int, now: ContinuousClock.Instant) -> Int {
         var allowed = room
         if let share {
             let calls = share.calls(most: settings.calls, now: now)
-            allowed = min(allowed, max(0, 2 * calls * settings.batch - running.count - waiting))
+            allowed = min(allowed, max(0, 2 * calls * settings.batch - running.count - others))
         }
         guard let budget else { return allowed }
-        let budgeted = budget.allowed(now: now) - waiting
+        let budgeted = budget.allowed(now: now) - waiting.count
         return budgeted >= budget.portion ? min(budgeted, allowed) : 0
     }
 

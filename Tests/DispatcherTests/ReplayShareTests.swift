@@ -203,12 +203,14 @@ struct ReplayShareTests {
         #expect(machine.claimBytes == most / 8 && machine.claimLimit(now: start) == 0)
     }
 
-    @Test("A handler with a rate claims live ones although replayed ones wait, and replayed ones within its rate")
+    @Test("A handler with a rate claims few replayed ones at once, so that most of its rate is left for live ones")
     func rate() throws {
         var machine = try machine(rate: HandlerRate(20))
-        #expect(machine.claimLimit(now: start) == 20 && machine.replayedLimit(now: start) == 20)
-        _ = machine.claimed(replayed(1...20), hasMore: false, hasMoreReplayed: true, now: start)
-        #expect(machine.claimLimit(now: start) == 20 && machine.replayedLimit(now: start) == 0)
+        #expect(machine.claimLimit(now: start) == 20 && machine.replayedLimit(now: start) == 4)
+        _ = machine.claimed(replayed(1...4), hasMore: false, hasMoreReplayed: true, now: start)
+        #expect(machine.claimLimit(now: start) == 16 && machine.replayedLimit(now: start) == 0)
+        machine = try self.machine(rate: HandlerRate(200))
+        #expect(machine.claimLimit(now: start) == 200 && machine.replayedLimit(now: start) == 20)
     }
 
     @Test("A request knows what is left of it, and whether the table has more of each kind")

@@ -1,4 +1,3 @@
-import Telemetry
 import Testing
 import UpstreamKit
 import Vocabulary
