@@ -124,10 +124,8 @@ struct OddCommandTests {
         }
     }
 
-    @Test(
-        "quarantine retry stores and delivers what is a message by now, once, and leaves the others with their reason"
-    )
-    func retries() async throws {
+    /// One stanza that is a message by now and four that are none, and a configuration with their sender.
+    private func retried() async throws -> (stage: CommandStage, configuration: String) {
         let stage = try await CommandStage([Seed(id: "m-1")])
         func stanza(_ id: String, _ more: String = #""category":"com.example.orders","data":{"a":1}"#) -> String {
             #"<message from="devices@gcm.googleapis.com"><gcm xmlns="google:mobile:data">{"message_id":"\#(id)","#
@@ -158,6 +156,14 @@ struct OddCommandTests {
         let senders = "senders: [{sender_id: '1234567890', host: h.example.com, secret_file: \(secret)}]"
         let text = "database: {url: \"\(stage.fixture.url)\"}\n\(senders)\n"
         let configuration = try stage.folder.write(text.utf8, as: "senders.yaml")
+        return (stage, configuration)
+    }
+
+    @Test(
+        "quarantine retry stores and delivers what is a message by now, once, and leaves the others with their reason"
+    )
+    func retries() async throws {
+        let (stage, configuration) = try await retried()
         func retry(_ arguments: String...) async throws -> CommandRun {
             try await stage.run(["quarantine", "retry", "--config", configuration] + arguments)
         }
