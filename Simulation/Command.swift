@@ -147,8 +147,6 @@ private struct Sums {
     /// Seconds of real time.
     var took: Double { Double(before.milliseconds) / 1e3 + (ContinuousClock.now - start).inSeconds }
 
-    // MARK: A process after the other
-
     private static let name = "SIMULATION_SO_FAR"
 
     /// Whether this process holds much of what is never given back: tasks of workers that were killed.

@@ -111,8 +111,6 @@ struct BatchInsert: Sendable {
         return subscription?.filters?.contains { passes($0, body) } ?? true
     }
 
-    // MARK: The rest
-
     func ledger(_ rows: [Int], _ state: borrowing ServerState) -> [Digest128: BatchPlan.LedgerRow] {
         var ledger: [Digest128: BatchPlan.LedgerRow] = [:]
         for row in rows {

@@ -77,8 +77,6 @@ final class Link {
 
     private func deliverToServer(_ body: @escaping () -> Void) { deliver(toServer, body) }
 
-    // MARK: From the client
-
     private func clientWrote(_ bytes: ByteBuffer) {
         guard !isOver, let peer else { return }
         unacknowledged += bytes.readableBytes

@@ -82,8 +82,6 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
         eventLoop.execute { [self] in if isOpen { writeOut() } }
     }
 
-    // MARK: Reading
-
     private func wantRead() {
         // Like epoll: a reset is noticed although nothing is read.
         let isReset = peerEnd.map { $0 != nil } ?? false

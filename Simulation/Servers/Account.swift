@@ -48,8 +48,6 @@ final class Account {
     /// The oldest message without an ack, for a report.
     var firstUnacked: Int { messages.firstIndex { !$0.isAcked } ?? created }
 
-    // MARK: Streams
-
     func open(for process: Int) -> ServerStream {
         opened += 1
         let stream = ServerStream(opened, for: process, of: self)
@@ -69,8 +67,6 @@ final class Account {
         let bound = streams.filter { $0.phase != .over }
         return bound.isEmpty ? nil : bound[Int(draw % UInt64(bound.count))]
     }
-
-    // MARK: Messages
 
     func number(of key: Digest128) -> Int? { numbers[key] }
     func key(_ number: Int) -> Digest128 { messages[number].key }

@@ -98,8 +98,6 @@ final class ServerStream {
         return .ack(number)
     }
 
-    // MARK: What arrives
-
     func arrived(_ events: [Event]) {
         guard phase != .over else { return }
         var answer = ByteBuffer()
@@ -140,8 +138,6 @@ final class ServerStream {
         phase = .over
         account.ended(self)
     }
-
-    // MARK: What the server does
 
     private func write(_ bytes: ByteBuffer) {
         if bytes.readableBytes > 0 { link?.serverWrites(bytes) }

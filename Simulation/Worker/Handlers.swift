@@ -108,6 +108,7 @@ final class Handlers: @unchecked Sendable {
             var registration = HandlerRegistration(name: kind.name, categories: categories, body: body)
             registration.ordering = kind.ordering
             registration.filter = kind.isFiltered ? "even" : nil
+            if kind.isFunction { registration.concurrency = 1 }
             registration.limit = kind.most.map { HandlerLimit(concurrency: $0) }
             registration.retry.maximum = .seconds(10)
             registration.timeout = .seconds(40)

@@ -88,7 +88,7 @@ package struct ArchiveReading {
         do throws(TLSError) { settings = try SenderSettings(configuration, index: index) } catch {
             throw Failure(message: "sender \(self.sender): \(error.message)", status: .configuration)
         }
-        (settings.stream.isPresent, settings.stream.resource, settings.stream.resume) = (false, nil, .zero)
+        (settings.stream.purpose, settings.stream.resource, settings.stream.resume) = (.archive, nil, .zero)
         let pin = await ProbeSequence.pin(of: settings, configuration.database.url)
         settings.stream.isBindingPinned = pin != nil && sender.stream.channelBinding == .preferred
         return settings

@@ -92,7 +92,7 @@ actor ServerTrial {
         settings.stream.certificateEnd = nil
         (settings.stream.payload, settings.stream.idScope) = (.gcm, .sender)
         settings.stream.trustedFrom = ["\(accounts[1].name)@\(settings.stream.domain)"]
-        (settings.stream.isPresent, settings.stream.resource) = (isPresent, nil)
+        (settings.stream.purpose, settings.stream.resource) = (isPresent ? .messages : .archive, nil)
         // Reading never pauses.
         (settings.stream.window, settings.stream.serverQueue) = (10_000, 10_000_000)
         settings.stream.keepaliveTimeout = .seconds(5)
