@@ -128,7 +128,8 @@ struct QuarantineTests {
                 EXECUTE format('ALTER DATABASE %I SET search_path = late, pg_catalog', current_database());
             END $$
             """
-        try await ConsoleHarness.run(prepare: { try await $0.script(late) }) { console in
+        func setBack(_ database: QueryFixture) async throws { try await database.script(late) }
+        try await ConsoleHarness.run(prepare: setBack) { console in
             try await Self.fill(console, 1)
             try await console.kill(1)
             // 2.5 h old by ours.

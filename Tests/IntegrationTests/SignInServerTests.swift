@@ -4,7 +4,6 @@ import MessageStore
 import Postgres
 import Probing
 import TLSWire
-import Telemetry
 import Testing
 import UpstreamConfiguration
 import Vocabulary

@@ -7,7 +7,6 @@ import Resources
 import UpstreamConfiguration
 import Vocabulary
 import Worker
-import XMLWire
 import XMPP
 
 struct QuarantineCommand: DescribedCommand {
