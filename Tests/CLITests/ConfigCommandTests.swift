@@ -86,13 +86,26 @@ struct ConfigCommandTests {
             "one FAKE-password\n": "must hold two lines", "one FAKE-password\none FAKE-other\n": "must hold two lines",
             "one\ntwo FAKE-password\n": "must hold two lines",
             "a@b FAKE-password\ntwo FAKE-password\n": "must hold two",
+            "one FAKE-password\nONE FAKE-other\n": "must hold two lines",
+            "ｃollector FAKE-password\ntwo FAKE-password\n": "must hold two lines",
             "collector FAKE-password\ntwo FAKE-password\n": "'collector' is an account of a worker",
+            "one FAKE-password\nCollector FAKE-password\n": "'Collector' is an account of a worker",
         ]
         for (text, words) in files {
             let file = try folder.write(text.utf8, as: "accounts")
             let run = try await piped.run(check + ["--connect", "--accounts", file])
             #expect(run.status == 78 && run.errors.contains(words) && !run.errors.contains("FAKE"), "\(run.errors)")
         }
+        let good = try folder.write("one FAKE-password\ntwo FAKE-password\n".utf8, as: "accounts")
+        let ccs = try folder.write(
+            """
+            database: {url: "postgresql:///nowhere"}
+            senders: [{sender_id: "1234567890", host: h, secret_file: \(secret)}]
+            """.utf8,
+            as: "ccs.yaml"
+        )
+        let none = try await piped.run(["check", "--config", ccs, "--thorough", "--connect", "--accounts", good])
+        #expect(none.status == 64 && none.errors.contains("no sender has dialect: xmpp"), "\(none.errors)")
         let audit = try await piped.run(["audit", "--against-archive", "--config", path])
         #expect(audit.status == 64 && audit.errors.contains("no sender has archive.catch_up"), "\(audit.errors)")
         let missing = try await piped.run(check + ["--connect", "--accounts", "/nowhere/accounts"])

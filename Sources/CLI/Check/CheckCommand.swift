@@ -48,6 +48,10 @@ struct CheckCommand: ProgramCommand {
         let result = try options.load(context, parts: Set(ConfigurationPart.allCases))
         let configuration = result.configuration
         let accounts = try accounts.map { try TrialAccount.read($0, beside: configuration.senders) }
+        let trials = accounts.map { ProbeSequence.trials(configuration, $0) } ?? []
+        guard trials.isEmpty != thorough else {
+            throw CommandFailure(.usage, "--thorough: no sender has dialect: xmpp")
+        }
         let own = try await context.ownHandlers()
         let quiet = Logger(label: "check") { _ in SwiftLogNoOpLogHandler() }
         try WorkerRuntime.validate(configuration, handlers: own, logger: quiet)
@@ -64,7 +68,6 @@ struct CheckCommand: ProgramCommand {
         if let forgetPin { try await forget(forgetPin, configuration, console) }
         var worst: ExitStatus?
         var steps: [JSONMembers] = []
-        let trials = accounts.map { ProbeSequence.trials(configuration, $0) } ?? []
         for sequence in (connect ? ProbeSequence.all(configuration) : []) + trials {
             await sequence.run { outcome in
                 let words = Self.words(outcome.result)

@@ -22,20 +22,25 @@ package struct TrialAccount: Sendable {
         }
         let accounts = lines.compactMap { line -> TrialAccount? in
             let parts = line.split(separator: UInt8(ascii: " "), maxSplits: 1)
-            guard parts.count == 2, !parts[0].contains(where: { "\"&'/:<>@*".utf8.contains($0) }) else { return nil }
+            // ASCII alone: of the rest servers have forms of their own.
+            guard parts.count == 2, parts[0].allSatisfy({ 0x21..<0x7f ~= $0 && !"\"&'/:<>@*".utf8.contains($0) })
+            else { return nil }
             return TrialAccount(name: String(decoding: parts[0], as: UTF8.self), password: Array(parts[1]))
         }
-        guard lines.count == 2, accounts.count == 2, accounts[0].name != accounts[1].name else {
+        guard lines.count == 2, accounts.count == 2, !accounts[0].isAccount(accounts[1].name) else {
             throw WorkerError.failed(
                 "'\(path)' must hold two lines, each an account's local part, a space, its password"
             )
         }
         // Devices' messages would be dropped.
-        if let own = accounts.first(where: { account in senders.contains { $0.senderID == account.name } }) {
+        if let own = accounts.first(where: { account in senders.contains { account.isAccount($0.senderID) } }) {
             throw WorkerError.failed("'\(own.name)' is an account of a worker: make two for --thorough alone")
         }
         return accounts
     }
+
+    /// Whether a server takes both names for the same account (RFC 7622 section 3.3).
+    private func isAccount(_ other: String) -> Bool { name.lowercased() == other.lowercased() }
 }
 
 /// What a server does to messages between two accounts of its own (`check --thorough`); each step opens its own streams.
@@ -196,11 +201,14 @@ actor ServerTrial {
     func drain() async throws(Trouble) -> Int {
         let stream = try await receiver()
         try await settle(stream)
+        let deadline = ContinuousClock.now + .seconds(120)
         var count = 0
-        while case let news = await stream.wait(.seconds(1), until: { [count] in $0.messages.count > count + 500 }),
-            news.messages.count > count
-        {
-            count = news.messages.count
+        while await !stream.wait(.seconds(1), until: { $0.messages.count > 500 }).messages.isEmpty {
+            count += await stream.takeMessages().count
+            guard ContinuousClock.now < deadline else {
+                await stream.close()
+                throw Trouble(message: "messages for \(accounts[0].name) keep coming: make two accounts for this alone")
+            }
         }
         await stream.close()
         return count

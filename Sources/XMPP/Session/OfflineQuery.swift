@@ -45,6 +45,8 @@ struct OfflineQuery: Sendable {
     /// The nodes that have come.
     private var viewed: [String] = []
     private(set) var answer: OfflineAnswer?
+    /// The answer's number among the server's stanzas, where those are counted.
+    var number: UInt32?
 
     init(_ request: OfflineRequest, id: String) {
         (self.request, self.id) = (request, id)
@@ -154,9 +156,13 @@ extension Session {
     /// Whether messages of the offline store are asked for and may come still.
     package var isViewing: Bool { offline?.isViewing ?? false }
 
-    /// The answer to the query once all that came with it is committed, and only once; nil until then.
+    /// The answer to the query once all that came before it is committed, and only once; nil until then.
+    ///
+    /// What devices go on writing to our full address must not hold it up.
     package mutating func takeOfflineAnswer() -> OfflineAnswer? {
-        guard isSettled, let answer = offline?.answer else { return nil }
+        guard let answer = offline?.answer else { return nil }
+        let isBeforeAll = offline?.number.map { management.areLater(than: $0, window.messages) } ?? false
+        guard isSettled || isBeforeAll else { return nil }
         offline = nil
         return answer
     }
@@ -166,6 +172,7 @@ extension Session {
         guard isFromOwnAccount(stanza), offline?.take(stanza) == true else { return nil }
         hasTakenStanza = true
         management.noted()
+        if management.isActive { offline?.number = management.received }
         return .answer([])
     }
 }

@@ -74,7 +74,7 @@ package struct StreamManagement: Sendable, Equatable {
 
     private var state: State
     /// The number of the last received stanza, modulo 2^32 like all counts here.
-    private var received: UInt32
+    private(set) var received: UInt32
     /// The numbers of unsettled messages' stanzas, in order of arrival.
     private var unsettled: [UInt32] = []
     /// The `h` that was sent last.
@@ -143,6 +143,12 @@ package struct StreamManagement: Sendable, Equatable {
             next += 1
             return true
         }
+    }
+
+    /// Whether all messages in flight, so many, came after the stanza of this number.
+    func areLater(than number: UInt32, _ count: Int) -> Bool {
+        // Others are not numbered: those that stay stored, and what came before ``Outcome/enabled``.
+        isActive && unsettled.count == count && Int32(bitPattern: handled &- number) >= 0
     }
 
     /// `<a/>` if `h` has advanced since it was last sent, and `<r/>` if much of what we sent is unconfirmed.
