@@ -106,6 +106,15 @@ struct ConfigCommandTests {
         )
         let none = try await piped.run(["check", "--config", ccs, "--thorough", "--connect", "--accounts", good])
         #expect(none.status == 64 && none.errors.contains("no sender has dialect: xmpp"), "\(none.errors)")
+        let sender = { (number: Int) in
+            "{sender_id: c\(number), host: h\(number), domain: d.example, dialect: xmpp, secret_file: \(secret)}"
+        }
+        let several = try folder.write(
+            "database: {url: \"postgresql:///nowhere\"}\nsenders: [\(sender(1)), \(sender(2))]\n".utf8,
+            as: "several.yaml"
+        )
+        let two = try await piped.run(["check", "--config", several, "--thorough", "--connect", "--accounts", good])
+        #expect(two.status == 64 && two.errors.contains("accounts at 2 servers"), "\(two.errors)")
         let audit = try await piped.run(["audit", "--against-archive", "--config", path])
         #expect(audit.status == 64 && audit.errors.contains("no sender has archive.catch_up"), "\(audit.errors)")
         let missing = try await piped.run(check + ["--connect", "--accounts", "/nowhere/accounts"])

@@ -229,7 +229,7 @@ extension Integration {
                         try await waitUntil("one has read to the end") {
                             Self.readings(first) + Self.readings(second) == [600]
                         }
-                        #expect(first.settled(.duplicate) + second.settled(.duplicate) == 100)
+                        #expect(first.settled(.duplicate) + second.settled(.duplicate) >= 100)
                         try await scenario.waitForAcks(ids)
                     }
                 }

@@ -52,6 +52,10 @@ struct CheckCommand: ProgramCommand {
         guard trials.isEmpty != thorough else {
             throw CommandFailure(.usage, "--thorough: no sender has dialect: xmpp")
         }
+        guard trials.count < 2 else {
+            let servers = "the senders have accounts at \(trials.count) servers, and these passwords are for one of them"
+            throw CommandFailure(.usage, "--thorough: \(servers): give it a configuration with that one alone")
+        }
         let own = try await context.ownHandlers()
         let quiet = Logger(label: "check") { _ in SwiftLogNoOpLogHandler() }
         try WorkerRuntime.validate(configuration, handlers: own, logger: quiet)

@@ -96,7 +96,7 @@ actor ServerTrial {
         settings.stream.username = sender.username == .jid ? settings.stream.address : account.name
         settings.stream.certificateEnd = nil
         (settings.stream.payload, settings.stream.idScope) = (.gcm, .sender)
-        settings.stream.trustedFrom = ["\(accounts[1].name)@\(settings.stream.domain)"]
+        settings.stream.trustedFrom = settings.stream.domainSpellings.map { "\(accounts[1].name)@\($0)" }
         (settings.stream.purpose, settings.stream.resource) = (isPresent ? .messages : .archive, nil)
         // Reading never pauses.
         (settings.stream.window, settings.stream.serverQueue) = (10_000, 10_000_000)
