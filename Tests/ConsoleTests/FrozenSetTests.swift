@@ -179,7 +179,7 @@ struct FrozenSetTests {
             try await console.waitUntil(
                 """
                 SELECT EXISTS (SELECT FROM pg_stat_activity
-                    WHERE query LIKE '%groups FROM upstream.jobs WHERE job%' AND pid <> pg_backend_pid())
+                    WHERE query LIKE '%due_to FROM upstream.jobs WHERE job%' AND pid <> pg_backend_pid())
                 """
             )
             #expect(try await console.act("dead/retry", "{\"id\":\"\(id)\"}").status == 202)

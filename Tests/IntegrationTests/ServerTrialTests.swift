@@ -8,7 +8,7 @@ import Worker
 extension Integration {
     /// `check --thorough` on standard servers: as the page has them, and set up badly.
     @Suite struct ServerTrialTests {
-        private static let accounts = ["trial-1", "trial-2"]
+        private static let accounts = ["trialone", "trialtwo"]
 
         /// What each step finds at a server; afterwards nothing is stored for the account that received.
         private static func trial(

@@ -53,7 +53,7 @@ struct CheckCommand: ProgramCommand {
             throw CommandFailure(.usage, "--thorough: no sender has dialect: xmpp")
         }
         guard trials.count < 2 else {
-            let servers = "the senders have accounts at \(trials.count) servers, and these passwords are for one of them"
+            let servers = "the senders have accounts at \(trials.count) servers, and these passwords are for one"
             throw CommandFailure(.usage, "--thorough: \(servers): give it a configuration with that one alone")
         }
         let own = try await context.ownHandlers()
