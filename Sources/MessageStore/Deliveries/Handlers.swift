@@ -170,7 +170,7 @@ extension HandlerStates {
     }
 
     /// The next part of a removal, inside a transaction of its own: ends the subscriptions, then deletes a batch, at last the
-    /// handler; records the beginning and the end.
+    /// handler; records the beginning, each batch and the end, since others may go on with it.
     package static func remove(
         _ connection: isolated PostgresConnection,
         _ name: String,
@@ -182,7 +182,10 @@ extension HandlerStates {
             return .success(.under(0))
         }
         let count = try sweep(connection, name, limit: 5_000)
-        if count > 0 { return .success(.under(count)) }
+        if count > 0 {
+            try AuditLog.record(connection, .removeHandler, subject(name), count: count, by: author)
+            return .success(.under(count))
+        }
         try remove(connection, name)
         try AuditLog.record(connection, .removeHandler, subject(name), by: author, isEnd: true)
         return .success(.done)
