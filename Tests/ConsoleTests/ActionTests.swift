@@ -103,6 +103,8 @@ struct ActionTests {
             #expect(
                 try await console.trail() == [
                     "operator|console|handlers.remove|handler legacy|gone",
+                    "operator|console|handlers.remove|handler legacy|1|gone",
+                    "operator|console|handlers.remove|handler legacy|3|gone",
                     "operator|console|handlers.remove.finished|handler legacy|gone",
                 ]
             )

@@ -3,6 +3,9 @@ import Foundation
 import Postgres
 import QuerySupport
 import Testing
+import Vocabulary
+
+@testable import Console
 
 @Suite("the quarantine in the console", .timeLimit(.minutes(10)))
 struct QuarantineTests {
@@ -114,6 +117,51 @@ struct QuarantineTests {
             #expect(try await ids(console) == [2, 4])
             #expect(try await console.act("quarantine/dismiss", #"{"all":true,"as_of":"soon"}"#).status == 400)
         }
+    }
+
+    @Test("what was counted or shown an hour ago is what is acted on: ages count back from then")
+    func ages() async throws {
+        try await ConsoleHarness.run { console in
+            try await Self.fill(console, 2)
+            try await console.database.script(
+                """
+                UPDATE upstream.quarantine SET received_at = now() - interval '1 min' * CASE id WHEN 1 THEN 150 ELSE 90 END,
+                    last_seen_at = now() - interval '90 min';
+                INSERT INTO upstream.handlers (name) VALUES ('orders');
+                INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+                SELECT 'orders', gen_random_uuid(), now() - interval '1 min' * age, now()
+                FROM unnest(ARRAY[150, 90]) AS age
+                """
+            )
+            let hourAgo = try #require(
+                try await console.database.text(
+                    "SELECT to_char((now() - interval '1 h') AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+                )
+            )
+            let dismissed = try await console.act(
+                "quarantine/dismiss",
+                #"{"filter":{"until":"1h"},"as_of":"\#(hourAgo)"}"#
+            )
+            #expect(dismissed.object["done"] as? Int == 1, "\(dismissed.text)")
+            #expect(try await ids(console) == [2])
+            let cancelled = try await console.act("deliveries/cancel", #"{"until":"1h","as_of":"\#(hourAgo)"}"#)
+            #expect(cancelled.object["done"] as? Int == 1, "\(cancelled.text)")
+            #expect(try await console.count("deliveries") == 1)
+        }
+    }
+
+    @Test("what a standby shows is complete until the time it is behind; if it does not tell, nobody knows")
+    func behind() {
+        let now = Timestamp(microseconds: 1_000_000_000)
+        func seen(_ lags: [ReadLag]) -> Timestamp? {
+            let note = LagNote()
+            for lag in lags { note.add(lag) }
+            return LagNote.$current.withValue(note) { LagNote.seen(by: now) }
+        }
+        let late = ReadLag(isStandby: true, seconds: 9)
+        #expect(seen([]) == now && seen([ReadLag(isStandby: false, seconds: 0)]) == now)
+        #expect(seen([late]) == now - .seconds(9))
+        #expect(seen([late, ReadLag(isStandby: true, seconds: nil)]) == nil)
     }
 
     @Test("actions count ages back by the database's clock, as the lists do")

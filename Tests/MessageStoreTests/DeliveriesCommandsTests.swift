@@ -114,6 +114,23 @@ struct DeliveriesCommandsTests {
         #expect(try await fixture.deliveries.unclaimed().isEmpty)
     }
 
+    @Test(
+        "a worker that runs a handler again in the middle of its removal keeps it, and what it is to get from then on"
+    )
+    func returns() async throws {
+        let fixture = try await DeliveriesFixture([.make("legacy")])
+        try await fixture.receive(1...30)
+        let states = HandlerStates(fixture.store.admin)
+        try await fixture.store.script("UPDATE upstream.handlers SET seen_at = now() - interval '3 minutes'")
+        try await states.unsubscribe("legacy", by: .tester)
+        #expect(try await states.sweep("legacy", limit: 7) == 7)
+        _ = try await fixture.another("b").register([.make("legacy")])
+        try await fixture.receive(31...33)
+        await #expect(throws: HandlerRemovalError.claimed) { _ = try await states.sweep("legacy", limit: 7) }
+        #expect(try await fixture.count("handler = 'legacy'") == 26)
+        #expect(try await states.list().map(\.name) == ["legacy"])
+    }
+
     @Test("a batch that is being stored while its handler is removed leaves no delivery behind")
     func removeDuringBatch() async throws {
         let fixture = try await DeliveriesFixture([.make("legacy")])

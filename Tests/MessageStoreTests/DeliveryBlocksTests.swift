@@ -161,6 +161,9 @@ struct DeliveryBlocksTests {
         let stage = try await Stage()
         try await stage.store(1...20, stage.offer())
         let states = HandlerStates(try await PostgresConnection.open(stage.fixture.store.settings))
+        await #expect(throws: HandlerRemovalError.claimed) { _ = try await states.sweep("orders") }
+        #expect(try await stage.blocks() != 0)
+        try await stage.fixture.store.script("UPDATE upstream.handlers SET seen_at = now() - interval '3 minutes'")
         _ = try await states.sweep("orders")
         #expect(try await stage.blocks() == 0)
     }

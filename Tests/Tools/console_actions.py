@@ -149,6 +149,14 @@ class Actions:
         page.get_by_role("button", name="Forget live <b>").click()
         page.get_by_role("button", name="Save view").wait_for()
         assert page.get_by_role("link", name="live <b>").count() == 0, "it is not forgotten"
+        # What another program left under the same host and port: no script, and nothing that keeps the page from working.
+        page.evaluate("localStorage.setItem('/messages', JSON.stringify({ odd: 'javascript:window.__ran=1' }))")
+        page.reload()
+        page.get_by_role("link", name="odd", exact=True).wait_for()
+        self.check(page, "a view of another program", None)
+        page.evaluate("localStorage.setItem('/messages', 'no JSON')")
+        page.reload()
+        page.evaluate("localStorage.removeItem('/messages')")
 
     def pause(self, page):
         page.goto(self.url + "/handlers")

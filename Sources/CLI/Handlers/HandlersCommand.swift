@@ -135,12 +135,12 @@ struct HandlersRemove: ProgramCommand {
             try confirm(state, context.console)
             do {
                 try await states.unsubscribe(handler, by: reason.author)
+                return try await sweep(states, expecting: state.depth + state.deadLetters, context.console)
             } catch HandlerRemovalError.claimed {
                 throw Self.claimed(handler, state.seenAt)
             } catch HandlerRemovalError.unknown {
                 throw CommandFailure.unknownHandler(handler)
             }
-            return try await sweep(states, expecting: state.depth + state.deadLetters, context.console)
         }
         if json {
             try context.console.json([["handler": handler, "deleted": deleted] as JSONMembers])
@@ -151,12 +151,12 @@ struct HandlersRemove: ProgramCommand {
 
     private func sweep(_ states: HandlerStates, expecting total: Int, _ console: Terminal) async throws -> Int {
         let bar = ProgressBar("removing \(handler)", on: console)
+        defer { bar.clear() }
         var deleted = 0
         while case let count = try await states.sweep(handler), count > 0 {
             deleted += count
             bar.show(Int64(deleted), of: Int64(max(total, deleted)))
         }
-        bar.clear()
         try await states.removed(handler, with: deleted, by: reason.author)
         return deleted
     }

@@ -38,7 +38,7 @@ const chosen = () => [...document.querySelectorAll("input[data-choose]:checked")
 export function fields(form) {
     const body = {};
     for (const field of [...form.elements, ...("chosen" in form.dataset ? chosen() : [])]) {
-        if (!field.name || field.disabled || field.value === "") continue;
+        if (!field.name || field.disabled || !field.value) continue;
         if ((field.type === "radio" || field.type === "checkbox") && !field.checked) continue;
         const kind = field.dataset.kind;
         const value = kind === "number" ? Number(field.value) : kind === "flag" ? true : field.value;
@@ -126,9 +126,10 @@ async function cancel(button) {
 
 /** Acts on what was counted, part by part. */
 async function inParts(form, key) {
+    const body = { ...fields(form), as_of: form.dataset.asOf };
     let [done, answer] = [0, {}];
     do {
-        answer = await send(form.dataset.action, { ...fields(form), as_of: form.dataset.asOf }, key);
+        answer = await send(form.dataset.action, body, key);
         done += answer.done;
         key = newKey();
         say(form, line(`${count(done)} done.`));
@@ -144,7 +145,7 @@ async function frozen(form, button, key) {
         if ("chosen" in form.dataset && !chosen().length) return say(form, line("Nothing is chosen."));
         const { reason, rate, ...body } = fields(form);
         const job = await send(form.dataset.action, body, key);
-        if (!job.planned) return say(form, line("Nothing matches any more: nothing is left to do."));
+        if (!job.planned) return say(form, line(job.about ?? "Nothing matches any more."));
         if (job.id) form.dataset.job = job.id;
         else form.dataset.asOf = job.as_of;
         form.querySelector("[data-cancel]").hidden = !job.id;
@@ -236,8 +237,7 @@ function reset(dialog) {
     const button = form.querySelector("button:not([type])");
     if (button?.dataset.first) button.textContent = button.dataset.first;
     if (form.dataset.verb) button.formNoValidate = true;
-    const cancel = form.querySelector("[data-cancel]");
-    if (cancel) cancel.hidden = true;
+    form.querySelector("[data-cancel]")?.setAttribute("hidden", "");
 }
 
 /** Only what is chosen can be acted on. */
@@ -267,8 +267,7 @@ export function startActions() {
         if (opener) {
             const dialog = document.getElementById(opener.dataset.dialog);
             reset(dialog);
-            dialog.showModal();
-            return;
+            return dialog.showModal();
         }
         if (at("reveal")) reveal(at("reveal"));
         if (at("cancel")) cancel(at("cancel"));

@@ -13,6 +13,6 @@ showLocalTimes(document);
 startActions();
 startCopy();
 startFind();
-startViews();
+try { startViews(); } catch { /* no storage */ }
 startLive();
 startTail();

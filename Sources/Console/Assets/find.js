@@ -33,7 +33,7 @@ export function startViews() {
     const views = JSON.parse(localStorage.getItem(pathname) ?? "{}");
     for (const [name, address] of Object.entries(views)) {
         const link = element("a", "button ghost", name);
-        link.href = address;
+        link.href = pathname + address;
         place.append(link);
     }
     if (!search) return;

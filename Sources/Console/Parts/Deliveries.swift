@@ -58,18 +58,17 @@ enum DeliveryPart {
 
     /// Without `as_of` counts; with it gives up what was received by then.
     private static func cancel(_ request: ActionRequest) async throws -> Response {
-        let (asked, author, time) = (try asked(request), request.author, try request.body.time)
-        let isCounted = time != nil
-        return try await request.perform(isLong: time == nil, on: asked) {
+        let (asked, author, counted) = (try asked(request), request.author, try request.body.time)
+        let isCounted = counted != nil
+        return try await request.perform(isLong: !isCounted, on: asked, at: counted) {
             connection,
             filter,
-            now throws(PostgresError) in
+            time throws(PostgresError) in
             var chosen = filter
-            let time = min(time ?? now, now)
             chosen.until = min(filter.until ?? time, time)
             guard isCounted else {
                 let counts = try WaitingDeliveries.count(connection, chosen)
-                return .success(ActionAnswer(counted(counts, time)))
+                return .success(ActionAnswer(plan(counts, time)))
             }
             let act = BulkAction.Act.waiting(.cancel, chosen)
             let count = try BulkAction(act, total: act.batch, by: author).begin(connection)
@@ -77,7 +76,7 @@ enum DeliveryPart {
         }
     }
 
-    private static func counted(_ counts: WaitingDeliveries.Counts, _ time: Timestamp) -> JSONObject {
+    private static func plan(_ counts: WaitingDeliveries.Counts, _ time: Timestamp) -> JSONObject {
         let held =
             counts.held > 0 ? "; workers have \(Amount.count(counts.held)) more in hand, which are left alone" : ""
         return [

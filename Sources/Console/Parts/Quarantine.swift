@@ -115,12 +115,12 @@ enum QuarantinePart {
             throw Problem.badRequest("'filter.state' selects nothing that can be dismissed: leave it out")
         }
         let (seenBy, author) = (try request.body.time, request.author)
-        return try await request.perform(on: asked) { connection, filter, now throws(PostgresError) in
+        return try await request.perform(on: asked, at: seenBy) { connection, filter, time throws(PostgresError) in
             var query = filter
-            query.seenBy = seenBy
+            if seenBy != nil { query.seenBy = time }
             let act = act(query)
             let count = try BulkAction(act, total: act.batch, by: author).begin(connection)
-            var answer: JSONObject = ["done": count, "more": count == act.batch, "as_of": seenBy ?? now]
+            var answer: JSONObject = ["done": count, "more": count == act.batch, "as_of": time]
             if count == act.batch { answer.add("why", "There may be more: dismiss again.") }
             return .success(ActionAnswer(answer))
         }
@@ -151,8 +151,9 @@ enum QuarantinePart {
             },
         ]
         let mayDismiss = request.mayAct && !list.rows.isEmpty && !list.isEmpty && list.asked.filter.state == nil
+        let seen = mayDismiss ? LagNote.seen(by: list.now) : nil
         let actions: HTML = """
-            \(HTML.when(mayDismiss, dismissThese(list.members, as: list.now)))\
+            \(seen.map { dismissThese(list.members, as: $0) } ?? "")\
             <a class="button" href="\(list.address("/api/v1/quarantine/export"))" download>Export NDJSON</a>
             """
         let hint: HTML = "What no message can be made of is kept here with the reason."

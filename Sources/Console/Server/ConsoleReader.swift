@@ -1,6 +1,7 @@
 package import Postgres
 import Querying
 import Synchronization
+import Vocabulary
 
 /// Where the console reads what is stored: at a standby, if `database.read_url` names one, else at the primary.
 ///
@@ -113,4 +114,10 @@ final class LagNote: Sendable {
     var lag: ReadLag? { found.withLock { $0 } }
 
     func add(_ lag: ReadLag) { found.withLock { $0 = $0?.older(lag) ?? lag } }
+
+    /// Until when what was read is complete, of which the database said this time; nil if a standby does not tell.
+    static func seen(by now: Timestamp) -> Timestamp? {
+        guard let lag = current?.lag else { return now }
+        return lag.seconds.map { now - .seconds($0) }
+    }
 }

@@ -170,7 +170,7 @@ extension HandlerStates {
     }
 
     /// The next part of a removal, inside a transaction of its own: ends the subscriptions, then deletes a batch, at last the
-    /// handler; records the beginning and the end.
+    /// handler; records the beginning, each batch and the end, since others may go on with it.
     package static func remove(
         _ connection: isolated PostgresConnection,
         _ name: String,
@@ -182,7 +182,10 @@ extension HandlerStates {
             return .success(.under(0))
         }
         let count = try sweep(connection, name, limit: 5_000)
-        if count > 0 { return .success(.under(count)) }
+        if count > 0 {
+            try AuditLog.record(connection, .removeHandler, subject(name), count: count, by: author)
+            return .success(.under(count))
+        }
         try remove(connection, name)
         try AuditLog.record(connection, .removeHandler, subject(name), by: author, isEnd: true)
         return .success(.done)
@@ -196,14 +199,17 @@ extension HandlerStates {
 
     /// Deletes one batch of an unsubscribed handler's deliveries and dead letters, and finally the handler; 0 once
     /// nothing is left.
-    package func sweep(_ name: String, limit: Int = 5_000) async throws(PostgresError) -> Int {
-        try await connection.run { connection throws(PostgresError) in
+    ///
+    /// - Throws: ``HandlerRemovalError`` if a worker runs it again, whose deliveries stay, or it is gone; ``PostgresError``.
+    package func sweep(_ name: String, limit: Int = 5_000) async throws -> Int {
+        let outcome = try await connection.inTransaction {
+            connection throws(PostgresError) -> Result<Int, HandlerRemovalError> in
+            if let fault = try Self.fault(connection, name) { return .failure(fault) }
             let count = try Self.sweep(connection, name, limit: limit)
-            if count == 0 {
-                try connection.transaction { connection throws(PostgresError) in try Self.remove(connection, name) }
-            }
-            return count
+            if count == 0 { try Self.remove(connection, name) }
+            return .success(count)
         }
+        return try outcome.get()
     }
 
     private static func sweep(

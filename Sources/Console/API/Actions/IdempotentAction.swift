@@ -73,23 +73,26 @@ extension ActionRequest {
         }
     }
 
-    /// Runs an action on what a filter selects, by the database's clock, whose time it is given.
+    /// Runs an action on what a filter selects by the database's clock, or selected at an earlier time: ages count back from
+    /// the time that the action is given, so that they do not move between what was shown and what is done.
     func perform<Filter: Filtered>(
         isLong: Bool = false,
         on asked: Asked<Filter>,
+        at earlier: Timestamp? = nil,
         _ action:
             @Sendable (isolated PostgresConnection, Filter, Timestamp) throws(PostgresError)
             -> Result<ActionAnswer, Problem>
     ) async throws -> Response {
         try await perform(isLong: isLong) { connection throws(PostgresError) in
             let now = try connection.databaseTime()
+            let time = min(earlier ?? now, now)
             let filter: Filter
             do throws(FilterMistake) {
-                filter = try asked.judged(now: now)
+                filter = try asked.judged(now: time)
             } catch {
                 return .failure(Problem(error))
             }
-            return try action(connection, filter, now)
+            return try action(connection, filter, time)
         }
     }
 
