@@ -13,7 +13,8 @@ package import Vocabulary
 ///
 /// What another worker has found out makes it doubt its own state: *closed* and *open*, but not *held*, become half-open,
 /// so that one attempt here decides. So a handler that is down everywhere is found down everywhere, and one that fails in
-/// one worker alone goes on in the others.
+/// one worker alone goes on in the others. Until then it counts as closed for people, and takes back a doubt that the
+/// others take back: a worker may be without messages for long.
 ///
 /// A success closes it from any state, except that *held* is closed only by a probe's, as other attempts began before
 /// the handler asked for its pause. Failures of attempts that began before it opened say nothing new and are ignored.
@@ -72,6 +73,7 @@ package struct CircuitBreaker: Sendable {
     package func phase(now: ContinuousClock.Instant) -> (CircuitState, probe: ContinuousClock.Instant?) {
         switch admission(now: now) {
         case .pass: (.closed, nil)
+        case .probe where isOnlyDoubted, .refused(nil) where isOnlyDoubted: (.closed, nil)
         case .refused(let until?): (.open, until)
         case .probe, .refused(nil): (.halfOpen, nil)
         }
@@ -98,7 +100,7 @@ package struct CircuitBreaker: Sendable {
         if case .open(_, _, isHeld: true) = state, !isProbe { return nil }
         defer { reset() }
         guard !isClosed else { return nil }
-        return isDoubted && round == 0 ? .confirmed : .closed
+        return isOnlyDoubted ? .confirmed : .closed
     }
 
     /// Records that the handler asked for a pause, then to be probed; returns whether this began or lengthened one.
@@ -124,7 +126,7 @@ package struct CircuitBreaker: Sendable {
         case .closed:
             return .opened(for: open(round: 1, now: now, random: random))
         case .halfOpen(_, let round) where isProbe:
-            let isFirst = isDoubted && round == 0
+            let isFirst = isOnlyDoubted
             let pause = open(round: round + 1, now: now, random: random)
             return isFirst ? .opened(for: pause) : .reopened(for: pause)
         case .open, .halfOpen:
@@ -144,9 +146,15 @@ package struct CircuitBreaker: Sendable {
         isDoubted = false
     }
 
+    /// Whether it was closed when another worker's word made it half-open.
+    private var isOnlyDoubted: Bool { isDoubted && round == 0 }
+
     /// Takes another worker's word that the handler fails, or works again; returns whether that changes anything.
     package mutating func doubt(isOpen: Bool) -> Bool {
         switch state {
+        case .halfOpen(isProbing: false, _) where !isOpen && isOnlyDoubted:
+            reset()
+            return true
         case .closed where isOpen: state = .halfOpen(isProbing: false, round: 0)
         case .open(_, let round, isHeld: false) where !isOpen: state = .halfOpen(isProbing: false, round: round)
         case .closed, .open, .halfOpen: return false

@@ -53,8 +53,10 @@ struct DeliveryQueue: Sendable {
     mutating func popFirst(allowsTried: Bool, allowsReplayed: Bool = true) -> Delivery? {
         let isReplayed = allowsReplayed && isReplayedNext
         let hasNext = isReplayed || !live.isEmpty
-        let isTried = !hasUntried || (!tried.isEmpty && allowsTried && (isTriedNext || !hasNext))
-        if hasNext, !tried.isEmpty { isTriedNext = !isTried }
+        // A failed one of a replay needs one of the replay's slots as well.
+        let hasTried = !tried.isEmpty && (allowsReplayed || !tried.givesWay)
+        let isTried = hasTried && (!hasUntried || (allowsTried && (isTriedNext || !hasNext)))
+        if hasNext, hasTried { isTriedNext = !isTried }
         if isTried { return take(tried.popFirst()) }
         return hasNext ? popUntried(isReplayed) : nil
     }
@@ -151,6 +153,9 @@ private struct DeliveryFIFO: Sendable {
     mutating func append(_ delivery: Delivery, _ isFresh: Bool) {
         arriving.append(Entry(delivery: delivery, isFresh: isFresh))
     }
+
+    /// Whether live deliveries go before the first.
+    var givesWay: Bool { (leaving.last ?? arriving.first)?.delivery.givesWay ?? false }
 
     mutating func popFirst() -> Entry? {
         if leaving.isEmpty {

@@ -122,8 +122,8 @@ package struct ClaimRequest: Sendable, Equatable {
         var rest = self
         rest.limit -= found.count
         rest.bytes -= live.bytes
-        rest.replayed = max(0, replayed - behind.count)
         rest.replayedBytes -= behind.bytes
+        rest.replayed = rest.replayedBytes > 0 ? max(0, replayed - behind.count) : 0
         rest.owed = max(0, owed - behind.count)
         return rest.limit > 0 && rest.bytes > 0 ? rest : nil
     }
@@ -138,6 +138,12 @@ package struct ClaimRequest: Sendable, Equatable {
         let allowed = replayedBytes > 0 ? min(replayed, max(rest, owed)) : 0
         guard allowed > 0 else { return (any, nil) }
         return (any, behind.count >= allowed || behind.bytes >= replayedBytes)
+    }
+
+    /// Whether a claim that found these left nothing for want of number or bytes.
+    package func fits(_ found: [Delivery]) -> Bool {
+        let (live, behind) = Self.sums(of: found)
+        return found.count < limit && live.bytes < bytes && behind.bytes < replayedBytes
     }
 
     private static func sums(

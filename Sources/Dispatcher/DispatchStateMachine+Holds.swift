@@ -34,7 +34,7 @@ extension DispatchStateMachine {
     /// Records that the table knows a change of the circuit.
     package mutating func circuitTold(_ change: CircuitChange) {
         if untoldCircuit == change.isOpen { untoldCircuit = nil }
-        circuitChange = change.id
+        circuit = change
     }
 
     /// Adopts the table's controls of the handler; returns waiting deliveries to release, and what changed.
@@ -47,6 +47,8 @@ extension DispatchStateMachine {
             breaker.reset()
             // Pauses that other workers were asked for since are in the table.
             untoldHold = nil
+            // Nobody else says that it is closed now.
+            if untoldCircuit ?? circuit?.isOpen == true { untoldCircuit = false }
             changes.append(.resumed)
         }
         resumption = control.resumption
@@ -56,8 +58,8 @@ extension DispatchStateMachine {
                 changes.append(.held(transition))
             }
         }
-        if let change = control.circuit, change.id != circuitChange {
-            circuitChange = change.id
+        if let change = control.circuit, change.id != circuit?.id {
+            circuit = change
             if untoldCircuit == nil, breaker.doubt(isOpen: change.isOpen) {
                 changes.append(.doubted(isOpen: change.isOpen))
             }

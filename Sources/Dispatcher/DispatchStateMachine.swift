@@ -64,7 +64,7 @@ package struct DispatchStateMachine: Sendable {
     /// A change of the circuit that the table does not know yet: whether it opened.
     var untoldCircuit: Bool?
     /// The table's latest change of the circuit.
-    var circuitChange: Int64?
+    var circuit: CircuitChange?
     /// When an operator last resumed the handler; nil before the table was read.
     var resumption: Int64?
     /// The budget of the handler's rate; nil without one.

@@ -93,6 +93,21 @@ struct ReplayShareTests {
         #expect(calls(&machine) == [Array(117...124)])
     }
 
+    @Test("Failed deliveries of a replay take its slots, and live ones find theirs")
+    func failed() throws {
+        var machine = try machine()
+        var failed = replayed(201...210)
+        for index in failed.indices { failed[index].attempts = 1 }
+        _ = machine.claimed(live(1...1) + failed + replayed(101...110), hasMore: true, now: start)
+        #expect(calls(&machine).count == 3)
+        _ = machine.claimed(live(2...2), hasMore: false, now: start)
+        #expect(calls(&machine) == [[2]])
+        _ = machine.finished(try #require(machine.running.keys.min()), .settled, now: start, random: 1)
+        #expect(calls(&machine).isEmpty)
+        // A minute without live ones.
+        #expect(calls(&machine, at: .seconds(60)).count == 1)
+    }
+
     @Test("Live and replayed deliveries share no call")
     func apart() throws {
         var machine = try machine(batch: 100, concurrency: 1)
@@ -224,6 +239,9 @@ struct ReplayShareTests {
         #expect(rest.bytes == 17 * size && rest.replayedBytes == 2 * size)
         #expect(request.rest(after: replayed(1...8))?.replayed == 0)
         #expect(request.rest(after: live(1...10)) == nil)
+        // Without bytes for one, none is asked for.
+        #expect(request.rest(after: replayed(1...5))?.replayed == 0)
+        #expect(request.fits(live(1...3) + replayed(4...7)) && !request.fits(live(1...3) + replayed(4...8)))
         func left(_ found: [Delivery]) -> [Bool?] {
             let left = request.left(after: found)
             return [left.any, left.replayed]

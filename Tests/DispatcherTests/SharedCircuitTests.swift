@@ -1,3 +1,4 @@
+import Telemetry
 import Testing
 import UpstreamKit
 import Vocabulary
@@ -87,6 +88,39 @@ struct SharedCircuitTests {
         #expect(machine.begin(now: start) != nil && machine.begin(now: start) != nil)
         // Nor does what another one says count once this one has found out for itself.
         #expect(machine.adopt(control(CircuitChange(isOpen: false, id: 8)), now: start).changes == [])
+    }
+
+    @Test("A worker without messages doubts for nobody to see, and no longer than the others")
+    func idle() {
+        var machine = machine()
+        _ = machine.adopt(control(CircuitChange(isOpen: true, id: 7)), now: start)
+        #expect(machine.isAboutToProbe(now: start) && machine.breaker.phase(now: start).0 == .closed)
+        let closed = control(CircuitChange(isOpen: false, id: 8))
+        #expect(machine.adopt(closed, now: start).changes == [.doubted(isOpen: false)])
+        #expect(machine.breaker.isClosed && !machine.breaker.isDoubted && machine.untoldCircuit == nil)
+        // While an attempt decides, it does.
+        _ = machine.adopt(control(CircuitChange(isOpen: true, id: 9)), now: start)
+        _ = machine.claimed(deliveries(2), hasMore: false, now: start)
+        let probe = machine.begin(now: start)
+        #expect(machine.adopt(control(CircuitChange(isOpen: false, id: 10)), now: start).changes == [])
+        let action = machine.finished(probe?.id ?? 0, .verdict(down), now: start, random: 1)
+        #expect(action.transition == .opened(for: .seconds(10)))
+        #expect(machine.breaker.phase(now: start).0 == .open)
+    }
+
+    @Test("What an operator resumes is told to be closed, also if it was not yet told to be open")
+    func resumed() {
+        for isTold in [true, false] {
+            var machine = machine()
+            _ = machine.adopt(control(nil), now: start)
+            _ = machine.claimed(deliveries(9), hasMore: false, now: start)
+            for _ in 1...2 { _ = attempt(&machine, down) }
+            if isTold { machine.circuitTold(CircuitChange(isOpen: true, id: 1)) }
+            var resumed = control(isTold ? CircuitChange(isOpen: true, id: 1) : nil)
+            resumed.resumption = 1
+            #expect(machine.adopt(resumed, now: start).changes == [.resumed])
+            #expect(machine.breaker.isClosed && machine.untoldCircuit == false)
+        }
     }
 
     @Test("What was found here before the table was read is told, not doubted")

@@ -166,6 +166,56 @@ struct LiveFirstClaimTests {
         #expect(try await fixture.count() == 0)
     }
 
+    @Test("by device: replayed deliveries that do not fit by their bytes are examined again, in a table of any size")
+    func byDeviceAndBytes() async throws {
+        let fixture = try await replayed(1...20, ofDevices: 20)
+        try await fixture.store.script(
+            """
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+            SELECT 'other', md5(n::text)::uuid, now(), now() FROM generate_series(1, 200000) AS n;
+            ANALYZE upstream.deliveries
+            """
+        )
+        var request = ClaimRequest.make(limit: 100, ordered: true)
+        request.replayedBytes = 1
+        var claimed = try await fixture.claim(request)
+        let size = try #require(claimed.first).content.size
+        request.replayedBytes = size * 3 + 1
+        for _ in 1...4 {
+            let next = try await fixture.claim(request)
+            #expect(next.count == 4)
+            claimed += next
+        }
+        request.replayedBytes = size * 100
+        claimed += try await fixture.claim(request)
+        #expect(claimed.map(\.number).sorted() == Array(1...20))
+    }
+
+    @Test("by device: replayed deliveries give way again once another worker has handled the live one")
+    func byDeviceElsewhere() async throws {
+        let fixture = try await DeliveriesFixture([.make("orders", ordering: .device)])
+        let other = fixture.another("other")
+        try await receive(1...4, ofDevices: 4, fixture)
+        // It finds all four, and takes one.
+        let first = try await other.claim(.make(limit: 1, ordered: true))
+        let others = try await fixture.claim(.make(limit: 100, ordered: true))
+        #expect(first.count == 1 && others.count == 3)
+        #expect(try await other.claim(.make(limit: 100, ordered: true)).isEmpty)
+        _ = try await other.settle(first.map { $0.settled(.done) }, of: "orders")
+        _ = try await fixture.deliveries.settle(others.map { $0.settled(.done) }, of: "orders")
+        try await fixture.store.script(
+            """
+            INSERT INTO upstream.deliveries (
+                handler, message_key, received_at, next_attempt_at, device_key, replay_id
+            )
+            SELECT 'orders', message_key, received_at, now(), device_key, md5('friday')::uuid FROM upstream.messages
+            """
+        )
+        let replayed = try await other.claim(.make(limit: 100, ordered: true))
+        await other.close()
+        #expect(replayed.count == 4 && replayed.allSatisfy(\.givesWay))
+    }
+
     @Test(
         "a handler's live messages go on while replayed ones take their half of the slots for good",
         arguments: [false, true]

@@ -20,6 +20,8 @@ struct DeviceWalk: Sendable {
     private var behind = DeviceQueue()
     /// The devices for which the walk has found a live delivery that was not claimed yet.
     private var live: Set<Digest128> = []
+    /// Those of them whose older replayed delivery is in hand here.
+    private var urgent: Set<Digest128> = []
 
     /// Whether another search may find devices that go before the remembered ones.
     var wantsLive: Bool { ahead.isEmpty }
@@ -46,6 +48,12 @@ struct DeviceWalk: Sendable {
         return devices.surroundings.isPaused || (!isFull && !isReplayedFull)
     }
 
+    /// Adds the devices of deliveries that have been settled.
+    mutating func settled(_ devices: [DueDevice]) {
+        for settled in devices { urgent.remove(settled.device) }
+        add(devices)
+    }
+
     /// Adds the devices of deliveries that are due, or have been settled.
     mutating func add(_ devices: [DueDevice]) {
         for found in devices { add([found.device], isLive: !found.isReplayed) }
@@ -67,19 +75,30 @@ struct DeviceWalk: Sendable {
         return (behind.take(min(request.limit, request.replayed)), false)
     }
 
-    /// Records what was claimed; replayed deliveries that live ones of their devices wait for become urgent.
-    mutating func claimed(_ deliveries: [Delivery]) -> [Delivery] {
+    /// Records what was claimed, of examined devices if they are given; replayed deliveries that live ones of their
+    /// devices wait for become urgent.
+    ///
+    /// Where nothing was claimed another worker has the live delivery, or what it waits for.
+    mutating func claimed(_ deliveries: [Delivery], of examined: [Digest128] = []) -> [Delivery] {
         guard !live.isEmpty else { return deliveries }
-        return deliveries.map { delivery in
+        var found: Set<Digest128> = []
+        let claimed = deliveries.map { delivery in
             guard case .stored(let message) = delivery.content else { return delivery }
+            let device = message.deviceKey.digest
+            found.insert(device)
+            guard live.contains(device) else { return delivery }
             var delivery = delivery
             if delivery.replayID != nil {
-                delivery.isUrgent = live.contains(message.deviceKey.digest)
+                delivery.isUrgent = true
+                urgent.insert(device)
             } else {
-                live.remove(message.deviceKey.digest)
+                live.remove(device)
+                urgent.remove(device)
             }
             return delivery
         }
+        for device in examined where !found.contains(device) && !urgent.contains(device) { live.remove(device) }
+        return claimed
     }
 }
 

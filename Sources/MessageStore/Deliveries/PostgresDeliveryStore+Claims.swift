@@ -15,7 +15,8 @@ extension PostgresDeliveryStore {
 
     /// Records that a delivery of this device was settled outside this store: the next one may be claimed.
     package func freed(_ device: DeviceKey, of handler: String, isReplayed: Bool) {
-        walks.withLock { $0.devices[handler]?.add([device.digest], isLive: !isReplayed) }
+        let settled = DueDevice(device: device.digest, isReplayed: isReplayed)
+        walks.withLock { $0.devices[handler]?.settled([settled]) }
     }
 
     /// Claims by device for an ordered handler, then what has no device.
@@ -45,7 +46,7 @@ extension PostgresDeliveryStore {
         if let piece = look {
             let part = try await claim(ClaimStatements.behind, piece)
             found = part.values
-            let isExhausted = request.rest(after: found) != nil
+            let isExhausted = request.fits(found)
             walks.withLock { $0.due[name]?.looked(isExhausted: isExhausted, part.surroundings) }
         }
         guard let rest = request.rest(after: found) else { return found }
@@ -91,9 +92,15 @@ extension PostgresDeliveryStore {
                     giveBack()
                     break
                 }
-                found += walks.withLock { $0.devices[name]?.claimed(part.values) ?? part.values }
-                // Some did not fit: all are examined again.
-                if found.count < request.limit, request.rest(after: found) == nil { giveBack() }
+                // Whether some did not fit: then all are examined again.
+                let isCut = part.values.count < chosen.count && !rest.fits(part.values)
+                found += walks.withLock { walks in
+                    walks.devices[name]?.claimed(part.values, of: isCut ? [] : chosen) ?? part.values
+                }
+                guard isCut else { continue }
+                giveBack()
+                // Not one fits: another search of them would find the same.
+                if part.values.isEmpty { break }
             } catch {
                 giveBack()
                 throw error
@@ -117,7 +124,7 @@ extension PostgresDeliveryStore {
         if let range = pieces.devices {
             let piece = ClaimParameters(request: request, keys: range)
             guard let part = try await claimLocked(ClaimStatements.deviceRange, piece) else { return nil }
-            let isExhausted = request.rest(after: part.values) != nil
+            let isExhausted = request.fits(part.values)
             found = walks.withLock { walks in
                 walks.devices[name]?.due.looked(isExhausted: isExhausted, part.surroundings)
                 return walks.devices[name]?.claimed(part.values) ?? part.values
@@ -132,7 +139,7 @@ extension PostgresDeliveryStore {
             isWithoutDevice: true
         )
         let part = try await claim(ClaimStatements.behind, piece)
-        let isExhausted = rest.rest(after: part.values) != nil
+        let isExhausted = rest.fits(part.values)
         walks.withLock { $0.devices[name]?.old.looked(isExhausted: isExhausted, part.surroundings) }
         return found + part.values
     }
@@ -194,8 +201,9 @@ extension PostgresDeliveryStore {
     private func newestUntried(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
         let name = request.handler
         // What is behind was claimed, or examined by the last probe.
-        let front = walks.withLock {
-            max($0.due[name, default: ClaimWalk()].front, $0.untried[name, default: ClaimWalk()].front)
+        let front = walks.withLock { walks in
+            let live = walks.due[name]?.front ?? .start
+            return max(min(live, walks.replayed[name]?.front ?? live), walks.untried[name]?.front ?? .start)
         }
         let part = try await claim(ClaimStatements.untried, ClaimParameters(request: request, place: front))
         walks.withLock {

@@ -16,7 +16,7 @@ extension PostgresDeliveryStore {
             return (held, freed)
         }
         // The next delivery of each of these devices may be claimed now, if the handler is ordered.
-        if !freed.isEmpty { walks.withLock { $0.devices[handler]?.add(freed) } }
+        if !freed.isEmpty { walks.withLock { $0.devices[handler]?.settled(freed) } }
         return held
     }
 
