@@ -19,7 +19,8 @@ struct SuggestionTests {
             (["--config=w.yaml", "mesages", "list"], "upstream-worker messages list"),
             (["-c", "w.yaml", "runn"], "upstream-worker run"), (["runn", "--config", "w.yaml"], "upstream-worker run"),
             (["rpelay", "plan", "--to-handlers"], "upstream-worker replay plan"),
-            (["retry", "--all"], "upstream-worker dead retry"), (["help", "mesages"], "upstream-worker messages"),
+            (["retry", "--all"], "upstream-worker dead retry"), (["retry", "7"], "upstream-worker quarantine retry"),
+            (["groups"], "upstream-worker dead groups"), (["help", "mesages"], "upstream-worker messages"),
             (["help", "messages", "lst"], "upstream-worker messages list"),
             (["dead", "grops", "--set", "a=b"], "upstream-worker dead groups"),
         ]

@@ -107,7 +107,7 @@ import Vocabulary
         }
     }
 
-    /// A server that answers 204 once a handshake is through.
+    /// A server that answers 204 to a request.
     private final class VersionedServer: Sendable {
         /// What it printed, and whether it was told to answer.
         private typealias Talk = (text: String, isAnswered: Bool)
@@ -146,11 +146,11 @@ import Vocabulary
             output.fileHandleForReading.readabilityHandler = { [unowned self] in took($0.availableData) }
         }
 
-        /// Answers when the handshake's result is printed: what it is told before, it may send in the middle of one.
+        /// Answers when the request is printed: what comes before it answers nothing, and ends the connection.
         private func took(_ more: Data) {
             let answers = talk.withLock { talk in
                 talk.text += String(decoding: more, as: UTF8.self)
-                guard !talk.isAnswered, talk.text.contains("CIPHER is") else { return false }
+                guard !talk.isAnswered, talk.text.contains("POST /") else { return false }
                 talk.isAnswered = true
                 return true
             }

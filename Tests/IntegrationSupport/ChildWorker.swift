@@ -101,8 +101,12 @@ package final class ChildWorker: @unchecked Sendable {
     }
 
     /// Waits for its end and gives the exit code, or the signal's number below 0 where a signal ended it.
+    ///
+    /// The end of its log is printed unless it ended well or was killed: most tests expect that.
     package func exitCode() async throws -> Int32 {
         try await waitUntil("the worker ends") { !process.isRunning }
-        return process.terminationReason == .exit ? process.terminationStatus : -process.terminationStatus
+        let code = process.terminationReason == .exit ? process.terminationStatus : -process.terminationStatus
+        if code != 0, code != -SIGKILL { print("the worker ended with \(code):\n\(try logText().suffix(3_000))") }
+        return code
     }
 }

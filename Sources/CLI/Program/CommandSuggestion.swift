@@ -84,9 +84,9 @@ struct CommandSuggestion {
             let next = walk.group.children.first { $0.commandName == nearest }?.children.map(\.commandName) ?? []
             let behind = walk.rest.first.flatMap { next.contains($0) ? $0 : Suggestion.nearest(to: $0, among: next) }
             lines.append("  \(([place, nearest] + [behind].compactMap(\.self)).joined(separator: " "))")
-        } else if let elsewhere = elsewhere(unknown) {
-            lines[0] += ". Did you mean this?"
-            lines.append("  \(programName) \(elsewhere)")
+        } else if case let elsewhere = elsewhere(unknown), (1...3).contains(elsewhere.count) {
+            lines[0] += elsewhere.count == 1 ? ". Did you mean this?" : ". Did you mean one of these?"
+            lines += elsewhere.map { "  \(programName) \($0)" }
         } else {
             lines.append("Commands: \(known.joined(separator: ", "))")
         }
@@ -94,10 +94,9 @@ struct CommandSuggestion {
         return lines.joined(separator: "\n")
     }
 
-    /// The path of a command of this name in another group, if unique.
-    private func elsewhere(_ name: String) -> String? {
-        let owners = root.children.filter { $0.children.contains { $0.commandName == name } }
-        return owners.count == 1 ? owners.first.map { "\($0.commandName) \(name)" } : nil
+    /// The paths of the commands of this name in other groups.
+    private func elsewhere(_ name: String) -> [String] {
+        root.children.filter { $0.children.contains { $0.commandName == name } }.map { "\($0.commandName) \(name)" }
     }
 
     private func hint(_ option: String, _ command: CommandTree) -> String {

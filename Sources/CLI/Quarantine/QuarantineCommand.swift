@@ -135,7 +135,7 @@ struct QuarantineAction: ParsableArguments {
     @Option(help: "Why, for the audit trail.") var why: String?
 
     /// Acts on the stanzas, whose number is known, unless there are none.
-    func run(
+    func perform(
         _ verb: String,
         in context: CommandContext,
         _ act: (PostgresConnection, QuarantineQuery, Int) async throws -> Void
@@ -177,7 +177,7 @@ struct QuarantineDismiss: ProgramCommand {
 
     func run(in context: CommandContext) async throws {
         let console = context.console
-        try await action.run("Dismiss", in: context) { connection, chosen, total in
+        try await action.perform("Dismiss", in: context) { connection, chosen, total in
             guard !action.dryRun else { return console.message("would dismiss \(total); nothing was changed") }
             let act = BulkAction.Act.dismiss(chosen.condition, "quarantine" + chosen.description)
             let bulk = BulkAction(act, total: total, by: .command(action.why))
@@ -210,7 +210,7 @@ struct QuarantineRetry: ProgramCommand {
             senders: configuration.senders.enumerated().map { StreamSettings($1, index: $0) },
             limits: configuration.limits
         )
-        try await action.run("Try", in: context) { connection, chosen, total in
+        try await action.perform("Try", in: context) { connection, chosen, total in
             let (author, isDryRun) = (AuditAuthor.command(action.why), action.dryRun)
             let report =
                 total > 0
