@@ -74,7 +74,9 @@ struct WorkerParts: Sendable {
         let arrivals = ArrivalClock { [clock] in clock.now() }
         var environment = Connection.Environment(ingest: ingest, clock: arrivals, metrics: metrics)
         archives = senders.contains(where: \.catchesUp) ? ArchivePointStore(database) : nil
-        (environment.archives, environment.reader) = (archives, DispatchRunner.workerName)
+        // Containers that share a host's name may share the process id as well: the lease needs a name of its own.
+        environment.reader = "\(DispatchRunner.workerName) \(Hex.encode(RandomSource.system.bytes(words: 1)))"
+        environment.archives = archives
         self.environment = environment
         readiness = Readiness(
             Self.checks(senders, metrics, monitor) + CommitChecks.checks(queue: ingest, status: commits)
