@@ -8,14 +8,7 @@ import Vocabulary
     private let start = ContinuousClock.now
 
     private func machine(batch: Int, concurrency: Int = 2) throws -> DispatchStateMachine {
-        let function = try #require(SQLFunction("app.f"))
-        var registration = HandlerRegistration(
-            name: "h",
-            categories: .all,
-            body: .function(function, batch: batch)
-        )
-        registration.concurrency = concurrency
-        return DispatchStateMachine(LaneSettings(registration, DispatchSettings()))
+        try .ofFunction(batch: batch, concurrency: concurrency)
     }
 
     private func deliveries(_ numbers: Range<UInt64>, attempts: Int = 0) -> [Delivery] {
@@ -129,5 +122,20 @@ import Vocabulary
         _ = machine.claimed(deliveries(1..<10), hasMore: false, now: start)
         for _ in 0..<3 { #expect(machine.beginCall(now: start).count == 1) }
         #expect(machine.beginCall(now: start).isEmpty)
+    }
+}
+
+extension DispatchStateMachine {
+    /// The machine of a handler that is a database function.
+    static func ofFunction(batch: Int, concurrency: Int, rate: HandlerRate? = nil) throws -> DispatchStateMachine {
+        let function = try #require(SQLFunction("app.f"))
+        var registration = HandlerRegistration(
+            name: "h",
+            categories: .all,
+            body: .function(function, batch: batch)
+        )
+        registration.concurrency = concurrency
+        registration.rate = rate
+        return DispatchStateMachine(LaneSettings(registration, DispatchSettings()))
     }
 }

@@ -30,15 +30,7 @@ struct ReplayShareTests {
         concurrency: Int = 4,
         rate: HandlerRate? = nil
     ) throws -> DispatchStateMachine {
-        let function = try #require(SQLFunction("app.f"))
-        var registration = HandlerRegistration(
-            name: "h",
-            categories: .all,
-            body: .function(function, batch: batch)
-        )
-        registration.concurrency = concurrency
-        registration.rate = rate
-        return DispatchStateMachine(LaneSettings(registration, DispatchSettings()))
+        try .ofFunction(batch: batch, concurrency: concurrency, rate: rate)
     }
 
     /// Begins calls until none may begin; returns their messages.
