@@ -55,9 +55,8 @@ package final class ServiceManager: Sendable {
 
     deinit { close(descriptor) }
 
-    /// Notifies the manager without waiting; returns whether its socket accepted it.
-    @discardableResult
-    package func tell(_ messages: Message...) -> Bool {
+    /// Notifies the manager by one datagram without waiting; returns whether its socket accepted it.
+    package func tell(_ messages: [Message]) -> Bool {
         let bytes = Array(messages.map(\.text).joined(separator: "\n").utf8)
         return address.withUnsafeBytes { address in
             guard let name = address.baseAddress?.assumingMemoryBound(to: sockaddr.self) else { return false }

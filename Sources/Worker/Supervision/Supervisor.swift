@@ -22,8 +22,8 @@ package final class Supervisor: Sendable {
 
     private struct State {
         var phase = Phase.starting
-        /// Whether the manager knows that we are ready.
-        var isTold = false
+        /// What the manager must hear of the phase and has not taken yet: a queue of datagrams may be full.
+        var untold: [ServiceManager.Message] = []
         var stuck: Set<String> = []
         var isUnreachable = false
         /// How often the state is reported to the manager.
@@ -64,7 +64,7 @@ package final class Supervisor: Sendable {
         let isFirst = state.withLock { state in
             guard state.phase == .starting else { return false }
             state.phase = .ready
-            sayReady(&state)
+            announce(&state, .ready, .status(status()))
             return true
         }
         if isFirst { logger.event(.info, .workerReady, "started: the database is there, and work begins") }
@@ -76,7 +76,7 @@ package final class Supervisor: Sendable {
             guard state.phase != .stopping else { return }
             state.phase = .stopping
             // So that the manager waits as long as configured here, whatever its unit says.
-            say(&state, .stopping, .extendTimeout(grace + .seconds(5)), .status("shutting down"))
+            announce(&state, .stopping, .extendTimeout(grace + .seconds(5)), .status("shutting down"))
         }
     }
 
@@ -84,12 +84,12 @@ package final class Supervisor: Sendable {
     package func reload(_ body: () -> Void) {
         state.withLock { state in
             // A process that is not ready yet must not say that it is.
-            guard state.phase == .ready, state.isTold else { return }
-            say(&state, .reloading(ServiceManager.monotonicTime), .status("reading the configuration again"))
+            guard state.phase == .ready, state.untold.isEmpty else { return }
+            say(&state, [.reloading(ServiceManager.monotonicTime), .status("reading the configuration again")])
         }
         body()
         state.withLock { state in
-            if state.phase == .ready { sayReady(&state) }
+            if state.phase == .ready { announce(&state, .ready, .status(status())) }
         }
     }
 
@@ -149,28 +149,26 @@ package final class Supervisor: Sendable {
         }
     }
 
+    /// Everything that is due, as one datagram: a manager that is behind holds only a few (`net.unix.max_dgram_qlen`).
     private func tell(_ state: inout State, isMoving: Bool, _ now: ContinuousClock.Instant) {
         guard let manager else { return }
-        if state.phase == .ready, !state.isTold { sayReady(&state) }
-        if state.phase == .starting, isMoving, state.patience.isDue(now) {
-            say(&state, .extendTimeout(Self.patience))
-        }
-        if state.phase != .stopping, state.status.isDue(now) {
-            say(&state, .status(status()))
-        }
-        if manager.watchdog != nil, isMoving, state.sign.isDue(now) { say(&state, .alive) }
+        var due = state.untold
+        if state.phase == .starting, isMoving, state.patience.isDue(now) { due.append(.extendTimeout(Self.patience)) }
+        if state.phase != .stopping, state.status.isDue(now) { due.append(.status(status())) }
+        if manager.watchdog != nil, isMoving, state.sign.isDue(now) { due.append(.alive) }
+        if !due.isEmpty, say(&state, due) { state.untold = [] }
     }
 
-    private func sayReady(_ state: inout State) {
-        guard manager != nil else { return }
-        state.isTold = say(&state, .ready, .status(status()))
+    /// Tells the manager of a phase, again at each step until it takes it.
+    private func announce(_ state: inout State, _ messages: ServiceManager.Message...) {
+        state.untold = messages
+        if say(&state, messages) { state.untold = [] }
     }
 
     @discardableResult
-    private func say(_ state: inout State, _ messages: ServiceManager.Message...) -> Bool {
+    private func say(_ state: inout State, _ messages: [ServiceManager.Message]) -> Bool {
         guard let manager else { return true }
-        var isTaken = true
-        for message in messages { isTaken = manager.tell(message) && isTaken }
+        let isTaken = manager.tell(messages)
         if !isTaken, !state.isUnreachable {
             logger.event(
                 .warning,
