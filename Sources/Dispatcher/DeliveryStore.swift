@@ -23,7 +23,7 @@ package protocol DeliveryStore: Sendable {
 
     /// Records that the handler's circuit opened or closed in this worker, for all others; waits for no lock.
     ///
-    /// - Returns: The change as ``controls(_:)`` has it; nil if there is no such handler.
+    /// - Returns: The change as ``controls(_:)`` has it while this worker runs; nil if it is not registered for the handler.
     func changeCircuit(_ handler: String, isOpen: Bool) async throws(StoreError) -> CircuitChange?
 
     /// Leases due deliveries, live ones before replayed ones, as they became due: at most `limit`, and one more of each
@@ -72,7 +72,7 @@ package struct HandlerControl: Sendable, Equatable {
     package var hold: Duration?
     /// Changes when an operator resumes it, which ends such a pause and closes the circuit breakers.
     package var resumption: Int64 = 0
-    /// The latest change of its circuit, in any worker; nil before the first.
+    /// The latest change of its circuit, in a worker that still runs; nil without one.
     package var circuit: CircuitChange?
 
     package init(handler: String) { self.handler = handler }

@@ -70,12 +70,15 @@ enum DeliveryStatements {
     /// A fencing token for a process.
     static let nextToken: SQL = "SELECT nextval('upstream.lease_tokens')"
 
-    /// The controls of some handlers: pauses, holds, resumptions, circuits.
+    /// The controls of some handlers: pauses, holds, resumptions, and circuits by the word of workers that run.
     static let controls: PreparedStatement<[String]> = """
         SELECT
             name, \(raw: HandlerStatements.isPaused),
             CASE WHEN \(raw: HandlerStatements.isHeld) THEN held_until - now() END, resumed_at,
-            circuit_open, circuit_changed_at
+            CASE WHEN EXISTS (
+                SELECT FROM upstream.handler_workers
+                WHERE token = circuit_token AND handler = name AND \(raw: HandlerStatements.isLive)
+            ) THEN circuit_open END, circuit_changed_at
         FROM upstream.handlers WHERE name = ANY (\(\.self)) ORDER BY name
         """
 
@@ -100,12 +103,13 @@ enum DeliveryStatements {
         """
     }
 
-    /// Records a change of a handler's circuit.
+    /// Records a change of a handler's circuit in a process.
     ///
     /// Fails if its row is locked, as ``hold(_:_:)``.
-    static func changeCircuit(_ handler: String, isOpen: Bool) -> SQL {
+    static func changeCircuit(_ handler: String, isOpen: Bool, by token: Int64) -> SQL {
         """
-        UPDATE upstream.handlers SET circuit_open = \(isOpen), circuit_changed_at = clock_timestamp()
+        UPDATE upstream.handlers
+        SET circuit_open = \(isOpen), circuit_changed_at = clock_timestamp(), circuit_token = \(token)
         WHERE name = (SELECT name FROM upstream.handlers WHERE name = \(handler) FOR NO KEY UPDATE NOWAIT)
         RETURNING circuit_changed_at
         """

@@ -250,6 +250,9 @@ package enum HandlerStatements {
     /// A condition on `handlers`: a worker has recorded within two minutes that it runs it.
     static let isClaimed = "(seen_at > now() - interval '2 minutes')"
 
+    /// A condition on `handler_workers`: its heartbeat is no older.
+    static let isLive = "(heartbeat_at > now() - interval '2 minutes')"
+
     /// A condition on `handlers`: a pause is in force.
     static let isPaused = "(paused AND (paused_until IS NULL OR paused_until > now()))"
 
@@ -301,7 +304,7 @@ package enum HandlerStatements {
     static let workers: SQL = """
         SELECT handler, worker, categories, ARRAY(
             SELECT clause->>'text' FROM jsonb_array_elements(filter) AS own (clause)
-        ), by_device, heartbeat_at, heartbeat_at > now() - interval '2 minutes'
+        ), by_device, heartbeat_at, \(raw: isLive)
         FROM upstream.handler_workers ORDER BY heartbeat_at DESC, token
         """
 

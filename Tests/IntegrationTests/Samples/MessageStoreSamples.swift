@@ -131,7 +131,7 @@ extension DeliveryStatements: StatementCatalog {
                 share(ShareRequest(handler: "orders", whole: 4, most: 4, busy: 0, lease: .seconds(60)), of: 1)
             ),
             StatementSample("hold", hold("orders", HandlerHold(remaining: .seconds(1), reason: "a test"))),
-            StatementSample("changeCircuit", changeCircuit("orders", isOpen: true)),
+            StatementSample("changeCircuit", changeCircuit("orders", isOpen: true, by: 1)),
             StatementSample("backlog", backlog),
             StatementSample("extend", extend),
             StatementSample("unpackExpired", unpackExpired),
