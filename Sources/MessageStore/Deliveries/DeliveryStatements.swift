@@ -30,6 +30,27 @@ struct BacklogParameters: Sendable {
 
 /// The statements of the dispatcher.
 enum DeliveryStatements {
+    // MARK: Kinds
+
+    /// The conditions on live and on replayed deliveries by which the index of claims finds them.
+    static let (isLive, isReplayed) = (isOfKind("l"), isOfKind("r"))
+
+    private static func isOfKind(_ letter: String) -> String {
+        #"(CASE WHEN replay_id IS NULL THEN 'l'::"char" ELSE 'r'::"char" END) = '\#(letter)'"#
+    }
+
+    /// When the deliveries of the handler `name` were received that are due first: 1,000 of each kind.
+    static let soonest = "\(firstDue(isLive)) UNION ALL \(firstDue(isReplayed))"
+
+    private static func firstDue(_ kind: String) -> String {
+        """
+        (
+            SELECT received_at FROM upstream.deliveries WHERE handler = name AND \(kind)
+            ORDER BY next_attempt_at LIMIT 1000
+        )
+        """
+    }
+
     // MARK: Handlers
 
     /// Registers a process; the texts of this and the next two are in `migrations/`.
@@ -115,16 +136,14 @@ enum DeliveryStatements {
         """
     }
 
-    /// The backlog of each handler; the oldest delivery is searched for among the 1,000 due first.
+    /// The backlog of each handler; the oldest delivery is searched for among the 1,000 of each kind due first.
     static let backlog: PreparedStatement<BacklogParameters> = """
         SELECT
             name,
             (SELECT count(*) FROM (
                 SELECT FROM upstream.deliveries WHERE handler = name LIMIT \(\.limit)
             ) AS counted),
-            (SELECT now() - min(received_at) FROM (
-                SELECT received_at FROM upstream.deliveries WHERE handler = name ORDER BY next_attempt_at LIMIT 1000
-            ) AS soonest),
+            (SELECT now() - min(received_at) FROM (\(raw: soonest)) AS soonest),
             (SELECT count(*) FROM (
                 SELECT FROM upstream.dead_letters WHERE handler = name LIMIT \(\.limit)
             ) AS counted)

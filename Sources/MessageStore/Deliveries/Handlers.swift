@@ -280,17 +280,11 @@ package enum HandlerStatements {
             \(raw: isPaused), CASE WHEN \(raw: isPaused) THEN paused_until END, CASE WHEN \(raw: isPaused) THEN paused_reason END,
             CASE WHEN \(raw: isHeld) THEN held_until END, CASE WHEN \(raw: isHeld) THEN held_reason END,
             (SELECT count(*) FROM (
-                SELECT FROM upstream.deliveries
-                WHERE (handler, next_attempt_at) >= (name, '-infinity') AND (handler, next_attempt_at) <= (name, 'infinity')
-                ORDER BY handler, next_attempt_at LIMIT \(limit)
+                SELECT FROM upstream.deliveries WHERE handler >= name AND handler <= name ORDER BY handler LIMIT \(limit)
             ) AS counted) + (
                 SELECT coalesce(sum(cardinality(keys)), 0) FROM upstream.delivery_blocks WHERE handler = name
             )::int8,
-            (SELECT now() - min(received_at) FROM (
-                SELECT received_at FROM upstream.deliveries
-                WHERE (handler, next_attempt_at) >= (name, '-infinity') AND (handler, next_attempt_at) <= (name, 'infinity')
-                ORDER BY handler, next_attempt_at LIMIT 1000
-            ) AS soonest),
+            (SELECT now() - min(received_at) FROM (\(raw: DeliveryStatements.soonest)) AS soonest),
             (SELECT count(*) FROM (
                 SELECT FROM upstream.dead_letters
                 WHERE (handler, died_at) >= (name, '-infinity') AND (handler, died_at) <= (name, 'infinity')
