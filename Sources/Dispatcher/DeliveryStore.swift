@@ -128,16 +128,17 @@ package struct ClaimRequest: Sendable, Equatable {
         return rest.limit > 0 && rest.bytes > 0 ? rest : nil
     }
 
-    /// Whether a claim that found these has probably left more: at all, and of replayed ones; nil if it could not look
-    /// for these.
-    package func left(after found: [Delivery]) -> (any: Bool, replayed: Bool?) {
+    /// Whether a claim that found these has probably left more: at all, live ones, and replayed ones; nil if it could not
+    /// look for these.
+    package func left(after found: [Delivery]) -> (any: Bool, live: Bool, replayed: Bool?) {
         let (live, behind) = Self.sums(of: found)
-        let any = found.count >= limit || live.bytes >= bytes
+        let isFull = live.count >= limit || live.bytes >= bytes
+        let any = isFull || found.count >= limit
         // Live ones that did not fit were counted before it was known.
         let rest = live.bytes >= bytes ? 0 : limit - live.count
         let allowed = replayedBytes > 0 ? min(replayed, max(rest, owed)) : 0
-        guard allowed > 0 else { return (any, nil) }
-        return (any, behind.count >= allowed || behind.bytes >= replayedBytes)
+        guard allowed > 0 else { return (any, isFull, nil) }
+        return (any, isFull, behind.count >= allowed || behind.bytes >= replayedBytes)
     }
 
     /// Whether a claim that found these left nothing for want of number or bytes.
