@@ -2,10 +2,12 @@
 """How long live messages wait for their handler beside a replay to the same handler, and what they cost the replay.
 
     make program
-    Benchmarks/Store/replays.py [--stored 200000] [--rate 200] [--seconds 10] [--program FILE]
+    Benchmarks/Store/replays.py [--stored 200000] [--rate 200] [--seconds 10] [--devices 1000] [--kinds log,sql,device,limit]
+        [--program FILE]
 
-A private PostgreSQL, one worker. For each kind of handler: live messages alone, a replay alone, both. Prints the time from a live
-message's arrival to the begin of its attempt (`upstream.attempts`), and how many messages the replay sent a second.
+A private PostgreSQL, one worker; for `limit`, which holds over all, a second one that dispatches. For each kind of handler: live
+messages alone, a replay alone, both. Prints the time from a live message's arrival to the begin of its attempt (`upstream.attempts`),
+and how many messages the replay sent a second.
 """
 import argparse
 import os
@@ -22,7 +24,13 @@ SETUP = """
 CREATE SCHEMA app;
 CREATE FUNCTION app.empty(message upstream.messages) RETURNS void LANGUAGE plpgsql AS 'BEGIN END';
 """
-HANDLERS = {"log": "log: {}", "sql": "concurrency: 4, sql: {function: app.empty}"}
+EMPTY = "sql: {function: app.empty}"
+HANDLERS = {
+    "log": "log: {}",
+    "sql": f"concurrency: 4, {EMPTY}",
+    "device": f"concurrency: 4, ordering: device, {EMPTY}",
+    "limit": "concurrency: 4, limit: {concurrency: 4, across: workers}, " + EMPTY,
+}
 WAITED = """
 SELECT count(*), round(percentile_disc(0.5) WITHIN GROUP (ORDER BY waited), 1), round(percentile_disc(0.99) WITHIN GROUP (ORDER BY waited), 1)
 FROM (
@@ -43,12 +51,23 @@ class Bench:
     def now(self):
         return self.cluster.query("SELECT clock_timestamp()")[0]
 
-    def worker(self, handler, *emulator):
-        sender, port = start_emulator(self.options.program, self.folder, *emulator)
-        path = configuration(self.folder, 1, self.cluster, port, 2, 2, handler)
+    def workers(self, kind, *emulator):
+        """The emulator, and the workers that take its messages."""
+        devices = ("--devices", self.options.devices)
+        sender, port = start_emulator(self.options.program, self.folder, *devices, *emulator)
         log = open(f"{self.folder}/worker.log", "a")
-        command = [self.options.program, "run", "--config", path]
-        return sender, subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+        workers = []
+        for number, roles in enumerate(["receive,dispatch"] + ["dispatch"] * (kind == "limit"), 1):
+            path = configuration(self.folder, number, self.cluster, port, 2, 2, HANDLERS[kind])
+            command = [self.options.program, "run", "--config", path, "--roles", roles]
+            workers.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log))
+        return sender, workers
+
+    def stop(self, workers):
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            worker.wait(60)
 
     def count(self, since):
         return int(self.cluster.query(f"SELECT count(*) FROM upstream.messages WHERE received_at > '{since}'")[0])
@@ -56,14 +75,13 @@ class Bench:
     def idle(self):
         return self.cluster.query("SELECT count(*) FROM upstream.deliveries")[0] == "0"
 
-    def store(self, handler):
-        sender, worker = self.worker(handler, "--count", self.options.stored)
+    def store(self, kind):
+        sender, workers = self.workers(kind, "--count", self.options.stored)
         try:
             sender.communicate(timeout=900)
             wait_until("the handler", self.idle, 600)
         finally:
-            worker.terminate()
-            worker.wait(60)
+            self.stop(workers)
 
     def replay(self, until):
         """Replays what was received before; returns its begin, its end, and messages a second."""
@@ -80,11 +98,11 @@ class Bench:
         )[0].split("|")
         return begun, ended, self.options.stored / float(seconds)
 
-    def measure(self, kind, handler):
+    def measure(self, kind):
         self.cluster.query("TRUNCATE upstream.messages, upstream.message_ids, upstream.deliveries, upstream.attempt_batches")
-        self.store(handler)
+        self.store(kind)
         until = self.now()
-        sender, worker = self.worker(handler, "--rate", self.options.rate)
+        sender, workers = self.workers(kind, "--rate", self.options.rate)
         try:
             wait_until("live messages", lambda: self.count(until) > 0, 60)
             begun = self.now()
@@ -97,8 +115,7 @@ class Bench:
             undisturbed = self.replay(until)
         finally:
             sender.kill()
-            worker.terminate()
-            worker.wait(60)
+            self.stop(workers)
         for name, span in (("live alone", (begun, alone)), ("live beside a replay", beside[:2])):
             count, middle, most = self.cluster.query(WAITED % span)[0].split("|")
             print(f"{kind}, {name}: {count} messages, p50 {middle} ms, p99 {most} ms", flush=True)
@@ -110,6 +127,8 @@ def main():
     parser.add_argument("--stored", type=int, default=200_000)
     parser.add_argument("--rate", type=int, default=200)
     parser.add_argument("--seconds", type=int, default=10)
+    parser.add_argument("--devices", type=int, default=1000)
+    parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(HANDLERS))
     parser.add_argument("--program", default=f"{ROOT}/.build/release/upstream-worker")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -120,8 +139,8 @@ def main():
             emulator.kill()
             subprocess.run([options.program, "migrate", "up", "--config", path], check=True, capture_output=True)
             bench.cluster.query(SETUP)
-            for kind, handler in HANDLERS.items():
-                bench.measure(kind, handler)
+            for kind in options.kinds:
+                bench.measure(kind)
         finally:
             bench.cluster.stop("immediate")
 

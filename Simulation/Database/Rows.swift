@@ -56,6 +56,7 @@ package struct HandlerRow: Sendable {
     package var resumedAt: Int64?
     package var isCircuitOpen: Bool?
     package var circuitChangedAt: Int64?
+    package var circuitToken: Int64?
 }
 
 package struct RegistrationKey: Hashable, Sendable {

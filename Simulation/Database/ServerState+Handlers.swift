@@ -82,6 +82,14 @@ extension ServerState {
         return own.count
     }
 
+    /// Whether a process is registered for a handler and was heard of within two minutes.
+    func runs(_ handler: String, _ token: Int64?) -> Bool {
+        guard let token, let row = tables.registrations[RegistrationKey(token: token, handler: handler)] else {
+            return false
+        }
+        return row.heartbeatAt > now - 120 * Self.second
+    }
+
     /// Records that a worker runs these handlers.
     mutating func see(_ handlers: [String]) {
         for name in handlers where !isLocked(.handler(name)) {

@@ -44,7 +44,9 @@ package final class SimulatedDeliveryStore: DeliveryStore {
                 control.isPaused = row.isPaused
                 control.hold = row.heldUntil.flatMap { $0 > now ? .microseconds($0 - now) : nil }
                 control.resumption = row.resumedAt ?? 0
-                if let isOpen = row.isCircuitOpen, let changedAt = row.circuitChangedAt {
+                if let isOpen = row.isCircuitOpen, let changedAt = row.circuitChangedAt,
+                    state.runs(name, row.circuitToken)
+                {
                     control.circuit = CircuitChange(isOpen: isOpen, id: changedAt)
                 }
                 return control
@@ -69,11 +71,14 @@ package final class SimulatedDeliveryStore: DeliveryStore {
     }
 
     package func changeCircuit(_ handler: String, isOpen: Bool) async throws(StoreError) -> CircuitChange? {
-        try await run(.hold) { state throws(StoreError) in
+        guard let token = registered.withLock({ $0?.token }) else { return nil }
+        return try await run(.hold) { state throws(StoreError) in
             if state.isLocked(.handler(handler)) { throw .raised("55P03") }
             guard state.tables.handlers[handler] != nil else { return nil }
             let changedAt = state.now
-            state.update(handler) { ($0.isCircuitOpen, $0.circuitChangedAt) = (isOpen, changedAt) }
+            state.update(handler) {
+                ($0.isCircuitOpen, $0.circuitChangedAt, $0.circuitToken) = (isOpen, changedAt, token)
+            }
             return CircuitChange(isOpen: isOpen, id: changedAt)
         }
     }

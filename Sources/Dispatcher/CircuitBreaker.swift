@@ -151,15 +151,20 @@ package struct CircuitBreaker: Sendable {
 
     /// Takes another worker's word that the handler fails, or works again; returns whether that changes anything.
     package mutating func doubt(isOpen: Bool) -> Bool {
+        if !isOpen, trust() { return true }
         switch state {
-        case .halfOpen(isProbing: false, _) where !isOpen && isOnlyDoubted:
-            reset()
-            return true
         case .closed where isOpen: state = .halfOpen(isProbing: false, round: 0)
         case .open(_, let round, isHeld: false) where !isOpen: state = .halfOpen(isProbing: false, round: round)
         case .closed, .open, .halfOpen: return false
         }
         isDoubted = true
+        return true
+    }
+
+    /// Takes back a doubt for which there is no reason any more; returns whether there was one.
+    package mutating func trust() -> Bool {
+        guard isOnlyDoubted, case .halfOpen(isProbing: false, _) = state else { return false }
+        reset()
         return true
     }
 

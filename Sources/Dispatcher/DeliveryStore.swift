@@ -23,7 +23,7 @@ package protocol DeliveryStore: Sendable {
 
     /// Records that the handler's circuit opened or closed in this worker, for all others; waits for no lock.
     ///
-    /// - Returns: The change as ``controls(_:)`` has it; nil if there is no such handler.
+    /// - Returns: The change as ``controls(_:)`` has it while this worker runs; nil if it is not registered for the handler.
     func changeCircuit(_ handler: String, isOpen: Bool) async throws(StoreError) -> CircuitChange?
 
     /// Leases due deliveries, live ones before replayed ones, as they became due: at most `limit`, and one more of each
@@ -72,7 +72,7 @@ package struct HandlerControl: Sendable, Equatable {
     package var hold: Duration?
     /// Changes when an operator resumes it, which ends such a pause and closes the circuit breakers.
     package var resumption: Int64 = 0
-    /// The latest change of its circuit, in any worker; nil before the first.
+    /// The latest change of its circuit, in a worker that still runs; nil without one.
     package var circuit: CircuitChange?
 
     package init(handler: String) { self.handler = handler }
@@ -128,16 +128,17 @@ package struct ClaimRequest: Sendable, Equatable {
         return rest.limit > 0 && rest.bytes > 0 ? rest : nil
     }
 
-    /// Whether a claim that found these has probably left more: at all, and of replayed ones; nil if it could not look
-    /// for these.
-    package func left(after found: [Delivery]) -> (any: Bool, replayed: Bool?) {
+    /// Whether a claim that found these has probably left more: at all, live ones, and replayed ones; nil if it could not
+    /// look for these.
+    package func left(after found: [Delivery]) -> (any: Bool, live: Bool, replayed: Bool?) {
         let (live, behind) = Self.sums(of: found)
-        let any = found.count >= limit || live.bytes >= bytes
+        let isFull = live.count >= limit || live.bytes >= bytes
+        let any = isFull || found.count >= limit
         // Live ones that did not fit were counted before it was known.
         let rest = live.bytes >= bytes ? 0 : limit - live.count
         let allowed = replayedBytes > 0 ? min(replayed, max(rest, owed)) : 0
-        guard allowed > 0 else { return (any, nil) }
-        return (any, behind.count >= allowed || behind.bytes >= replayedBytes)
+        guard allowed > 0 else { return (any, isFull, nil) }
+        return (any, isFull, behind.count >= allowed || behind.bytes >= replayedBytes)
     }
 
     /// Whether a claim that found these left nothing for want of number or bytes.

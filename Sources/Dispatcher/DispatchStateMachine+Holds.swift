@@ -58,11 +58,13 @@ extension DispatchStateMachine {
                 changes.append(.held(transition))
             }
         }
-        if let change = control.circuit, change.id != circuit?.id {
-            circuit = change
-            if untoldCircuit == nil, breaker.doubt(isOpen: change.isOpen) {
-                changes.append(.doubted(isOpen: change.isOpen))
-            }
+        if control.circuit?.id != circuit?.id {
+            circuit = control.circuit
+            let isOpen = control.circuit?.isOpen
+            // If there is none any more, the worker that told of it has gone.
+            let isDoubted =
+                isOpen == nil ? breaker.trust() : untoldCircuit == nil && breaker.doubt(isOpen: isOpen == true)
+            if isDoubted { changes.append(.doubted(isOpen: isOpen == true)) }
         }
         if control.isPaused != isPaused, mode != .stopping {
             released += setPaused(control.isPaused)

@@ -251,5 +251,14 @@ struct DeliveriesCommandTests {
         let json = try await stage.run(["handlers", "list", "--json"])
         #expect(json.output.contains(#""circuit":"open""#) && !json.output.contains("failing"), "\(json.output)")
         #expect(json.output.contains(#""next_probe_at":"2"#), "\(json.output)")
+        // Neither a dead worker's circuit shows, nor what it told the others.
+        try await stage.fixture.script(
+            """
+            UPDATE upstream.workers SET heartbeat_at = now() - interval '10 minutes' WHERE worker = 'host:1';
+            UPDATE upstream.handlers SET circuit_open = true, circuit_changed_at = now()
+            """
+        )
+        let later = try await stage.run(["handlers", "list", "--table"])
+        #expect(!later.output.contains("failing"), "\(later.output)")
     }
 }

@@ -37,14 +37,22 @@ struct ActionTests {
             try await console.database.script(
                 """
                 INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
-                VALUES ('orders', gen_random_uuid(), clock_timestamp(), now())
+                VALUES ('orders', gen_random_uuid(), clock_timestamp(), now()),
+                    ('orders', gen_random_uuid(), now() - interval '1 min', now());
+                UPDATE upstream.deliveries SET lease_owner = NULL, lease_until = NULL WHERE lease_owner = 'host:1'
                 """
             )
             let time = try #require(counted["as_of"] as? String)
             let body = #"{"handler":"orders","as_of":"\#(time)","reason":"no longer wanted"}"#
             let done = try await console.act("deliveries/cancel", body).object
             #expect(done["done"] as? Int == 2 && done["more"] as? Bool == false, "\(done)")
-            #expect(try await console.count("deliveries") == 2)
+            #expect(done["as_of"] as? String == time)
+            // What arrived since, was queued with an older message, and what the worker gave back.
+            #expect(try await console.count("deliveries") == 3)
+            for wrong in ["soon", "2100-01-01T00:00:00Z/", "2100-01-01T00:00:00Z/5:3:", "2100-01-01T00:00:00Z/x"] {
+                let body = #"{"handler":"orders","as_of":"\#(wrong)","reason":"x"}"#
+                #expect(try await console.act("deliveries/cancel", body).status == 400, "\(wrong)")
+            }
             let letters = try await console.database.text(
                 "SELECT string_agg(DISTINCT error_group || '|' || last_error, ' ') FROM upstream.dead_letters"
             )

@@ -16,11 +16,10 @@ extension DoctorFaultTests {
     private static let terminate = #"SELECT pg_terminate_backend\(\d+\)"#
 
     static let faults = [
-        index("deliveries_claim_idx", "the index deliveries_claim_idx of upstream.deliveries is missing"),
+        index("deliveries_kind_idx", "the index deliveries_kind_idx of upstream.deliveries is missing"),
         index("deliveries_crashes_idx", "the index deliveries_crashes_idx of upstream.deliveries is missing"),
         index("deliveries_device_idx", "the index deliveries_device_idx of upstream.deliveries is missing"),
         index("deliveries_replay_id_idx", "the index deliveries_replay_id_idx of upstream.deliveries is missing"),
-        index("deliveries_replayed_idx", "the index deliveries_replayed_idx of upstream.deliveries is missing"),
         Fault(
             name: "index-missing",
             text: "the index deliveries_pkey of upstream.deliveries is missing",

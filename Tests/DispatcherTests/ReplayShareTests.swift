@@ -241,6 +241,9 @@ struct ReplayShareTests {
         #expect(left(live(1...3)) == [false, false])
         #expect(left(live(1...3) + replayed(11...14)) == [false, false])
         #expect(left(live(1...3) + replayed(11...15)) == [false, true])
+        // Full, but not of live ones.
+        let filled = request.left(after: live(1...4) + replayed(11...16))
+        #expect(filled.any && !filled.live && filled.replayed == true)
         #expect(left(live(1...10)) == [true, false])
         #expect(left(live(1...10) + replayed(11...12)) == [true, true])
         request.owed = 0

@@ -108,6 +108,20 @@ struct SharedCircuitTests {
         #expect(machine.breaker.phase(now: start).0 == .open)
     }
 
+    @Test("When the worker that told of it has gone, so has the doubt; what was found here stays")
+    func gone() {
+        var machine = machine()
+        _ = machine.adopt(control(CircuitChange(isOpen: true, id: 7)), now: start)
+        #expect(machine.breaker.isDoubted && !machine.breaker.isClosed)
+        #expect(machine.adopt(control(nil), now: start).changes == [.doubted(isOpen: false)])
+        #expect(machine.breaker.isClosed && !machine.breaker.isDoubted && machine.untoldCircuit == nil)
+        _ = machine.claimed(deliveries(9), hasMore: false, now: start)
+        for _ in 1...2 { _ = attempt(&machine, down) }
+        machine.circuitTold(CircuitChange(isOpen: true, id: 8))
+        #expect(machine.adopt(control(nil), now: start).changes == [])
+        #expect(machine.breaker.phase(now: start).0 == .open)
+    }
+
     @Test("What an operator resumes is told to be closed, also if it was not yet told to be open")
     func resumed() {
         for isTold in [true, false] {

@@ -62,6 +62,44 @@ struct DeliveriesCommandsTests {
         #expect(try await fixture.count() == 6)
     }
 
+    @Test("what was counted and is as it was then is cancelled, and nothing that was given back or queued since")
+    func cancelCounted() async throws {
+        let fixture = try await DeliveriesFixture()
+        try await fixture.receive(1...20)
+        var request = ClaimRequest.make(limit: 10)
+        request.lease = .seconds(4)
+        let held = try await fixture.claim(request)
+        let waiting = WaitingDeliveries(fixture.store.admin)
+        let now = try await fixture.store.admin.databaseTime()
+        var filter = WaitingFilter()
+        filter.handler = "orders"
+        let counts = try await waiting.count(filter, at: now)
+        #expect(counts.free == 10 && counts.held == 10)
+        filter.count = WaitingCount("\(WaitingCount(at: now, snapshot: counts.snapshot))")
+        let failure = HandlerFailure(group: "boom", detail: "it went boom")
+        let ended =
+            held[..<3].map { $0.settled(.release(after: .zero)) }
+            + held[3..<6].map { $0.settled(.retry(after: .zero, failure)) }
+        #expect(try await fixture.deliveries.settle(ended, of: "orders") == 6)
+        try await fixture.store.script(
+            """
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, replay_id)
+            VALUES ('orders', md5('replayed')::uuid, now() - interval '1 day', now(), md5('friday')::uuid)
+            """
+        )
+        try await fixture.store.waitUntil("SELECT bool_and(lease_until <= now()) FROM upstream.deliveries")
+        let act = BulkAction.Act.waiting(.cancel, filter)
+        #expect(try await BulkAction(act, total: 1_000, by: .tester, batch: 4).run(over: fixture.store.admin) == 10)
+        #expect(try await fixture.count() == 11)
+        #expect(
+            try await fixture.store.count("dead_letters WHERE lease_token = 0 AND replay_id IS NULL") == 10
+        )
+        // Without a count, all that waits.
+        filter.count = nil
+        let all = BulkAction.Act.waiting(.cancel, filter)
+        #expect(try await BulkAction(all, total: 1_000, by: .tester, batch: 4).run(over: fixture.store.admin) == 11)
+    }
+
     @Test("handlers are listed with what waits, paused and resumed")
     func handlers() async throws {
         let fixture = try await dead()

@@ -129,7 +129,9 @@ struct SharedCircuitTests {
             try await waitUntil { second.isOpen }
             state.withLock { $0 = false }
             // As a worker writes that finds it working.
-            let change = try await fixture.another("c").changeCircuit("orders", isOpen: false)
+            let third = fixture.another("c")
+            _ = try await third.register([.make("orders")])
+            let change = try await third.changeCircuit("orders", isOpen: false)
             #expect(change?.isOpen == false)
             try await waitUntil { seen.all.count == 20 && first.isHealthy && second.isHealthy }
         }
@@ -155,6 +157,27 @@ struct SharedCircuitTests {
         #expect(!closed.isOpen && closed.id > opened.id)
         #expect(try await fixture.deliveries.controls(["orders"]).first?.circuit == closed)
         #expect(try await fixture.deliveries.changeCircuit("unknown", isOpen: true) == nil)
+    }
+
+    @Test("What a worker has said of a circuit ends with it, whether it stopped or died", arguments: [true, false])
+    func gone(_ isInOrder: Bool) async throws {
+        let fixture = try await DeliveriesFixture()
+        let other = fixture.another("b")
+        _ = try await other.register([.make("orders")])
+        let opened = try #require(try await other.changeCircuit("orders", isOpen: true))
+        #expect(try await fixture.deliveries.controls(["orders"]).first?.circuit == opened)
+        if isInOrder {
+            await other.close()
+        } else {
+            try await fixture.store.script(
+                "UPDATE upstream.handler_workers SET heartbeat_at = now() - interval '3 minutes' WHERE worker = 'b'"
+            )
+        }
+        #expect(try await fixture.deliveries.controls(["orders"]).first?.circuit == nil)
+        guard !isInOrder else { return }
+        // It was only away.
+        _ = try await other.backlog(["orders"])
+        #expect(try await fixture.deliveries.controls(["orders"]).first?.circuit == opened)
     }
 }
 

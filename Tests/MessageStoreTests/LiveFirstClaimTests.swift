@@ -110,33 +110,118 @@ struct LiveFirstClaimTests {
         )
     }
 
-    @Test("beside 100,000 replayed deliveries that wait, a claim of live ones reads few of them")
-    func cost() async throws {
-        let fixture = try await DeliveriesFixture()
+    /// Handlers beside whose live deliveries so many replayed ones wait, two to a device, without their messages.
+    private func besideReplay(of count: Int, isOrdered: Bool) async throws -> DeliveriesFixture {
+        let fixture = try await DeliveriesFixture([.make("orders", ordering: isOrdered ? .device : .none)])
         try await fixture.store.script(
             """
             ALTER TABLE upstream.deliveries SET (autovacuum_enabled = off);
-            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, replay_id)
+            INSERT INTO upstream.deliveries (
+                handler, message_key, received_at, next_attempt_at, device_key, replay_id
+            )
             SELECT 'orders', md5(n::text)::uuid, now() - interval '1 day',
-                now() - interval '1 hour' + n * interval '1 ms', md5('friday')::uuid
-            FROM generate_series(1, 100000) AS n;
+                now() - interval '1 hour' + n * interval '1 ms',
+                \(isOrdered ? "md5((n % \(count / 2))::text)::uuid" : "NULL"), md5('friday')::uuid
+            FROM generate_series(1, \(count)) AS n;
             ANALYZE upstream.deliveries
             """
         )
+        return fixture
+    }
+
+    @Test(
+        "beside 100,000 replayed deliveries that wait, claims of live ones read few of them, a worker's first one too",
+        arguments: [false, true]
+    )
+    func cost(isOrdered: Bool) async throws {
+        let fixture = try await besideReplay(of: 100_000, isOrdered: isOrdered)
+        try await receive(1...20, ofDevices: isOrdered ? 20 : nil, fixture)
         let claiming = fixture.another("claiming")
-        // A worker that has just started passes over them once.
-        #expect(try await claiming.claim(.make(limit: 500)).count == 500)
-        try await receive(1...10, fixture)
-        await claiming.close()
         await fixture.writer.close()
         await fixture.deliveries.close()
         _ = try await fixture.rowsRead(afterEndOf: fixture.store.settings.applicationName)
-        let before = try await fixture.rowsRead(afterEndOf: "claiming")
-        let claimed = try await claiming.claim(.make(limit: 500))
-        await claiming.close()
-        #expect(claimed.count == 500 && claimed.prefix(10).map(\.number) == Array(1...10))
-        // The live ones, 490 of the replay, and a piece of the table.
-        #expect(try await fixture.rowsRead(afterEndOf: "claiming") - before < 10_000)
+        for (limit, numbers) in [(10, 1...10), (500, 11...20)] as [(Int, ClosedRange<UInt64>)] {
+            let before = try await fixture.rowsRead(afterEndOf: "claiming")
+            let claimed = try await claiming.claim(.make(limit: limit, ordered: isOrdered))
+            await claiming.close()
+            #expect(claimed.prefix(10).map(\.number).sorted() == Array(numbers) && claimed.count == limit)
+            // The live ones, 490 of the replay, and a piece of the table.
+            #expect(try await fixture.rowsRead(afterEndOf: "claiming") - before < 10_000)
+        }
+    }
+
+    @Test(
+        "beside a replay that fills claims, the next one finds what took a second to commit",
+        arguments: [false, true]
+    )
+    func late(isOrdered: Bool) async throws {
+        let fixture = try await besideReplay(of: 40_000, isOrdered: isOrdered)
+        #expect(try await fixture.claim(.make(ordered: isOrdered)).count == 100)
+        // In the last piece of the table, which claims reach by pieces after many of them.
+        let key = "'ffffffff-ffff-ffff-ffff-ffffffffffff'"
+        try await fixture.store.script(
+            """
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, device_key)
+            VALUES ('orders', \(key), now() - interval '1 s', now() - interval '1 s', \(isOrdered ? key : "NULL"))
+            """
+        )
+        let claimed = try await fixture.claim(.make(ordered: isOrdered))
+        #expect(claimed.first?.messageKey == Digest128(high: .max, low: .max) && claimed.count == 100)
+    }
+
+    @Test(
+        "what a claim has leased is worked on though a later statement of it fails, and the failure shows where nothing was",
+        arguments: [false, true]
+    )
+    func brokenOff(isOrdered: Bool) async throws {
+        let fixture = try await DeliveriesFixture([.make("orders", ordering: isOrdered ? .device : .none)])
+        let request = ClaimRequest.make(ordered: isOrdered)
+        try await receive(1...10, ofDevices: isOrdered ? 10 : nil, fixture)
+        let first = try await fixture.claim(request).map { $0.settled(.release(after: .zero)) }
+        #expect(try await fixture.deliveries.settle(first, of: "orders") == 10)
+        // Now they are behind the front, where claims look first; what nobody can lease is found afterwards.
+        try await fixture.pass("1 hour")
+        try await fixture.store.script(
+            """
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+            VALUES ('orders', 'ffffffff-ffff-ffff-ffff-ffffffffffff', now(), now());
+            CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
+                'BEGIN RAISE EXCEPTION ''this one can not be leased''; END';
+            CREATE TRIGGER refuse BEFORE UPDATE ON upstream.deliveries FOR EACH ROW
+                WHEN (new.message_key = 'ffffffff-ffff-ffff-ffff-ffffffffffff') EXECUTE FUNCTION public.refuse()
+            """
+        )
+        let claimed = try await fixture.claim(request)
+        #expect(claimed.map(\.number).sorted() == Array(1...10))
+        _ = try await fixture.deliveries.settle(claimed.map { $0.settled(.done) }, of: "orders")
+        // Not at each claim: pieces of the table have their pace.
+        try await waitUntil { (try? await fixture.claim(request)) == nil }
+    }
+
+    @Test("by device: the next delivery of a device is found though a later part of the settlement failed")
+    func settledInPart() async throws {
+        let fixture = try await besideReplay(of: 40_000, isOrdered: true)
+        // Two of one device, one of another, in the last piece of the table.
+        try await fixture.store.script(
+            """
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, device_key)
+            SELECT 'orders', ('ffffffff-ffff-ffff-0000-00000000000' || n)::uuid, now() - interval '1 hour' + n * interval '1 s',
+                now() - interval '1 hour', ('ffffffff-ffff-ffff-0000-00000000000' || n / 3)::uuid
+            FROM generate_series(1, 3) AS n;
+            CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
+                'BEGIN RAISE EXCEPTION ''no failure can be noted'' USING ERRCODE = ''55000''; END';
+            CREATE TRIGGER refuse BEFORE UPDATE ON upstream.deliveries FOR EACH ROW
+                WHEN (new.attempts > old.attempts) EXECUTE FUNCTION public.refuse()
+            """
+        )
+        var request = ClaimRequest.make(ordered: true)
+        request.replayed = 0
+        let claimed = try await fixture.claim(request)
+        #expect(claimed.map(\.number).sorted() == [1, 3])
+        let failure = HandlerFailure(group: "boom", detail: "it went boom")
+        let ends = claimed.map { $0.settled($0.number == 1 ? .done : .retry(after: .zero, failure)) }
+        await #expect(throws: StoreError.self) { try await fixture.deliveries.settle(ends, of: "orders") }
+        #expect(try await fixture.claim(request).map(\.number) == [2])
     }
 
     @Test("by device: devices with live deliveries first, each still in order of arrival")

@@ -1,3 +1,4 @@
+import Foundation
 import MessageStore
 import Postgres
 import Testing
@@ -92,6 +93,29 @@ import Testing
         #expect(try await Migrator(steps).state(fixture.admin) == .older(pending: ["9999"]))
         try await report.run { connection throws(PostgresError) in try connection.script("COMMIT") }
         #expect(try await Migrator(steps, lockTimeout: 100).up(fixture.admin) == ["9999"])
+    }
+
+    @Test("The index of claims is taken as it was built beforehand, unless its building was broken off")
+    func builtBeforehand() async throws {
+        let fixture = try await StoreFixture(migrated: false)
+        let steps = Migration.embedded.filter { $0.version < "0114" }
+        let page = try String(contentsOf: TestMigrations.project.appending(path: "docs/upgrade.md"), encoding: .utf8)
+        let statement = try #require(page.firstMatch(of: /```sql\n(CREATE INDEX CONCURRENTLY [^`]*)```/)?.1)
+        let index = "SELECT 'upstream.deliveries_kind_idx'::regclass::oid::int8"
+        for isValid in [true, false] {
+            _ = try await Migrator(steps).up(fixture.admin)
+            try await fixture.script(String(statement))
+            let built = try await fixture.integer(index)
+            if !isValid {
+                try await fixture.script(
+                    "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'upstream.deliveries_kind_idx'::regclass"
+                )
+            }
+            _ = try await Migrator().up(fixture.admin)
+            #expect(try await (fixture.integer(index) == built) == isValid)
+            #expect(try await fixture.integer("SELECT count(*) FROM pg_index WHERE NOT indisvalid") == 0)
+            _ = try await Migrator().down(fixture.admin, all: true)
+        }
     }
 
     @Test("An edited, a newer and a broken migration are refused")

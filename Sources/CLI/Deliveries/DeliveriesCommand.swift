@@ -97,9 +97,10 @@ struct DeliveriesAction: ParsableArguments {
             let now = try await connection.databaseTime()
             try await KnownHandlers.require(filter.handler, connection)
             var chosen = try await asked.judged(connection)
-            // What arrives meanwhile is not part of it.
-            if act == .cancel, chosen.until == nil { chosen.until = now }
-            let counts = try await WaitingDeliveries(connection).count(chosen)
+            if act == .cancel { chosen.until = min(chosen.until ?? now, now) }
+            let counts = try await WaitingDeliveries(connection).count(chosen, at: now)
+            // What comes, or is given back, meanwhile is not part of it.
+            if act == .cancel { chosen.count = WaitingCount(at: now, snapshot: counts.snapshot) }
             let total = act == .cancel ? counts.free : counts.later
             guard !dryRun, total > 0 || act == .retryNow else { return (total, 0, counts.held) }
             try console.confirmMany(total, "\(verb) \(Amount.count(total)) deliveries?", yes: yes)

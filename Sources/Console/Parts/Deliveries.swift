@@ -16,7 +16,7 @@ enum DeliveryPart {
                 .takes([], body: WaitingFilter.members + [ActionBody.all, limit]),
             .action("cancelDeliveries", "deliveries/cancel", cancel)
                 .about("Counts waiting deliveries; with the count's `as_of` makes these dead letters.")
-                .takes([], body: WaitingFilter.members + [ActionBody.all, ActionBody.asOf]),
+                .takes([], body: WaitingFilter.members + [ActionBody.all, counted]),
         ],
         pages: [Page(path: "deliveries", make: page)]
     )
@@ -56,31 +56,41 @@ enum DeliveryPart {
         return asked
     }
 
-    /// Without `as_of` counts; with it gives up what was received by then.
+    private static let counted = Member<String>(
+        "as_of",
+        #"{"type":"string","examples":["2026-01-31T12:00:00Z/811:815:811,813"]}"#
+    )
+
+    /// Without `as_of` counts; with it gives up what was counted and is as it was then.
     private static func cancel(_ request: ActionRequest) async throws -> Response {
-        let (asked, author, counted) = (try asked(request), request.author, try request.body.time)
-        let isCounted = counted != nil
-        return try await request.perform(isLong: !isCounted, on: asked, at: counted) {
+        let (asked, author) = (try asked(request), request.author)
+        let count = request.body[counted].flatMap { WaitingCount($0) }
+        if count == nil, request.body[counted] != nil {
+            throw Problem.badRequest("'as_of' is what the count's answer gives")
+        }
+        return try await request.perform(isLong: count == nil, on: asked, at: count?.at) {
             connection,
             filter,
             time throws(PostgresError) in
             var chosen = filter
             chosen.until = min(filter.until ?? time, time)
-            guard isCounted else {
-                let counts = try WaitingDeliveries.count(connection, chosen)
-                return .success(ActionAnswer(plan(counts, time)))
+            guard let count else {
+                let counts = try WaitingDeliveries.count(connection, chosen, at: time)
+                return .success(ActionAnswer(plan(counts, at: time)))
             }
+            chosen.count = WaitingCount(at: time, snapshot: count.snapshot)
             let act = BulkAction.Act.waiting(.cancel, chosen)
-            let count = try BulkAction(act, total: act.batch, by: author).begin(connection)
-            return .success(ActionAnswer(["done": count, "more": count == act.batch, "as_of": time] as JSONObject))
+            let done = try BulkAction(act, total: act.batch, by: author).begin(connection)
+            return .success(ActionAnswer(["done": done, "more": done == act.batch, "as_of": "\(count)"] as JSONObject))
         }
     }
 
-    private static func plan(_ counts: WaitingDeliveries.Counts, _ time: Timestamp) -> JSONObject {
+    private static func plan(_ counts: WaitingDeliveries.Counts, at time: Timestamp) -> JSONObject {
         let held =
             counts.held > 0 ? "; workers have \(Amount.count(counts.held)) more in hand, which are left alone" : ""
         return [
-            "planned": counts.free, "left_with_workers": counts.held, "as_of": time,
+            "planned": counts.free, "left_with_workers": counts.held,
+            "as_of": "\(WaitingCount(at: time, snapshot: counts.snapshot))",
             "about": Amount.counted(counts.free, "waiting delivery", plural: "waiting deliveries") + held,
         ]
     }

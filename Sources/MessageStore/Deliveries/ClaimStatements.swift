@@ -48,13 +48,13 @@ enum ClaimStatements {
 
     /// Leases the first deliveries due after a place: live ones, then replayed ones after their own place.
     ///
-    /// Live ones are found in the index of all, where claims pass over replayed ones once; replayed ones in an index that
-    /// holds them alone. Skips rows locked by another claim.
+    /// Each kind is found in its own part of the index, so that neither search passes over the others. Skips rows locked
+    /// by another claim.
     static let ahead: Statement = """
         WITH live AS MATERIALIZED (
-            \(first("replay_id IS NULL", after: givenPlace, limit: "\(\.request.limit)"))
+            \(first(DeliveryStatements.isLive, after: givenPlace, limit: "\(\.request.limit)"))
         ), replayed AS MATERIALIZED (
-            \(first("replay_id IS NOT NULL", after: givenReplayedPlace, limit: restForReplayed))
+            \(first(DeliveryStatements.isReplayed, after: givenReplayedPlace, limit: restForReplayed))
         ), due AS MATERIALIZED (
             SELECT * FROM live UNION ALL SELECT * FROM replayed
         ), \(leaseAndLoad)
@@ -94,9 +94,9 @@ enum ClaimStatements {
     /// For probes of a failed handler: at most one such claim per probe.
     static let untried: Statement = """
         WITH newest AS MATERIALIZED (
-            SELECT * FROM upstream.deliveries
-            WHERE handler = \(\.request.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now()
-                AND NOT EXISTS (\(isPaused))
+            \(newest(DeliveryStatements.isLive))
+            UNION ALL
+            \(newest(DeliveryStatements.isReplayed))
             ORDER BY next_attempt_at DESC, received_at DESC, message_key DESC LIMIT \(raw: "\(probed)")
         ), chosen AS MATERIALIZED (
             SELECT message_key FROM newest WHERE \(isFree) AND \(isUntried) LIMIT \(\.request.limit)
@@ -107,6 +107,17 @@ enum ClaimStatements {
             FOR UPDATE SKIP LOCKED
         ), \(leaseAndLoad)
         """
+
+    private static func newest(_ kind: String) -> Statement {
+        """
+        (
+            SELECT * FROM upstream.deliveries
+            WHERE handler = \(\.request.handler) AND \(place) > \(givenPlace) AND next_attempt_at <= now()
+                AND \(raw: kind) AND NOT EXISTS (\(isPaused))
+            ORDER BY next_attempt_at DESC, received_at DESC, message_key DESC LIMIT \(raw: "\(probed)")
+        )
+        """
+    }
 
     /// The same for a range of keys, at any place.
     ///
@@ -132,9 +143,9 @@ enum ClaimStatements {
     /// ones after their own.
     static let due: Statement = """
         WITH live AS MATERIALIZED (
-            \(firstDevices("replay_id IS NULL", after: givenPlace, limit: "\(\.request.limit)"))
+            \(firstDevices(DeliveryStatements.isLive, after: givenPlace, limit: "\(\.request.limit)"))
         ), replayed AS MATERIALIZED (
-            \(firstDevices("replay_id IS NOT NULL", after: givenReplayedPlace, limit: restForReplayed))
+            \(firstDevices(DeliveryStatements.isReplayed, after: givenReplayedPlace, limit: restForReplayed))
         ), found AS (
             SELECT * FROM live UNION ALL SELECT * FROM replayed
         )

@@ -30,6 +30,27 @@ struct BacklogParameters: Sendable {
 
 /// The statements of the dispatcher.
 enum DeliveryStatements {
+    // MARK: Kinds
+
+    /// The conditions on live and on replayed deliveries by which the index of claims finds them.
+    static let (isLive, isReplayed) = (isOfKind("l"), isOfKind("r"))
+
+    private static func isOfKind(_ letter: String) -> String {
+        #"(CASE WHEN replay_id IS NULL THEN 'l'::"char" ELSE 'r'::"char" END) = '\#(letter)'"#
+    }
+
+    /// When the deliveries of the handler `name` were received that are due first: 1,000 of each kind.
+    static let soonest = "\(firstDue(isLive)) UNION ALL \(firstDue(isReplayed))"
+
+    private static func firstDue(_ kind: String) -> String {
+        """
+        (
+            SELECT received_at FROM upstream.deliveries WHERE handler = name AND \(kind)
+            ORDER BY next_attempt_at LIMIT 1000
+        )
+        """
+    }
+
     // MARK: Handlers
 
     /// Registers a process; the texts of this and the next two are in `migrations/`.
@@ -70,12 +91,15 @@ enum DeliveryStatements {
     /// A fencing token for a process.
     static let nextToken: SQL = "SELECT nextval('upstream.lease_tokens')"
 
-    /// The controls of some handlers: pauses, holds, resumptions, circuits.
+    /// The controls of some handlers: pauses, holds, resumptions, and circuits by the word of workers that run.
     static let controls: PreparedStatement<[String]> = """
         SELECT
             name, \(raw: HandlerStatements.isPaused),
             CASE WHEN \(raw: HandlerStatements.isHeld) THEN held_until - now() END, resumed_at,
-            circuit_open, circuit_changed_at
+            CASE WHEN EXISTS (
+                SELECT FROM upstream.handler_workers
+                WHERE token = circuit_token AND handler = name AND \(raw: HandlerStatements.isLive)
+            ) THEN circuit_open END, circuit_changed_at
         FROM upstream.handlers WHERE name = ANY (\(\.self)) ORDER BY name
         """
 
@@ -100,27 +124,26 @@ enum DeliveryStatements {
         """
     }
 
-    /// Records a change of a handler's circuit.
+    /// Records a change of a handler's circuit in a process.
     ///
     /// Fails if its row is locked, as ``hold(_:_:)``.
-    static func changeCircuit(_ handler: String, isOpen: Bool) -> SQL {
+    static func changeCircuit(_ handler: String, isOpen: Bool, by token: Int64) -> SQL {
         """
-        UPDATE upstream.handlers SET circuit_open = \(isOpen), circuit_changed_at = clock_timestamp()
+        UPDATE upstream.handlers
+        SET circuit_open = \(isOpen), circuit_changed_at = clock_timestamp(), circuit_token = \(token)
         WHERE name = (SELECT name FROM upstream.handlers WHERE name = \(handler) FOR NO KEY UPDATE NOWAIT)
         RETURNING circuit_changed_at
         """
     }
 
-    /// The backlog of each handler; the oldest delivery is searched for among the 1,000 due first.
+    /// The backlog of each handler; the oldest delivery is searched for among the 1,000 of each kind due first.
     static let backlog: PreparedStatement<BacklogParameters> = """
         SELECT
             name,
             (SELECT count(*) FROM (
                 SELECT FROM upstream.deliveries WHERE handler = name LIMIT \(\.limit)
             ) AS counted),
-            (SELECT now() - min(received_at) FROM (
-                SELECT received_at FROM upstream.deliveries WHERE handler = name ORDER BY next_attempt_at LIMIT 1000
-            ) AS soonest),
+            (SELECT now() - min(received_at) FROM (\(raw: soonest)) AS soonest),
             (SELECT count(*) FROM (
                 SELECT FROM upstream.dead_letters WHERE handler = name LIMIT \(\.limit)
             ) AS counted)

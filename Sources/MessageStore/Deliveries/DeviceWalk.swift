@@ -29,13 +29,16 @@ struct DeviceWalk: Sendable {
     /// Whether a search for replayed deliveries is worth it.
     var wantsReplayed: Bool { behind.isEmpty }
 
+    /// Whether all devices with replayed deliveries have been found and examined.
+    var isReplayExamined: Bool { behind.isEmpty && replayed.isIdle }
+
     /// Records a search of due deliveries for `request`; returns whether it has found all.
     mutating func found(_ devices: ClaimResult<DueDevice>, for request: ClaimRequest) -> Bool {
         let count = devices.values.count(where: \.isReplayed)
         let isFull = devices.values.count - count >= request.limit
         let wanted = min(request.replayed, max(request.limit - (devices.values.count - count), request.owed))
         let isReplayedFull = count >= wanted && wanted > 0
-        due.claimed(upTo: isFull ? devices.last.live : nil, isFull: isFull || isReplayedFull, devices.surroundings)
+        due.claimed(upTo: devices.last.live, isFull: isFull, devices.surroundings)
         old.isIdle = due.isIdle
         old.entries = due.entries
         if wanted > 0 {

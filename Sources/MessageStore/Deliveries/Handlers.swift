@@ -250,6 +250,9 @@ package enum HandlerStatements {
     /// A condition on `handlers`: a worker has recorded within two minutes that it runs it.
     static let isClaimed = "(seen_at > now() - interval '2 minutes')"
 
+    /// A condition on `handler_workers`: its heartbeat is no older.
+    static let isLive = "(heartbeat_at > now() - interval '2 minutes')"
+
     /// A condition on `handlers`: a pause is in force.
     static let isPaused = "(paused AND (paused_until IS NULL OR paused_until > now()))"
 
@@ -277,17 +280,11 @@ package enum HandlerStatements {
             \(raw: isPaused), CASE WHEN \(raw: isPaused) THEN paused_until END, CASE WHEN \(raw: isPaused) THEN paused_reason END,
             CASE WHEN \(raw: isHeld) THEN held_until END, CASE WHEN \(raw: isHeld) THEN held_reason END,
             (SELECT count(*) FROM (
-                SELECT FROM upstream.deliveries
-                WHERE (handler, next_attempt_at) >= (name, '-infinity') AND (handler, next_attempt_at) <= (name, 'infinity')
-                ORDER BY handler, next_attempt_at LIMIT \(limit)
+                SELECT FROM upstream.deliveries WHERE handler >= name AND handler <= name ORDER BY handler LIMIT \(limit)
             ) AS counted) + (
                 SELECT coalesce(sum(cardinality(keys)), 0) FROM upstream.delivery_blocks WHERE handler = name
             )::int8,
-            (SELECT now() - min(received_at) FROM (
-                SELECT received_at FROM upstream.deliveries
-                WHERE (handler, next_attempt_at) >= (name, '-infinity') AND (handler, next_attempt_at) <= (name, 'infinity')
-                ORDER BY handler, next_attempt_at LIMIT 1000
-            ) AS soonest),
+            (SELECT now() - min(received_at) FROM (\(raw: DeliveryStatements.soonest)) AS soonest),
             (SELECT count(*) FROM (
                 SELECT FROM upstream.dead_letters
                 WHERE (handler, died_at) >= (name, '-infinity') AND (handler, died_at) <= (name, 'infinity')
@@ -301,7 +298,7 @@ package enum HandlerStatements {
     static let workers: SQL = """
         SELECT handler, worker, categories, ARRAY(
             SELECT clause->>'text' FROM jsonb_array_elements(filter) AS own (clause)
-        ), by_device, heartbeat_at, heartbeat_at > now() - interval '2 minutes'
+        ), by_device, heartbeat_at, \(raw: isLive)
         FROM upstream.handler_workers ORDER BY heartbeat_at DESC, token
         """
 

@@ -7,10 +7,26 @@ package import Vocabulary
 extension PostgresDeliveryStore {
     package func claim(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
         try await takeFromOthers(after: request.lease)
-        guard !request.isForSuspects else { return try await claimSuspects(request) }
-        guard !request.isForUntried else { return try await claimUntried(request) }
-        guard request.isOrdered else { return try await claimDue(request) }
-        return try await claimByDevice(request)
+        var found: [Delivery] = []
+        do throws(StoreError) {
+            try await claim(request, into: &found)
+        } catch {
+            // What earlier statements have leased is ours all the same.
+            if found.isEmpty { throw error }
+        }
+        return found
+    }
+
+    private func claim(_ request: ClaimRequest, into found: inout [Delivery]) async throws(StoreError) {
+        if request.isForSuspects {
+            try await claimSuspects(request, into: &found)
+        } else if request.isForUntried {
+            try await claimUntried(request, into: &found)
+        } else if request.isOrdered {
+            try await claimByDevice(request, into: &found)
+        } else {
+            try await claimDue(request, into: &found)
+        }
     }
 
     /// Records that a delivery of this device was settled outside this store: the next one may be claimed.
@@ -20,18 +36,17 @@ extension PostgresDeliveryStore {
     }
 
     /// Claims by device for an ordered handler, then what has no device.
-    private func claimSuspects(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
-        var found: [Delivery] = []
+    private func claimSuspects(_ request: ClaimRequest, into found: inout [Delivery]) async throws(StoreError) {
         if request.isOrdered {
             let suspects = ClaimParameters(request: request)
-            found = try await claimLocked(ClaimStatements.deviceSuspects, suspects)?.values ?? []
+            found += try await claimLocked(ClaimStatements.deviceSuspects, suspects)?.values ?? []
         }
-        guard let rest = request.rest(after: found) else { return found }
+        guard let rest = request.rest(after: found) else { return }
         let others = ClaimParameters(request: rest, isWithoutDevice: request.isOrdered)
-        return try await found + claim(ClaimStatements.suspects, others).values
+        found += try await claim(ClaimStatements.suspects, others).values
     }
 
-    private func claimDue(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
+    private func claimDue(_ request: ClaimRequest, into found: inout [Delivery]) async throws(StoreError) {
         let name = request.handler
         let look = walks.withLock { walks in
             let front = walks.due[name, default: ClaimWalk()].front
@@ -42,14 +57,13 @@ extension PostgresDeliveryStore {
                 ClaimParameters(request: request, place: front, replayedPlace: replayedFront, keys: $0)
             }
         }
-        var found: [Delivery] = []
         if let piece = look {
             let part = try await claim(ClaimStatements.behind, piece)
-            found = part.values
-            let isExhausted = request.fits(found)
+            found += part.values
+            let isExhausted = request.fits(part.values)
             walks.withLock { $0.due[name]?.looked(isExhausted: isExhausted, part.surroundings) }
         }
-        guard let rest = request.rest(after: found) else { return found }
+        guard let rest = request.rest(after: found) else { return }
         let next = walks.withLock { walks in
             ClaimParameters(
                 request: rest,
@@ -58,9 +72,9 @@ extension PostgresDeliveryStore {
             )
         }
         let part = try await claim(ClaimStatements.ahead, next)
+        found += part.values
         let left = rest.left(after: part.values)
-        walks.withLock { $0.claimed(part, left, of: name) }
-        return found + part.values
+        walks.withLock { $0.claimed(part, left: (left.live, left.replayed), of: name) }
     }
 
     // MARK: By device
@@ -68,9 +82,9 @@ extension PostgresDeliveryStore {
     /// How often a claim searches for devices, 1,000 deliveries each time.
     private static let rounds = 20
 
-    private func claimByDevice(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
+    private func claimByDevice(_ request: ClaimRequest, into found: inout [Delivery]) async throws(StoreError) {
         let name = request.handler
-        guard var found = try await claimPieces(request) else { return [] }
+        guard try await claimPieces(request, into: &found) else { return }
         var isAllKnown = false
         for _ in 0..<Self.rounds {
             guard let rest = request.rest(after: found) else { break }
@@ -106,31 +120,31 @@ extension PostgresDeliveryStore {
                 throw error
             }
         }
-        return found
     }
 
     /// Claims from a piece of the whole table: devices that no walk has reached, and deliveries without a device,
     /// stored before the handler was ordered.
     ///
-    /// - Returns: nil while another session claims for the handler.
-    private func claimPieces(_ request: ClaimRequest) async throws(StoreError) -> [Delivery]? {
+    /// - Returns: False while another session claims for the handler.
+    private func claimPieces(_ request: ClaimRequest, into found: inout [Delivery]) async throws(StoreError) -> Bool {
         let name = request.handler
         let pieces = walks.withLock { walks in
             var walk = walks.devices[name] ?? DeviceWalk()
             defer { walks.devices[name] = walk }
-            return (devices: walk.due.look(at: .now), old: walk.old.look(at: .now))
+            return (devices: walk.due.look(at: .now), old: walk.old.look(at: .now), withReplayed: walk.isReplayExamined)
         }
-        var found: [Delivery] = []
         if let range = pieces.devices {
-            let piece = ClaimParameters(request: request, keys: range)
-            guard let part = try await claimLocked(ClaimStatements.deviceRange, piece) else { return nil }
+            var piece = ClaimParameters(request: request, keys: range)
+            // While a replay has more ahead, what it has left behind waits, and takes no live delivery's room.
+            if !pieces.withReplayed { piece.request.replayed = 0 }
+            guard let part = try await claimLocked(ClaimStatements.deviceRange, piece) else { return false }
             let isExhausted = request.fits(part.values)
-            found = walks.withLock { walks in
+            found += walks.withLock { walks in
                 walks.devices[name]?.due.looked(isExhausted: isExhausted, part.surroundings)
                 return walks.devices[name]?.claimed(part.values) ?? part.values
             }
         }
-        guard let keys = pieces.old, let rest = request.rest(after: found) else { return found }
+        guard let keys = pieces.old, let rest = request.rest(after: found) else { return true }
         let piece = ClaimParameters(
             request: rest,
             place: .end,
@@ -139,9 +153,10 @@ extension PostgresDeliveryStore {
             isWithoutDevice: true
         )
         let part = try await claim(ClaimStatements.behind, piece)
+        found += part.values
         let isExhausted = rest.fits(part.values)
         walks.withLock { $0.devices[name]?.old.looked(isExhausted: isExhausted, part.surroundings) }
-        return found + part.values
+        return true
     }
 
     /// Collects the devices of the next due deliveries.
@@ -172,10 +187,10 @@ extension PostgresDeliveryStore {
     ///
     /// So a probe's cost does not grow with the backlog, nor with what was handled under an old snapshot. It may find
     /// nothing though there is something; the next one looks elsewhere.
-    private func claimUntried(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
+    private func claimUntried(_ request: ClaimRequest, into found: inout [Delivery]) async throws(StoreError) {
         let name = request.handler
-        var found = request.isOrdered ? [] : try await newestUntried(request)
-        guard var rest = request.rest(after: found) else { return found }
+        if !request.isOrdered { found += try await newestUntried(request) }
+        guard var rest = request.rest(after: found) else { return }
         let look = walks.withLock { walks in
             // The walk over devices knows the table's size.
             var walk = walks.untried[name] ?? walks.devices[name]?.due ?? ClaimWalk()
@@ -183,19 +198,19 @@ extension PostgresDeliveryStore {
             walks.untried[name] = walk
             return keys
         }
-        guard let keys = look else { return found }
+        guard let keys = look else { return }
         if request.isOrdered {
             let piece = ClaimParameters(request: request, keys: keys)
-            guard let part = try await claimLocked(ClaimStatements.deviceUntried, piece) else { return [] }
-            found = part.values
-            guard let left = request.rest(after: found) else { return found }
+            guard let part = try await claimLocked(ClaimStatements.deviceUntried, piece) else { return }
+            found += part.values
+            guard let left = request.rest(after: found) else { return }
             rest = left
         }
         let piece = ClaimParameters(request: rest, keys: keys, isWithoutDevice: request.isOrdered)
         let part = try await claim(ClaimStatements.untriedPiece, piece)
+        found += part.values
         let isExhausted = rest.rest(after: part.values) != nil
         walks.withLock { $0.untried[name]?.looked(isExhausted: isExhausted, part.surroundings) }
-        return found + part.values
     }
 
     private func newestUntried(_ request: ClaimRequest) async throws(StoreError) -> [Delivery] {
@@ -253,8 +268,9 @@ extension PostgresDeliveryStore {
 
 /// The positions of this store's claims, by handler.
 struct ClaimWalks: Sendable {
+    /// The walks over live deliveries.
     var due: [String: ClaimWalk] = [:]
-    /// The walks over replayed deliveries; those in ``due`` pass over these.
+    /// The walks over replayed deliveries.
     var replayed: [String: ClaimWalk] = [:]
     var devices: [String: DeviceWalk] = [:]
     /// The walks of probes, for what was never tried.
@@ -264,12 +280,13 @@ struct ClaimWalks: Sendable {
     /// Whether a claim is looking for them: others don't wait for it.
     var isUnpacking = false
 
-    /// Records a claim ahead of the fronts, and what it has `left`.
-    mutating func claimed(_ part: ClaimResult<Delivery>, _ left: (any: Bool, replayed: Bool?), of handler: String) {
-        // Beside a replay that fills claims the front keeps close to the present: replayed rows are passed over once.
-        let isFull = left.any || left.replayed == true
-        let last = left.any ? part.last.live : nil
-        due[handler, default: ClaimWalk()].claimed(upTo: last, isFull: isFull, part.surroundings)
+    /// Records a claim ahead of the fronts, and whether it has left more of each kind; nil if it did not look for these.
+    mutating func claimed(
+        _ part: ClaimResult<Delivery>,
+        left: (live: Bool, replayed: Bool?),
+        of handler: String
+    ) {
+        due[handler, default: ClaimWalk()].claimed(upTo: part.last.live, isFull: left.live, part.surroundings)
         if let isFull = left.replayed {
             replayed[handler, default: ClaimWalk()].claimed(upTo: part.last.replayed, isFull: isFull, part.surroundings)
         }

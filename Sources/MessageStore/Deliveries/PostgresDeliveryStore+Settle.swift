@@ -5,18 +5,14 @@ package import Vocabulary
 
 extension PostgresDeliveryStore {
     package func settle(_ batch: [Settlement], of handler: String) async throws(StoreError) -> Int {
-        let parts = SettlementPart.parts(of: batch, to: handler, recording)
-        let (held, freed) = try await run { connection throws(PostgresError) in
-            var (held, freed) = (0, [DueDevice]())
-            for part in parts {
-                let settled = try run(part, connection)
-                held += settled.held
-                if part.kind.freesDevice { freed += settled.devices }
-            }
-            return (held, freed)
+        var held = 0
+        for part in SettlementPart.parts(of: batch, to: handler, recording) {
+            let settled = try await run { connection throws(PostgresError) in try run(part, connection) }
+            held += settled.held
+            // The next delivery of each of these devices may be claimed now, if the handler is ordered: also where a later
+            // part fails, as nothing of this one is left to be repeated.
+            if part.kind.freesDevice { walks.withLock { $0.devices[handler]?.settled(settled.devices) } }
         }
-        // The next delivery of each of these devices may be claimed now, if the handler is ordered.
-        if !freed.isEmpty { walks.withLock { $0.devices[handler]?.settled(freed) } }
         return held
     }
 

@@ -137,8 +137,9 @@ package final class PostgresDeliveryStore: DeliveryStore {
     }
 
     package func changeCircuit(_ handler: String, isOpen: Bool) async throws(StoreError) -> CircuitChange? {
-        try await run { connection throws(PostgresError) in
-            let changed = try connection.run(DeliveryStatements.changeCircuit(handler, isOpen: isOpen))
+        guard let token = registered.withLock({ $0?.token }) else { return nil }
+        return try await run { connection throws(PostgresError) in
+            let changed = try connection.run(DeliveryStatements.changeCircuit(handler, isOpen: isOpen, by: token))
                 .firstRow { $0 as Timestamp }
             return changed.map { CircuitChange(isOpen: isOpen, id: $0.microseconds) }
         }

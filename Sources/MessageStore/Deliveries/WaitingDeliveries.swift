@@ -88,8 +88,28 @@ package struct WaitingFilter: Sendable, Equatable {
     package var until: Timestamp?
     /// The group of the latest failure, by the history of attempts.
     package var errorGroup: String?
+    /// When they were counted: only what is as it was then is cancelled.
+    package var count: WaitingCount?
 
     package init() {}
+}
+
+/// A count of deliveries; as text its time and what it saw, with a slash between.
+package struct WaitingCount: Sendable, Equatable, CustomStringConvertible {
+    package var at: Timestamp
+    /// What it saw, as `pg_snapshot` has it; nil where only its time is known.
+    package var snapshot: String?
+
+    package init(at: Timestamp, snapshot: String?) { (self.at, self.snapshot) = (at, snapshot) }
+
+    /// Parses the text form; nil if it is not one.
+    package init?(_ text: String) {
+        let parts = text.split(separator: "/", maxSplits: 1, omittingEmptySubsequences: false)
+        guard let at = try? Timestamp(parsing: String(parts[0])) else { return nil }
+        self.init(at: at, snapshot: parts.count > 1 ? String(parts[1]) : nil)
+    }
+
+    package var description: String { at.rfc3339 + (snapshot.map { "/" + $0 } ?? "") }
 }
 
 extension WaitingFilter: CustomStringConvertible {
@@ -117,6 +137,8 @@ package struct WaitingDeliveries: Sendable {
         package var later: Int
         /// Held by a worker.
         package var held: Int
+        /// What the count saw, as `pg_snapshot` has it.
+        package var snapshot: String
     }
 
     package enum Act: Sendable {
@@ -185,189 +207,16 @@ package struct WaitingDeliveries: Sendable {
         return "Nothing moved: " + parts.joined(separator: "; ") + ". Open circuits and holds have ended."
     }
 
-    /// Counts a filter's deliveries.
-    package func count(_ filter: WaitingFilter) async throws(PostgresError) -> Counts {
-        try await connection.run { connection throws(PostgresError) in try Self.count(connection, filter) }
+    /// Counts a filter's deliveries by who holds them at a time, which is about now.
+    package func count(_ filter: WaitingFilter, at time: Timestamp) async throws(PostgresError) -> Counts {
+        try await connection.run { connection throws(PostgresError) in try Self.count(connection, filter, at: time) }
     }
 
     package static func count(
         _ connection: isolated PostgresConnection,
-        _ filter: WaitingFilter
+        _ filter: WaitingFilter,
+        at time: Timestamp
     ) throws(PostgresError) -> Counts {
-        try connection.run(WaitingStatements.count(filter)).onlyRow(Counts.init)
-    }
-}
-
-/// The statements about waiting deliveries.
-enum WaitingStatements {
-    /// A page of deliveries, earliest due first.
-    ///
-    /// Each handler's are read along the index of claims from the cursor on, so a page costs the number of handlers
-    /// times its length, however many wait. Blocks hold what workers hold: few, and unpacked as rows before anything
-    /// but success happens to them.
-    static func page(_ filter: WaitingFilter, after cursor: WaitingCursor? = nil, limit: Int) -> SQL {
-        var condition = condition(filter)
-        if let cursor {
-            let place: SQL = "\(cursor.dueAt), \(cursor.receivedAt), \(cursor.messageKey.digest)"
-            condition = """
-                (d.next_attempt_at, d.received_at, d.message_key) >= (\(place))
-                AND (d.next_attempt_at, d.received_at, d.message_key, d.handler) > (\(place), \(cursor.handler)) AND \(condition)
-                """
-        }
-        return """
-            SELECT
-                w.handler, w.message_key, w.received_at, w.attempts, w.next_attempt_at,
-                CASE WHEN \(raw: isLeased) THEN w.lease_owner END, CASE WHEN \(raw: isLeased) THEN w.lease_until END,
-                w.last_error, w.replay_id, w.in_block,
-                CASE
-                    WHEN \(raw: isLeased) THEN 'leased'
-                    WHEN \(raw: isPaused) THEN 'paused'
-                    WHEN \(raw: isHeld) AND h.held_until >= w.next_attempt_at THEN 'held'
-                    -- Else it waits for its own next attempt, which is later.
-                    WHEN w.next_attempt_at > now() THEN CASE WHEN w.attempts > 0 THEN 'retry' ELSE 'postponed' END
-                    WHEN \(raw: HandlerStatements.isClaimed) THEN 'due' ELSE 'unclaimed'
-                END,
-                CASE WHEN \(raw: isPaused) THEN h.paused_until END, CASE WHEN \(raw: isPaused) THEN h.paused_reason END,
-                CASE WHEN \(raw: isHeld) THEN h.held_until END, CASE WHEN \(raw: isHeld) THEN h.held_reason END,
-                (SELECT category FROM upstream.message_of(w.message_key, w.received_at)),
-                CASE WHEN w.last_error IS NOT NULL THEN \(raw: group(of: "w")) END
-            FROM (
-                SELECT d.* FROM upstream.handlers AS h CROSS JOIN LATERAL (
-                    SELECT d.* FROM \(raw: everywhere) AS d WHERE d.handler = h.name AND \(condition)
-                    ORDER BY d.next_attempt_at, d.received_at, d.message_key LIMIT \(limit)
-                ) AS d \(filter.handler.map { "WHERE h.name = \($0)" as SQL } ?? "")
-                ORDER BY d.next_attempt_at, d.received_at, d.message_key, d.handler LIMIT \(limit)
-            ) AS w JOIN upstream.handlers AS h ON h.name = w.handler
-            ORDER BY w.next_attempt_at, w.received_at, w.message_key, w.handler
-            """
-    }
-
-    private static let isLeased = "(w.lease_until > now() AND w.lease_owner IS NOT NULL)"
-    private static let (isPaused, isHeld) = (HandlerStatements.isPaused, HandlerStatements.isHeld)
-
-    /// Deliveries in rows and in blocks, in one form: a block's are untried and due when its lease ends.
-    private static let everywhere = """
-        (
-            SELECT
-                handler, message_key, received_at, attempts, next_attempt_at, lease_owner, lease_until, last_error, replay_id,
-                false AS in_block
-            FROM upstream.deliveries
-            UNION ALL
-            SELECT b.handler, entry.key, entry.at, 0, b.lease_until, b.lease_owner, b.lease_until, NULL, b.replay_id, true
-            FROM upstream.delivery_blocks AS b CROSS JOIN LATERAL unnest(b.keys, b.times) AS entry (key, at)
-        )
-        """
-
-    // MARK: Conditions
-
-    /// The error group of the latest failed attempt, from the history; null if that does not reach back to it.
-    private static func group(of row: String) -> String {
-        """
-        (SELECT a.error_group FROM upstream.attempts_of(\(row).message_key, \(row).received_at) AS a
-            WHERE a.handler = \(row).handler AND a.error_group IS NOT NULL ORDER BY a.settled_at DESC LIMIT 1)
-        """
-    }
-
-    /// A filter's condition; `true` if nothing narrows.
-    ///
-    /// Conditions that need a lookup come last.
-    private static func condition(_ filter: WaitingFilter) -> SQL {
-        .all([
-            filter.handler.map { "d.handler = \($0)" },
-            filter.messageKey.map { "d.message_key = \($0)" },
-            filter.since.map { "d.received_at >= \($0)" },
-            filter.until.map { "d.received_at < \($0)" },
-            filter.category.map {
-                """
-                EXISTS (
-                    SELECT FROM upstream.message_of(d.message_key, d.received_at) AS m WHERE m.category = \($0)
-                )
-                """
-            },
-            filter.errorGroup.map { "d.last_error IS NOT NULL AND \(raw: group(of: "d")) = \($0)" },
-        ])
-    }
-
-    /// Rows that no worker holds.
-    private static let isFree = "(d.lease_until IS NULL OR d.lease_until <= now())"
-
-    // MARK: Acting
-
-    /// Counts a filter's deliveries: held by no worker, those of them not due yet, and held by workers.
-    static func count(_ filter: WaitingFilter) -> SQL {
-        """
-        SELECT
-            count(*) FILTER (WHERE NOT in_block AND \(raw: isFree)),
-            count(*) FILTER (WHERE NOT in_block AND \(raw: isFree) AND d.next_attempt_at > now()),
-            count(*) FILTER (WHERE in_block OR NOT \(raw: isFree))
-        FROM \(raw: everywhere) AS d WHERE \(condition(filter))
-        """
-    }
-
-    fileprivate static let countLimit = 10_000
-
-    /// Counts a filter's deliveries up to a limit: held by no worker, and by one; and its handlers that are paused.
-    static func unmoved(_ filter: WaitingFilter) -> SQL {
-        """
-        SELECT count(*) FILTER (WHERE is_free), count(*) FILTER (WHERE NOT is_free),
-            (SELECT count(*) FROM upstream.handlers AS h WHERE \(raw: isPaused) AND \(filter.handler.map { "h.name = \($0)" as SQL } ?? "true"))
-        FROM (
-            SELECT NOT d.in_block AND \(raw: isFree) AS is_free FROM \(raw: everywhere) AS d
-            WHERE \(condition(filter)) LIMIT \(countLimit)
-        ) AS counted
-        """
-    }
-
-    /// Makes some free deliveries that wait for a retry due at once, soonest first; returns how many.
-    ///
-    /// One that a worker claims meanwhile is left alone.
-    static func retryNow(_ filter: WaitingFilter, limit: Int) -> SQL {
-        """
-        WITH chosen AS MATERIALIZED (
-            SELECT d.ctid AS place FROM upstream.deliveries AS d
-            WHERE d.next_attempt_at > now() AND \(raw: isFree) AND \(condition(filter))
-            ORDER BY d.next_attempt_at LIMIT \(limit) FOR UPDATE SKIP LOCKED
-        ), moved AS (
-            UPDATE upstream.deliveries SET next_attempt_at = now()
-            WHERE ctid = ANY (ARRAY(SELECT place FROM chosen)) RETURNING 1
-        )
-        SELECT count(*) FROM moved
-        """
-    }
-
-    /// Lets the handlers of a filter's deliveries be tried at once, whatever they asked for and however often they
-    /// failed.
-    static func endHolds(_ filter: WaitingFilter) -> SQL {
-        var others = filter
-        others.handler = nil
-        let handler: SQL = filter.handler.map { "name = \($0)" } ?? "true"
-        let some: SQL =
-            others == WaitingFilter()
-            ? "true"
-            : """
-            EXISTS (
-                SELECT FROM upstream.deliveries AS d
-                WHERE d.handler = handlers.name AND \(raw: isFree) AND \(condition(others))
-            )
-            """
-        return "UPDATE upstream.handlers SET \(HandlerStatements.endHold) WHERE \(handler) AND \(some)"
-    }
-
-    /// Makes some free deliveries dead letters, in their own group; returns how many.
-    static func cancel(_ filter: WaitingFilter, error: String, limit: Int) -> SQL {
-        """
-        WITH chosen AS MATERIALIZED (
-            SELECT d.ctid AS place FROM upstream.deliveries AS d
-            WHERE \(raw: isFree) AND \(condition(filter))
-            LIMIT \(limit) FOR UPDATE SKIP LOCKED
-        ), ended AS (
-            DELETE FROM upstream.deliveries WHERE ctid = ANY (ARRAY(SELECT place FROM chosen))
-            RETURNING *, 0 AS counted, left(\(error) || coalesce('; the latest attempt: ' || last_error, ''), 2048) AS failure,
-                \(WaitingDeliveries.cancelledGroup) AS failure_group
-        ), dead AS (
-            \(raw: DeadLetterStatements.bury)
-        )
-        SELECT count(*) FROM ended
-        """
+        try connection.run(WaitingStatements.count(filter, at: time)).onlyRow(Counts.init)
     }
 }

@@ -59,7 +59,8 @@ package struct SchemaObject: Sendable, Hashable {
     }
 
     private static func made(by text: String) -> SchemaObject? {
-        let statement = text.hasSuffix(";") ? String(text.dropLast()) : text
+        let statement = (text.hasSuffix(";") ? String(text.dropLast()) : text)
+            .replacing("IF NOT EXISTS ", with: "")
         let words = statement.split(separator: " ")
         guard let table = words.drop(while: { $0 != "ON" }).first(where: { $0.hasPrefix(schema) }) else { return nil }
         let kind: Kind = words[1] == "TRIGGER" ? .trigger : .index

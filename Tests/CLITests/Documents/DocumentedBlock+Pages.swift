@@ -110,7 +110,10 @@ extension DocumentedBlock {
         .init("Try a server", .test("Tests/IntegrationTests/ServerTrialTests.swift", "documented")),
     ]
 
-    static let upgrade: [DocumentedBlock] = [.init("Roll back", .shell)]
+    static let upgrade: [DocumentedBlock] = [
+        .init("Upgrade", .test("Tests/MessageStoreTests/MigratorTests.swift", "builtBeforehand")),
+        .init("Roll back", .shell),
+    ]
 
     static let cdc: [DocumentedBlock] = [
         .init("The source", 1, .test(changeCapture, "copy")),

@@ -131,7 +131,7 @@ extension DeliveryStatements: StatementCatalog {
                 share(ShareRequest(handler: "orders", whole: 4, most: 4, busy: 0, lease: .seconds(60)), of: 1)
             ),
             StatementSample("hold", hold("orders", HandlerHold(remaining: .seconds(1), reason: "a test"))),
-            StatementSample("changeCircuit", changeCircuit("orders", isOpen: true)),
+            StatementSample("changeCircuit", changeCircuit("orders", isOpen: true, by: 1)),
             StatementSample("backlog", backlog),
             StatementSample("extend", extend),
             StatementSample("unpackExpired", unpackExpired),
@@ -312,7 +312,8 @@ extension WaitingStatements: StatementCatalog {
         return [
             StatementSample("page", page(WaitingFilter(), limit: 1)),
             StatementSample("page, after a cursor", page(.sample, after: cursor, limit: 1)),
-            StatementSample("count", count(WaitingFilter())), StatementSample("count, narrowed", count(.sample)),
+            StatementSample("count", count(WaitingFilter(), at: .now)),
+            StatementSample("count, narrowed", count(.sample, at: .now)),
             StatementSample("unmoved", unmoved(.sample)), StatementSample("unmoved, all", unmoved(WaitingFilter())),
             StatementSample("retryNow", retryNow(.sample, limit: 1)),
             StatementSample("retryNow, all", retryNow(WaitingFilter(), limit: 1)),
@@ -351,6 +352,7 @@ extension WaitingFilter {
         filter.since = Timestamp(microseconds: 0)
         filter.until = Timestamp(microseconds: 1)
         filter.errorGroup = "timeout"
+        filter.count = WaitingCount(at: Timestamp(microseconds: 1), snapshot: "1:1:")
         return filter
     }
 }
