@@ -11,6 +11,8 @@ package struct AckedMessage: Sendable, Decodable {
     var messageID: String?
     private var ackedAt: String?
     private var receivedAt: String?
+    /// The keys that a message of an archive would have with other values of `id_scope`, by these.
+    private var keysByScope: [String: Digest128] = [:]
 
     private enum CodingKeys: String, CodingKey {
         case messageKey = "message_key"
@@ -22,8 +24,10 @@ package struct AckedMessage: Sendable, Decodable {
     }
 
     /// A message of an archive; without a key it belongs in quarantine.
-    package init(key: Digest128?, sender: String, id: String) {
-        (messageKey, senderID, messageID) = (key?.description, sender, id)
+    ///
+    /// `others` are the keys that it would have with other values of `id_scope`, by these.
+    package init(key: Digest128?, others: [String: Digest128] = [:], sender: String, id: String) {
+        (messageKey, senderID, messageID, keysByScope) = (key?.description, sender, id, others)
     }
 
     /// When the ack or the message was received; RFC 3339.
@@ -45,7 +49,8 @@ package struct AckedMessage: Sendable, Decodable {
     /// - Returns: One key, or two where the sender's messages have keys of both forms; none if it can't be told.
     func keys(_ scopes: Set<String>) -> [Digest128] {
         guard let key else { return [] }
-        guard messageKey == nil, scopes.contains("device") else { return [key] }
+        guard messageKey == nil else { return [key] + keysByScope.filter { scopes.contains($0.key) }.values }
+        guard scopes.contains("device") else { return [key] }
         guard let ofDevice = keyByDevice.flatMap({ Digest128(uuid: $0.utf8) }) else { return [] }
         return scopes.contains("sender") ? [ofDevice, key] : [ofDevice]
     }

@@ -161,6 +161,14 @@ enum AuditCheckStatements {
         """
     }
 
+    /// Since when what a sender's archive got was asked for.
+    static func begun(_ sender: String, _ archive: String) -> SQL {
+        """
+        SELECT begun_at FROM upstream.archive_points
+        WHERE sender_id = \(sender) AND archive = \(archive) AND begun_at IS NOT NULL
+        """
+    }
+
     /// The time before which rows of the ledger or the quarantine may have been deleted.
     static let oldest: SQL = "SELECT now() - least(messages, dedupe_window) FROM upstream.retention_policy"
 }

@@ -42,6 +42,33 @@ extension Conservation {
         try await connection.result(of: AuditCheckStatements.oldest).rows(as: Timestamp.self).first
     }
 
+    /// What of a sender's archive can be judged; nil if nothing can, which a remark says.
+    ///
+    /// Without `since` that is what the archive was asked for: what it got before catching up began need not be known.
+    /// What is older than retention keeps may have been deleted, and what is of the last minute may be under way.
+    package func range(
+        ofArchive archive: String,
+        of sender: String,
+        _ report: inout ConservationReport
+    ) async throws(PostgresError) -> (since: Timestamp?, until: Timestamp)? {
+        report.update(.archivedIsKnown, 0, wrong: 0, [])
+        let (oldest, now) = (try await oldest(), try await connection.databaseTime())
+        let end = min(until, now - .seconds(60))
+        guard since.microseconds == .min else { return (max(since, oldest ?? since), end) }
+        let found = try await connection.result(of: AuditCheckStatements.begun(sender, archive))
+        guard let begun = try found.rows(as: Timestamp.self).first else {
+            report.remarks.append("\(sender): its archive was never asked for anything; --since judges it all the same")
+            return nil
+        }
+        // Servers that stamp whole seconds: what came in the same one may be from before.
+        let first = begun + .seconds(1)
+        if let oldest, oldest >= first { return (oldest, end) }
+        report.remarks.append(
+            "\(sender): what its archive got before \(first.rfc3339), when catching up began, is not judged; --since judges it"
+        )
+        return (first, end)
+    }
+
     /// Checks that each of these messages of an archive is in the ledger or in quarantine.
     ///
     /// One that belongs in quarantine and has no id can't be told.

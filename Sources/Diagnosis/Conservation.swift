@@ -29,8 +29,8 @@ package struct Conservation: Sendable {
 
     let connection: PostgresConnection
     private let parts: Parts
-    private var since: Timestamp
-    private var until: Timestamp
+    private(set) var since: Timestamp
+    private(set) var until: Timestamp
 
     /// Audits what was received at or after `since` and before `until`; nil for all.
     ///

@@ -80,14 +80,21 @@ enum ArchiveStatements {
         _ reader: String,
         _ end: ArchiveEnd?
     ) -> SQL {
-        """
-        UPDATE upstream.archive_points SET
-            archive_id = \(point.id),
-            archived_at = least(coalesce(\(point.time), archived_at, \(raw: beginning)), now()),
-            leased_until = CASE WHEN \(end == nil) THEN now() + \(raw: lease) END,
-            caught_up_at = CASE WHEN \(end == .complete) THEN now() ELSE caught_up_at END
-        WHERE sender_id = \(sender) AND archive = \(archive) AND reader = \(reader)
-        RETURNING true
-        """
+        // Where an operator sets `archived_at` back, it is read from there.
+        let place: SQL = "least(coalesce(\(point.time), archived_at, \(raw: beginning)), now())"
+        return """
+            UPDATE upstream.archive_points SET
+                archive_id = \(point.id),
+                archived_at = \(place),
+                begun_at = CASE
+                    WHEN archived_at IS NULL THEN \(place)
+                    WHEN begun_at IS NULL OR archive_id IS NULL
+                    THEN least(begun_at, greatest(archived_at, \(raw: earliest)))
+                    ELSE begun_at END,
+                leased_until = CASE WHEN \(end == nil) THEN now() + \(raw: lease) END,
+                caught_up_at = CASE WHEN \(end == .complete) THEN now() ELSE caught_up_at END
+            WHERE sender_id = \(sender) AND archive = \(archive) AND reader = \(reader)
+            RETURNING true
+            """
     }
 }

@@ -22,6 +22,9 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
     /// Whether it is of a session that reads where `database.read_url` says.
     package var isOfReader = false
 
+    /// The configuration's key whose value libpq can't parse; nil for other errors.
+    package internal(set) var unusableKey: String?
+
     /// Whether the server refuses the content of a row, by the report of a function that caught the error.
     ///
     /// Never for what a statement or its COMMIT raises, whatever the SQLSTATE.

@@ -71,11 +71,13 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
             PQfreemem(errorText)
             // libpq quotes what it can't parse, and that may be a password.
             let mayHoldSecret = url.contains("@") || url.contains("password")
-            throw PostgresError(
+            var error = PostgresError(
                 .connection,
                 "\(key) is neither a libpq URI nor a key=value string"
                     + (mayHoldSecret ? "" : ": " + text.split(separator: "\n").joined(separator: " "))
             )
+            error.unusableKey = key
+            throw error
         }
         defer { PQconninfoFree(options) }
         var values: [String: String] = [:]

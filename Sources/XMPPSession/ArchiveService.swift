@@ -4,6 +4,7 @@ import NIOCore
 import Synchronization
 import Telemetry
 import Vocabulary
+import XMLWire
 import XMPP
 
 /// Catches up from a sender's archive (XEP-0313): after each bind, and every hour.
@@ -43,11 +44,7 @@ struct ArchiveService: Sendable {
         environment: Connection.Environment,
         logger: Logger
     ) {
-        var settings = settings
-        settings.stream.purpose = .archive
-        settings.stream.resource = nil
-        settings.stream.resume = .zero
-        self.settings = SharedSettings(settings)
+        self.settings = SharedSettings(settings.ofArchive)
         (self.points, self.ticks, self.eventLoop) = (points, ticks, eventLoop)
         (self.environment, self.logger) = (environment, logger)
     }
@@ -152,6 +149,24 @@ struct ArchiveService: Sendable {
             [.error: .string(reason)]
         )
         return .failed
+    }
+}
+
+extension SenderSettings {
+    /// These settings for a stream that reads the account's archive: without presence, which would take messages from the
+    /// worker, and without its resource, which would end its session.
+    ///
+    /// Its limits are for what surrounds a message: the message itself has those of a live one, and any account may have
+    /// written it.
+    package var ofArchive: SenderSettings {
+        var settings = self
+        (settings.stream.purpose, settings.stream.resource, settings.stream.resume) = (.archive, nil, .zero)
+        settings.stream.messageLimit = limits.stanzaBytes
+        let wrapping = ArchiveRequest.wrapping
+        settings.limits.stanzaBytes = max(limits.stanzaBytes + wrapping.bytes, OfflineRequest.stanzaLimit)
+        settings.limits.elements += wrapping.elements
+        settings.limits.depth += wrapping.depth
+        return settings
     }
 }
 

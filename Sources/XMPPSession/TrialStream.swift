@@ -10,6 +10,8 @@ package struct TrialNews: Sendable {
         package var id: String
         /// The ledger's key, unless it belongs in quarantine.
         package var key: Digest128?
+        /// The key that it would have with the sender's other `id_scope`.
+        package var otherKey: (scope: IDScope, key: Digest128)?
         /// The verbatim text of `data`.
         package var data: String
     }
@@ -49,18 +51,23 @@ package final class TrialStream: Sendable {
         handler = .makeEmptyBox(valueType: StreamHandler<TrialDelegate>.self, eventLoop: eventLoop)
     }
 
-    /// Opens one and returns it once it is ready or has ended; one that holds commits nothing until ``commit()``.
+    /// Opens one and returns it once it is ready or has ended; one that holds commits nothing until ``commit()``, and at
+    /// a deadline it ends.
     package static func open(
         _ settings: SenderSettings,
         on eventLoop: any EventLoop,
         holds: Bool = false,
-        resuming suspended: SuspendedSession? = nil
+        resuming suspended: SuspendedSession? = nil,
+        until deadline: NIODeadline? = nil
     ) async -> (stream: TrialStream, news: TrialNews) {
         let stream = TrialStream(settings.stream.domain, on: eventLoop)
         eventLoop.execute {
-            let delegate = TrialDelegate(holds: holds, suspended: suspended)
+            let delegate = TrialDelegate(of: settings.stream.senderID, holds: holds, suspended: suspended)
             let handler = StreamHandler(settings: SharedSettings(settings), delegate: delegate)
             stream.handler.value = handler
+            delegate.deadline = deadline.map {
+                eventLoop.scheduleTask(deadline: $0) { stream.handler.value?.closeNow() }
+            }
             handler.connect(on: eventLoop)
         }
         // The stream has its own deadline.
@@ -173,6 +180,9 @@ final class TrialDelegate: PageReader {
 
     let suspended: SuspendedSession?
     var page: AwaitedPage?
+    /// Ends the stream when its time is over.
+    var deadline: Scheduled<Void>?
+    private let sender: String
     private weak var handler: StreamHandler<TrialDelegate>?
     private var news = TrialNews()
     private var holds: Bool
@@ -180,7 +190,9 @@ final class TrialDelegate: PageReader {
     private var waiters: [Int: Waiter] = [:]
     private var lastWaiter = 0
 
-    init(holds: Bool, suspended: SuspendedSession?) { (self.holds, self.suspended) = (holds, suspended) }
+    init(of sender: String, holds: Bool, suspended: SuspendedSession?) {
+        (self.sender, self.holds, self.suspended) = (sender, holds, suspended)
+    }
 
     func wait(
         _ limit: TimeAmount,
@@ -247,7 +259,8 @@ final class TrialDelegate: PageReader {
             let id = text(message.messageID)
             news.ids.insert(id)
             let key = message.quarantine == nil ? message.messageKey : nil
-            news.messages.append(TrialNews.Message(id: id, key: key, data: text(message.data)))
+            let other = UpstreamCodec.otherKey(of: message, from: sender)
+            news.messages.append(TrialNews.Message(id: id, key: key, otherKey: other, data: text(message.data)))
         }
         uncommitted += messages
         messages.removeAll()
@@ -290,6 +303,7 @@ final class TrialDelegate: PageReader {
 
     func ended(_ end: SessionEnd) {
         news.end = end
+        deadline?.cancel()
         page.take()?.abandon()
         tell()
     }

@@ -171,6 +171,19 @@ struct DatabaseRefusalTests {
         #expect(run.status == 77 && run.errors.contains("fix: create the role (psql -f deploy/roles.sql"), "\(run)")
     }
 
+    @Test("a URL that libpq can't parse is 78, and its own key is named", arguments: ["url", "read_url"])
+    func unparsable(_ key: String) async throws {
+        let folder = try TemporaryFolder()
+        let wrong = "postgresql://h/x?nonsense=1"
+        let keys = key == "url" ? "url: '\(wrong)'" : "url: 'host=/nowhere', read_url: '\(wrong)'"
+        let path = try folder.write("database: {\(keys)}\n".utf8, as: "wrong.yaml")
+        let run = try await FakeTerminal(columns: nil).run(["messages", "list", "--config", path])
+        let start = "database.\(key) is neither a libpq URI nor a key=value string"
+        #expect(run.status == 78 && run.errors.contains(start), "\(run)")
+        #expect(run.errors.contains("fix: write database.\(key) as"), "\(run)")
+        #expect(!run.errors.contains(key == "url" ? "database.read_url" : "database.url"), "\(run)")
+    }
+
     @Test("a server that is down is 69; the right password lets in")
     func downAndUp() async throws {
         let folder = try TemporaryFolder()

@@ -181,8 +181,11 @@ struct OddCommandTests {
         #expect(try await stored() == "m-1 0")
         let run = try await retry("--all", "--why", "a new version")
         #expect(run.status == 1, "\(run.errors)")
-        for why in ["category_unusable: not a string", "not in the configuration", "(trusted_from)", "(payload)"] {
-            #expect(run.output.contains(why), "\(why): \(run.output)")
+        for (id, why) in [
+            (2, "category_unusable: not a string"), (3, "not in the configuration"), (4, "(trusted_from)"),
+            (5, "(payload)"),
+        ] {
+            #expect(run.lines.contains { $0.contains(why) && $0.hasSuffix("1 (\(id))") }, "\(why): \(run.output)")
         }
         #expect(!run.output.contains("SECRET") && !run.errors.contains("SECRET"))
         #expect(try await stored() == "m-1 0, q-1 1")

@@ -30,7 +30,11 @@ struct StandbyReadTests {
             let run = try await stage.commands.run(command)
             #expect(run.status == 0 && run.errors.contains("read from a standby, "), "\(command): \(run)")
             #expect(run.output.contains("early") && !run.output.contains("late"), "\(command): \(run)")
+            #expect(run.errors.ranges(of: "read from a standby").count == 1, "\(command): \(run)")
         }
+        let end = Date(timeIntervalSinceNow: 2).ISO8601Format()
+        let followed = try await stage.commands.run(["messages", "tail", "-f", "--until", end, "--overlap", "1s"])
+        #expect(followed.status == 0 && followed.errors.ranges(of: "read from a standby").count == 1, "\(followed)")
         for command in [
             ["deliveries", "list"], ["dead", "list"], ["dead", "groups"], ["quarantine", "list"],
             ["conflicts", "list"],

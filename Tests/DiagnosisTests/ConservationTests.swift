@@ -315,4 +315,58 @@ struct ConservationTests {
         result = try #require(report.result(.ackedIsKnown))
         #expect(result.looked == 3 && result.wrong == 1 && report.unverifiable == 2, "\(report)")
     }
+
+    @Test("an archive's message is known by the key of an id_scope that its sender had before")
+    func formerScope() async throws {
+        let fixture = try await fixture()
+        let (mine, former) = (Digest128(high: 1, low: 1), Digest128(high: 1, low: 2))
+        try await fixture.script(
+            "INSERT INTO upstream.message_ids VALUES ('\(former)', gen_random_uuid(), now())"
+        )
+        func wrong() async throws -> Int64? {
+            var report = ConservationReport()
+            let message = AckedMessage(key: mine, others: ["device": former], sender: "1234567890", id: "x")
+            try await Conservation(fixture.reader).compare(archived: [message], &report)
+            return report.result(.archivedIsKnown)?.wrong
+        }
+        #expect(try await wrong() == 1)
+        try await fixture.script("INSERT INTO upstream.senders VALUES ('1234567890', 'device')")
+        #expect(try await wrong() == 0)
+    }
+
+    @Test("without --since an archive is judged from when catching up began, and a remark says so")
+    func archiveRange() async throws {
+        let fixture = try await fixture()
+        func range(since: Timestamp? = nil) async throws -> (since: Timestamp?, remarks: [String])? {
+            var report = ConservationReport()
+            let conservation = Conservation(fixture.reader, since: since)
+            let range = try await conservation.range(ofArchive: "1234567890@x", of: "1234567890", &report)
+            #expect(report.result(.archivedIsKnown)?.looked == 0)
+            guard let range else {
+                #expect(
+                    report.remarks == [
+                        "1234567890: its archive was never asked for anything; --since judges it all the same"
+                    ]
+                )
+                return nil
+            }
+            return (range.since, report.remarks)
+        }
+        #expect(try await range() == nil)
+        let day = Timestamp(microseconds: (Timestamp.now - .seconds(86_400)).microseconds)
+        #expect(try await range(since: day)?.since == day)
+        try await fixture.script(
+            """
+            INSERT INTO upstream.archive_points (sender_id, archive, begun_at)
+            VALUES ('1234567890', '1234567890@x', '2026-01-31 12:00Z'), ('1234567890', '1234567890@y', now())
+            """
+        )
+        let begun = try #require(try await range())
+        #expect(begun.since == (try Timestamp(parsing: "2026-01-31T12:00:01Z")))
+        #expect(begun.remarks.count == 1 && begun.remarks[0].contains("before 2026-01-31T12:00:01"), "\(begun)")
+        #expect(try await range(since: day)?.remarks == [])
+        // Older than anything is kept: nothing is left out.
+        try await fixture.script("UPDATE upstream.archive_points SET begun_at = now() - interval '20 years'")
+        #expect(try await range()?.remarks == [])
+    }
 }

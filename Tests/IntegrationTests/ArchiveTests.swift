@@ -103,6 +103,42 @@ extension Integration {
             }
         }
 
+        @Test(
+            "messages as long and deep as live ones may be come from the archive; longer and deeper ones don't stop its reading",
+            arguments: ServerKind.allCases
+        )
+        func bounds(_ kind: ServerKind) async throws {
+            let options = ServerOptions(stanza: 400_000, archive: true, offlineStore: false)
+            try await ServerScenario.run(kind, options) { scenario in
+                try await Self.begin(["m1"], scenario)
+                func message(_ id: String, depth: Int = 1, data: Int = 0) -> String {
+                    let data = String(repeating: "x", count: data)
+                    let json = #"{"message_id":"\#(id)","from":"FAKE-token","category":"c","data":"\#(data)"}"#
+                    let (open, close) = (
+                        String(repeating: "<a>", count: depth), String(repeating: "</a>", count: depth)
+                    )
+                    return
+                        "<message to='\(scenario.device.address)' id='\(id)'><gcm xmlns='google:mobile:data'>\(json)</gcm>"
+                        + "<x xmlns='urn:x'>\(open)\(close)</x><store xmlns='urn:xmpp:hints'/></message>"
+                }
+                // 64 elements inside each other, and 256 KiB.
+                for stanza in [
+                    message("long", data: 261_500), message("longer", data: 300_000), message("deep", depth: 62),
+                    message("deeper", depth: 63), message("last"),
+                ] {
+                    try scenario.device.send(stanza: stanza)
+                }
+                try await waitUntil("the server has taken them") { scenario.device.errors.contains("last") }
+                try await scenario.withWorker(Self.yaml(scenario)) { worker in
+                    try await scenario.waitForAcks(["deep", "last", "long"])
+                    try await Self.waitUntilRead(worker)
+                    #expect(ReconnectReason.allCases.allSatisfy { worker.metrics.reconnects[$0].value == 0 })
+                    #expect(!worker.logs.lines.contains { $0.contains("archive.failed") })
+                }
+                try await scenario.expectStored(["deep", "last", "long", "m1"])
+            }
+        }
+
         @Test("900 messages stored offline against a queue of 300 come from the store; the archive has them once more")
         func offlineFlood() async throws {
             try await ServerScenario.run(.ejabberd, ServerOptions(queue: 300, archive: true)) { scenario in
@@ -247,10 +283,14 @@ extension Integration {
         func audited(_ kind: ServerKind) async throws {
             try await ServerScenario.run(kind, ServerOptions(archive: true)) { scenario in
                 let ids = ServerScenario.ids(1...230)
-                func audit() throws -> (status: Int32, known: [String: Any]) {
-                    let path = try scenario.server.scratch.write(Self.yaml(scenario).utf8, as: "audit.yaml")
+                func audit(
+                    _ arguments: [String] = ["--since", "1d"],
+                    scope: String = "sender"
+                ) throws -> (status: Int32, known: [String: Any]) {
+                    let yaml = try Self.yaml(scenario) + "    id_scope: \(scope)\n"
+                    let path = try scenario.server.scratch.write(yaml.utf8, as: "audit.yaml")
                     // Within the last minute a message may be under way.
-                    let run = try CommandRun(["audit", "--json", "--against-archive", "--config", path])
+                    let run = try CommandRun(["audit", "--json", "--against-archive", "--config", path] + arguments)
                     let checks = try run.object()["checks"] as? [[String: Any]] ?? []
                     let known = checks.first { $0["check"] as? String == "archived-is-known" }
                     return (run.status, try #require(known, "\(run.errors)"))
@@ -267,6 +307,14 @@ extension Integration {
                     }
                     let sound = try audit()
                     #expect(sound.status == 0 && sound.known["wrong"] as? Int == 0, "\(sound)")
+                    // They were stored under the scope that the sender had then.
+                    let rescoped = try audit(scope: "device")
+                    #expect(rescoped.status == 0 && rescoped.known["looked"] as? Int == ids.count, "\(rescoped)")
+                    let path = try scenario.server.scratch.write(Self.yaml(scenario).utf8, as: "bar.yaml")
+                    let shown = try CommandRun(onTerminal: [
+                        "audit", "--against-archive", "--since", "1d", "--config", path,
+                    ])
+                    #expect(shown.output.contains("\(scenario.account)'s archive  ["), "\(shown.output)")
                     try await scenario.database.script(
                         """
                         DELETE FROM upstream.message_ids WHERE message_key = (
@@ -277,6 +325,10 @@ extension Integration {
                     let wrong = try audit()
                     #expect(wrong.status == 1 && wrong.known["wrong"] as? Int == 1, "\(wrong)")
                     #expect(wrong.known["examples"] as? [String] == ["\(scenario.account) m7"])
+                    // It came before the worker first asked the archive, which is nobody's loss.
+                    try await Self.waitUntilRead(worker)
+                    let begun = try audit([])
+                    #expect(begun.status == 0 && begun.known["wrong"] as? Int == 0, "\(begun)")
                     try Self.send(["last"], scenario)
                     try await scenario.waitForAcks(["last"])
                     #expect(ReconnectReason.allCases.allSatisfy { worker.metrics.reconnects[$0].value == 0 })

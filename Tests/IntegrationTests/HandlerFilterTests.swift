@@ -78,5 +78,29 @@ extension Integration {
                 }
             }
         }
+
+        @Test(
+            "a regular expression that the database refuses ends a worker with 78 and the key, unless others dispatch"
+        )
+        func refused() async throws {
+            try await Stage.run { stage in
+                var options = WorkerOptions()
+                options.handlers = """
+                    - {name: good, categories: ["*"], where: ["data.a~^x"], log: {}}
+                    - {name: bad, categories: ["*"], where: ["data.a~x(FAKE"], log: {}}
+                    """
+                let yaml = try stage.yaml(options)
+                let worker = try ChildWorker(yaml: yaml, in: stage.folder)
+                #expect(try await worker.exitCode() == 78)
+                let log = try worker.logText()
+                #expect(log.contains("handlers.1.where: invalid regular expression"), "\(log)")
+                #expect(!log.contains("handlers.0") && !log.contains("FAKE"), "\(log)")
+                #expect(try await stage.database.count("handler_workers") == 0)
+                let receiver = try ChildWorker(yaml: yaml, in: stage.folder, ["--roles", "receive"])
+                try await receiver.waitForEvent("stream.bound")
+                receiver.send(SIGTERM)
+                #expect(try await receiver.exitCode() == 0)
+            }
+        }
     }
 }

@@ -321,11 +321,22 @@ struct CommandRun {
     var output: String
     var errors: String
 
+    /// Runs a command with a terminal for all its streams.
+    init(onTerminal arguments: [String]) throws {
+        let line = ([try ChildWorker.program().path] + arguments).map { "'\($0)'" }.joined(separator: " ")
+        try self.init(running: URL(filePath: "/usr/bin/script"), ["-qec", line, "/dev/null"])
+    }
+
     init(_ arguments: [String], _ environment: [String: String] = [:]) throws {
-        let process = Process()
         let program = try ChildWorker.program()
-        process.executableURL = environment.isEmpty ? program : ChildWorker.env
-        process.arguments = (environment.isEmpty ? [] : [program.path]) + arguments
+        let words = (environment.isEmpty ? [] : [program.path]) + arguments
+        try self.init(running: environment.isEmpty ? program : ChildWorker.env, words, environment)
+    }
+
+    private init(running program: URL, _ arguments: [String], _ environment: [String: String] = [:]) throws {
+        let process = Process()
+        process.executableURL = program
+        process.arguments = arguments
         process.environment = ["PATH": "/usr/bin:/bin", "LC_ALL": "C"].merging(environment) { $1 }
         let (output, errors) = (Pipe(), Pipe())
         process.standardOutput = output

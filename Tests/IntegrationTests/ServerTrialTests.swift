@@ -14,7 +14,9 @@ extension Integration {
         private static func trial(
             _ kind: ServerKind,
             _ options: ServerOptions,
-            steps: Set<String>? = nil
+            steps: Set<String>? = nil,
+            limit: Duration = .seconds(300),
+            after: (ProbeSequence.Outcome, StandardServer) -> Void = { _, _ in }
         ) async throws -> [ProbeSequence.Outcome] {
             let database = try await Database()
             let server = try await StandardServer.start(kind, options)
@@ -25,11 +27,11 @@ extension Integration {
                 let configuration = try ConfigurationLoader(environment: [:])
                     .read(yaml: server.yaml(database), path: "w.yaml").configuration
                 let made = try TrialAccount.read(file, beside: configuration.senders)
-                let sequences = ProbeSequence.trials(configuration, made)
+                let sequences = ProbeSequence.trials(configuration, made, limit: limit)
                 #expect(sequences.map(\.subject) == ["server \(StandardServer.domain)"])
                 var sequence = sequences[0]
                 sequence.steps.removeAll { steps?.contains($0.name) == false }
-                let outcomes = await sequence.run()
+                let outcomes = await sequence.run { after($0, server) }
                 print("\(kind.rawValue): \(outcomes.map { "\n  \($0.step): \($0.result)" }.joined())")
                 if options.offlineStore { #expect(try await server.offlineMessages(accounts[0]) == 0) }
                 try await server.stop()
@@ -112,6 +114,32 @@ extension Integration {
             let (verdict, text) = try Self.words("a connection that dies", outcomes)
             // ejabberd ends the session, and returns most of them.
             #expect(verdict == "FAILED" || kind == .ejabberd && verdict == "warning", "\(text)")
+        }
+
+        @Test("the store is read with stream management, as the worker reads it")
+        func retrieval() async throws {
+            let steps: Set = ["two accounts", "flexible retrieval (XEP-0013)"]
+            var requests: [Int] = []
+            let outcomes = try await Self.trial(.ejabberd, ServerOptions(), steps: steps) { _, server in
+                requests.append(server.log.ranges(of: "Received XML on stream = <<\"<enable ").count)
+            }
+            #expect(try Self.words("flexible retrieval (XEP-0013)", outcomes).0 == "ok")
+            // The first account's streams: one that reads the store, and one that gets what is left.
+            #expect(requests.count == 2 && requests[1] - requests[0] == 2, "\(requests)")
+        }
+
+        @Test("a server that hangs is waited for in the time of all steps, and the rest is not tried")
+        func hanging() async throws {
+            let begun = ContinuousClock.now
+            let outcomes = try await Self.trial(.prosody, ServerOptions(), limit: .seconds(15)) { outcome, server in
+                if outcome.step == "two accounts" { kill(server.processID, SIGSTOP) }
+            }
+            #expect(try Self.words("two accounts", outcomes).0 == "ok")
+            let (verdict, text) = try Self.words("stream management (XEP-0198)", outcomes)
+            #expect(verdict == "FAILED" && text.hasPrefix("no answer: it had taken "), "\(text)")
+            #expect(text.hasSuffix("when the 15 s of all steps were over"), "\(text)")
+            #expect(outcomes.count == 13 && outcomes.dropFirst(2).allSatisfy { $0.result == .skipped })
+            #expect(ContinuousClock.now - begun < .seconds(60))
         }
 
         @Test("a password that is wrong is refused, and the rest is not tried")

@@ -81,4 +81,28 @@ struct ArchivePointTests {
             #expect(point.id == nil && age > 26.9 && age < 35.1, "\(age)")
         }
     }
+
+    @Test("where reading began stays, unless the place is set back before it")
+    func begun() async throws {
+        try await Self.run { store, fixture in
+            func read(to point: ArchivePoint) async throws -> String? {
+                _ = try await store.claim(sender: "1", archive: "1@x", reader: "a")
+                _ = try await store.save(point, sender: "1", archive: "1@x", reader: "a", end: .complete)
+                return try await fixture.text(
+                    "SELECT round(extract(epoch FROM archived_at - begun_at)) || ' s' FROM upstream.archive_points"
+                )
+            }
+            #expect(try await read(to: ArchivePoint(id: "7", time: Self.time)) == "0 s")
+            #expect(try await read(to: ArchivePoint(id: "8", time: Self.time + .seconds(60))) == "60 s")
+            try await fixture.script(
+                "UPDATE upstream.archive_points SET archive_id = NULL, archived_at = archived_at - interval '1 hour'"
+            )
+            #expect(try await read(to: ArchivePoint(id: "8", time: Self.time + .seconds(60))) == "3600 s")
+            // Further back than the ledger reaches: it is not read from there.
+            try await fixture.script("UPDATE upstream.archive_points SET archived_at = now() - interval '100 days'")
+            _ = try await read(to: ArchivePoint(id: "8", time: Self.time))
+            let days = "SELECT extract(days FROM now() - begun_at)::bigint FROM upstream.archive_points"
+            #expect((26...35).contains(try await fixture.integer(days) ?? 0))
+        }
+    }
 }

@@ -10,10 +10,11 @@ struct TrialStreamTests {
     private static let features =
         "<stream:features><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'/><sm xmlns='urn:xmpp:sm:3'/></stream:features>"
 
-    private static func bound(holds: Bool) throws -> StreamBench<TrialDelegate> {
+    private static func bound(holds: Bool, scope: IDScope = .sender) throws -> StreamBench<TrialDelegate> {
         var settings = try Bench.settings(dialect: .xmpp)
         settings.stream.trustedFrom = ["42@fcm.example.org"]
-        let delegate = TrialDelegate(holds: holds, suspended: nil)
+        settings.stream.idScope = scope
+        let delegate = TrialDelegate(of: settings.stream.senderID, holds: holds, suspended: nil)
         let bench = try StreamBench(StreamHandler(settings: SharedSettings(settings), delegate: delegate))
         try bench.requestBinding(features)
         try bench.read(Server.bindResult, "<enabled xmlns='urn:xmpp:sm:3'/>")
@@ -45,6 +46,19 @@ struct TrialStreamTests {
         #expect(try bench.written() == ManagementTests.ack(3))
         #expect(bench.handler.delegate.takeMessages().count == 3 && bench.handler.delegate.takeMessages().isEmpty)
         _ = try? bench.channel.finish()
+    }
+
+    @Test("a message has the key that it would have with the other id_scope")
+    func otherKeys() throws {
+        let messages = try [IDScope.sender, .device].map { scope in
+            let bench = try Self.bound(holds: true, scope: scope)
+            try bench.read(ManagementTests.message("1"))
+            defer { _ = try? bench.channel.finish() }
+            return try #require(bench.handler.delegate.takeMessages().first)
+        }
+        #expect(messages[0].otherKey?.scope == .device && messages[1].otherKey?.scope == .sender)
+        #expect(messages[0].key != nil && messages[0].key == messages[1].otherKey?.key)
+        #expect(messages[1].key != messages[0].key && messages[1].key == messages[0].otherKey?.key)
     }
 
     @Test(

@@ -161,6 +161,25 @@ struct ArchiveTests {
         #expect(session.isDraining == false && session.canSend)
     }
 
+    @Test("a message that is longer than a live one may be is passed over, whatever surrounds it")
+    func tooLong() throws {
+        var settings = StreamSettings(
+            senderID: "1234567890",
+            domain: Self.domain,
+            dialect: .xmpp,
+            trustedFrom: ["devices@gcm.googleapis.com"]
+        )
+        let message = Self.payload("1")
+        let address = try #require(JID("\(Self.own)/r"))
+        for (limit, word) in [(message.utf8.count, "archived upstream"), (message.utf8.count - 1, "archived")] {
+            settings.messageLimit = limit
+            let stream = BoundStream(address: address, greeting: [], management: .unused)
+            var session = Session(settings, idPrefix: "r", stream: stream, now: 0)
+            _ = session.ask(.after(Self.point))
+            #expect(Self.word(try session.hear(Self.result("a1", message))) == word)
+        }
+    }
+
     @Test("where any stanza is a message, the result's is, and the result itself is not")
     func anyStanza() throws {
         var settings = StreamSettings(

@@ -19,9 +19,10 @@ struct AuditCommand: ProgramCommand {
         blocks and dead letters with their messages. With --against it also checks
         that each message of a file is known: what `emulate --acks` or `messages
         export` wrote, one JSON object per line. With --against-archive it reads the
-        server's archive of each sender with archive.catch_up, but for the last
-        minute, and checks that each of its messages is known. Works in parts of seconds, each in
-        a snapshot of its own, so that vacuum is not held back; changes nothing.
+        server's archive of each sender with archive.catch_up, from when catching up
+        began (or --since) to a minute ago, and checks that each of its messages is
+        known. Works in parts of seconds, each in a snapshot of its own, so that
+        vacuum is not held back; changes nothing.
 
         Exit code 0: everything adds up; 1: something does not, and the first keys
         of it are shown; 65: the file is in another form; 69: no database, or server.
@@ -84,20 +85,34 @@ struct AuditCommand: ProgramCommand {
         var report = try await conservation.run { bar.show($0, of: $1) }
         if let file { try await conservation.compare(with: file, &report) { bar.show($0, of: $1, against ?? "") } }
         bar.clear()
-        for archive in archives {
-            // What is older may have been deleted, and what is newer be under way.
-            let oldest = try await conservation.oldest()
-            let range = (since.map { max($0, oldest ?? $0) } ?? oldest, min(until ?? now, now - .seconds(60)))
-            do {
-                try await archive.read(since: range.0, until: range.1) { messages in
-                    let all = messages.map { AckedMessage(key: $0.key, sender: archive.sender, id: $0.id) }
-                    try await conservation.compare(archived: all, &report)
-                }
-            } catch let failure as ArchiveReading.Failure {
-                throw CommandFailure(failure.status, failure.message)
-            }
-        }
+        for archive in archives { try await compare(with: archive, conservation, &report, console) }
         return report
+    }
+
+    private func compare(
+        with archive: ArchiveReading,
+        _ conservation: Conservation,
+        _ report: inout ConservationReport,
+        _ console: Terminal
+    ) async throws {
+        let sender = archive.sender
+        guard let range = try await conservation.range(ofArchive: archive.archive, of: sender, &report) else { return }
+        let total = range.since.map { (range.until - $0).microseconds }
+        let bar = ProgressBar("\(sender)'s archive", on: console)
+        defer { bar.clear() }
+        var count = 0
+        do {
+            bar.show(0, of: total)
+            try await archive.read(since: range.since, until: range.until) { messages, time in
+                let all = messages.map { AckedMessage(key: $0.key, others: $0.otherKeys, sender: sender, id: $0.id) }
+                try await conservation.compare(archived: all, &report)
+                count += all.count
+                let done = range.since.map { ((time ?? $0) - $0).microseconds }
+                bar.show(done ?? Int64(count), of: total, Amount.counted(count, "message"))
+            }
+        } catch let failure as ArchiveReading.Failure {
+            throw CommandFailure(failure.status, failure.message)
+        }
     }
 
     private func times(now: Timestamp) throws -> (since: Timestamp?, until: Timestamp?) {

@@ -24,8 +24,9 @@ struct CheckCommand: ProgramCommand {
         --forget-pin; workers know within seconds.
 
         --thorough tries what a standard server does to messages, storage and sessions, with two accounts made for that, \
-        and takes about a minute. --accounts names a file of two lines, each an account's local part, a space, its password; \
-        what is stored for the first is dropped. Exit code 77: refused; 69: down; 78: something has to be set up.
+        and takes about a minute, at most five. --accounts names a file of two lines, each an account's local part, a \
+        space, its password; what is stored for the first is dropped. Exit code 77: refused; 69: down; 78: something has \
+        to be set up.
         """
 
     @OptionGroup var options: CommonOptions

@@ -37,10 +37,12 @@ struct MessagesTail: ProgramCommand {
             throw CommandFailure(.usage, "tail has no end, and so cannot print a JSON array: use --ndjson")
         }
         let asked = try filter.asked(context.console)
-        let filter = try await withReader(context) { try await asked.judged($0) }
+        let filter = try await withReader(context, tellsLag: false) { try await asked.judged($0) }
         let screen = { TailScreen(format, tokens: tokens.reveal, context.console) }
         guard follow else { return try await withReader(context) { try await begin(filter, screen(), $0) } }
-        if let until = filter.until, until <= (try await withReader(context) { try await $0.databaseTime() }) {
+        if let until = filter.until,
+            until <= (try await withReader(context, tellsLag: false) { try await $0.databaseTime() })
+        {
             try await withReader(context) { try await begin(filter, screen(), $0) }
             return context.console.message("--until has passed: there is nothing to follow")
         }
@@ -55,9 +57,10 @@ struct MessagesTail: ProgramCommand {
 
     private func withReader<T>(
         _ context: CommandContext,
+        tellsLag: Bool = true,
         _ body: (PostgresConnection) async throws -> T
     ) async throws -> T {
-        try await options.withReader(context, timeout: reading.timeout.microseconds, body)
+        try await options.withReader(context, timeout: reading.timeout.microseconds, tellsLag: tellsLag, body)
     }
 
     private func begin(_ filter: MessageFilter, _ screen: TailScreen, _ connection: PostgresConnection) async throws {
@@ -78,7 +81,7 @@ struct MessagesTail: ProgramCommand {
         var isDown = false
         while !Task.isCancelled {
             do {
-                try await withReader(context) { connection in
+                try await withReader(context, tellsLag: tail == nil) { connection in
                     if tail == nil {
                         // Before the first messages are shown, so that none is missed in between.
                         let started = try await MessageTail(

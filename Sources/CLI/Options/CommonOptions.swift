@@ -53,11 +53,13 @@ struct CommonOptions: ParsableArguments {
     /// Lends a read-only connection to where `database.read_url` says, and tells how far that is behind.
     ///
     /// `timeout` is the limit for each statement in microseconds; nil for a day. `isOfPrimary` reads there whatever is
-    /// configured. A standby that is down is a failure: the primary does not get the load that it was to take.
+    /// configured. A standby that is down is a failure: the primary does not get the load that it was to take. `tellsLag` is
+    /// false where a command has told it, or will.
     func withReader<T>(
         _ context: CommandContext,
         timeout: Int64?,
         isOfPrimary: Bool = false,
+        tellsLag: Bool = true,
         _ body: (PostgresConnection) async throws -> T
     ) async throws -> T {
         do {
@@ -71,7 +73,9 @@ struct CommonOptions: ParsableArguments {
             do {
                 let connection = try await PostgresConnection.open(settings)
                 try await connection.run { connection throws(PostgresError) in try connection.becomeReadOnly() }
-                if settings.isReader, let note = try await connection.readLag().note { context.console.message(note) }
+                if tellsLag, settings.isReader, let note = try await connection.readLag().note {
+                    context.console.message(note)
+                }
                 let result = try await body(connection)
                 await connection.close()
                 return result

@@ -34,7 +34,10 @@ struct CommandFailure: Error, CustomStringConvertible {
             self.init(error.kind == .noInput ? .noInput : .configuration, error.description + head)
         case let error as PostgresError where error.isOfReader: self.init(ofReader: error)
         case let error as PostgresError:
-            self.init(ExitStatus(error), "database: \(error)" + (DatabaseAdvice.hint(error).map { "\n" + $0 } ?? ""))
+            let subject = error.unusableKey == nil ? "database: " : ""
+            self.init(ExitStatus(error), "\(subject)\(error)" + (DatabaseAdvice.hint(error).map { "\n" + $0 } ?? ""))
+        case let error as StoreError:
+            self.init(error.kind == .timedOut ? .temporaryFailure : .unavailable, "database: \(error.message)")
         case let error as LocalCluster.StartError: self.init(.unavailable, error.description)
         case let error as MigrationError: self.init(ExitStatus(error), "\(error)")
         case is WorkerError, is ConsoleError: self.init(.configuration, "\(error)")

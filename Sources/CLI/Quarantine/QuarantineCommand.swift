@@ -1,6 +1,7 @@
 import ArgumentParser
 import MessageStore
 import Postgres
+import Probing
 import Querying
 import Replaying
 import Resources
@@ -195,7 +196,8 @@ struct QuarantineRetry: ProgramCommand {
 
         For stanzas whose reason has gone: by a new version, or by what the configuration says of their sender. What is \
         stored counts as received now, and leaves the list; what is stored already is a duplicate or a conflict. Nothing \
-        is acked. The others stay, and the exit code is then 1.
+        is acked. A stanza that was too large for its ack is one if its server, which is asked, takes longer acks by now. \
+        The others stay, and the exit code is then 1; 75 where the database did not answer in time for some.
         """
 
     @OptionGroup var action: QuarantineAction
@@ -209,15 +211,21 @@ struct QuarantineRetry: ProgramCommand {
             try PostgresSettings(url: configuration.database.url),
             senders: configuration.senders.enumerated().map { StreamSettings($1, index: $0) },
             limits: configuration.limits
-        )
+        ) { await ProbeSequence.limits(configuration, index: $0) }
         try await action.perform("Try", in: context) { connection, chosen, total in
             let (author, isDryRun) = (AuditAuthor.command(action.why), action.dryRun)
+            let bar = ProgressBar("retried", on: console)
+            defer { bar.clear() }
             let report =
                 total > 0
-                ? try await retry.run(chosen, total: total, over: connection, by: author, isDryRun: isDryRun)
-                : StanzaRetry.Report()
+                ? try await retry.run(chosen, total: total, over: connection, by: author, isDryRun: isDryRun) {
+                    bar.show(Int64($0), of: Int64(total))
+                } : StanzaRetry.Report()
+            bar.clear()
             try show(report, console)
-            guard report.refused.isEmpty else { throw CommandFailure(.negative) }
+            guard report.refused.isEmpty else {
+                throw CommandFailure(report.isShortOfTime ? .temporaryFailure : .negative)
+            }
         }
     }
 
@@ -227,7 +235,16 @@ struct QuarantineRetry: ProgramCommand {
             [
                 (action.dryRun ? "new" : "stored", report.stored), ("duplicates", report.duplicates),
                 ("conflicts", report.conflicts),
-            ] + report.refused.sorted { $0.key < $1.key }.map { ("still no message: \($0.key)", $0.value) }
-        console.facts(FactList(rows.map { ($0, Amount.count($1)) }))
+            ]
+        var facts = FactList(rows.map { ($0, Amount.count($1)) })
+        for (why, count) in report.refused.sorted(by: { $0.key < $1.key }) {
+            let ids = report.staying[why] ?? []
+            let more = count > ids.count ? ", …" : ""
+            facts.add(
+                "stays: \(why)",
+                "\(Amount.count(count)) (\(ids.map(String.init).joined(separator: ", "))\(more))"
+            )
+        }
+        console.facts(facts)
     }
 }

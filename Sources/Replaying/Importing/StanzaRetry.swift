@@ -17,8 +17,12 @@ package struct StanzaRetry: Sendable {
         package var duplicates = 0
         /// Stanzas whose message was stored already with other content; they go to `conflicts`.
         package var conflicts = 0
-        /// Why the others are still no messages, in constant words, with their number.
+        /// Why the others stay, in constant words, with their number.
         package var refused: [String: Int] = [:]
+        /// The first ids of each.
+        package var staying: [String: [Int64]] = [:]
+        /// Whether some stay for want of time alone.
+        package var isShortOfTime: Bool { refused[StanzaRetry.tooLate] != nil }
 
         package init() {}
 
@@ -31,7 +35,19 @@ package struct StanzaRetry: Sendable {
                 duplicates += 1
             }
         }
+
+        mutating func refuse(_ id: Int64, _ why: String) {
+            refused[why, default: 0] += 1
+            if staying[why, default: []].count < StanzaRetry.examples { staying[why, default: []].append(id) }
+        }
     }
+
+    /// Finds the limits that a sender's server announces, by the sender's index; nil if it can't be asked.
+    package typealias LimitFinder = @Sendable (Int) async -> ServerLimits?
+
+    /// How many ids of those that stay are told for each reason.
+    package static let examples = 20
+    fileprivate static let tooLate = "the database did not answer in time: try it again"
 
     private struct Refusal: Error {
         var why: String
@@ -40,13 +56,21 @@ package struct StanzaRetry: Sendable {
     private let settings: PostgresSettings
     private let senders: [StreamSettings]
     private let limits: StreamLimits
+    private let findLimits: LimitFinder
 
     /// Sets up for the configured senders, each at its own index.
-    package init(_ settings: PostgresSettings, senders: [StreamSettings], limits: StreamLimits) {
-        (self.settings, self.senders, self.limits) = (settings, senders, limits)
+    ///
+    /// A server is asked for its limits where a stanza was too large for its ack.
+    package init(
+        _ settings: PostgresSettings,
+        senders: [StreamSettings],
+        limits: StreamLimits,
+        findLimits: @escaping LimitFinder
+    ) {
+        (self.settings, self.senders, self.limits, self.findLimits) = (settings, senders, limits, findLimits)
     }
 
-    /// Takes a query's stanzas, the oldest first; a dry run compares and changes nothing.
+    /// Takes a query's stanzas, the oldest first; a dry run compares and changes nothing; `progress` gets the number done.
     ///
     /// - Throws: `StoreError` and `PostgresError`: the rest was not tried.
     package func run(
@@ -54,7 +78,8 @@ package struct StanzaRetry: Sendable {
         total: Int,
         over connection: PostgresConnection,
         by author: AuditAuthor,
-        isDryRun: Bool
+        isDryRun: Bool,
+        progress: (Int) -> Void = { _ in }
     ) async throws -> Report {
         let subject = "quarantine" + query.description
         if !isDryRun {
@@ -63,7 +88,7 @@ package struct StanzaRetry: Sendable {
         let store = MessageStore(settings, senders: senders.map(\.senderID))
         let report: Report
         do {
-            report = try await run(query, store, over: connection, isDryRun: isDryRun)
+            report = try await run(query, store, over: connection, isDryRun: isDryRun, progress)
         } catch {
             await store.close()
             throw error
@@ -80,34 +105,67 @@ package struct StanzaRetry: Sendable {
         _ query: QuarantineQuery,
         _ store: MessageStore,
         over connection: PostgresConnection,
-        isDryRun: Bool
+        isDryRun: Bool,
+        _ progress: (Int) -> Void
     ) async throws -> Report {
-        var (query, report) = (query, Report())
+        var (query, report, done) = (query, Report(), 0)
+        var servers: [Int: ServerLimits?] = [:]
         (query.order, query.hasStanzas, query.limit, query.byteLimit) = (.oldestFirst, true, 500, 4 << 20)
         while true {
             let page = try await query.next(connection)
             for row in page.rows {
                 try Task.checkCancellation()
+                done += 1
+                progress(done)
                 do {
-                    let messages = try judge(row, at: try await connection.databaseTime())
-                    let outcomes = try await isDryRun ? store.compare(messages) : load(messages, store)
+                    let index = try senderIndex(of: row)
+                    let server = try await limits(for: row, index, &servers)
+                    let messages = try judge(row, of: senders[index], server, at: try await connection.databaseTime())
+                    let outcomes = try await inTime { () async throws(StoreError) in
+                        try await isDryRun ? store.compare(messages) : store.load(messages, isDelivered: true)
+                    }
                     report.add(outcomes)
                     if !isDryRun { try await dismiss(row, over: connection) }
                 } catch let refusal as Refusal {
-                    report.refused[refusal.why, default: 0] += 1
+                    report.refuse(row.id, refusal.why)
                 }
             }
             guard page.isFull else { return report }
         }
     }
 
-    private func load(_ messages: [IncomingMessage], _ store: MessageStore) async throws -> [StoreOutcome] {
+    /// What says something about one stanza does not stop the others.
+    private func inTime(_ body: () async throws(StoreError) -> [StoreOutcome]) async throws -> [StoreOutcome] {
         do throws(StoreError) {
-            return try await store.load(messages, isDelivered: true)
+            return try await body()
         } catch {
-            guard error.kind == .refused else { throw error }
-            throw Refusal(why: "\(QuarantineReason.databaseRefused.rawValue): \(error.message)")
+            switch error.kind {
+            case .refused: throw Refusal(why: "\(QuarantineReason.databaseRefused.rawValue): \(error.message)")
+            case .timedOut: throw Refusal(why: Self.tooLate)
+            case .unavailable, .unregistered, .misdated: throw error
+            }
         }
+    }
+
+    /// The limits of a stanza's server, which is asked once, where they made it what it is.
+    private func limits(
+        for row: QuarantineRow,
+        _ sender: Int,
+        _ known: inout [Int: ServerLimits?]
+    ) async throws -> ServerLimits {
+        guard row.detail == UpstreamCodec.ackTooLarge.description else { return ServerLimits() }
+        if !known.keys.contains(sender) { known[sender] = .some(await findLimits(sender)) }
+        guard let limits = known[sender] ?? nil else {
+            throw Refusal(why: "its server could not be asked how long an ack it takes")
+        }
+        return limits
+    }
+
+    private func senderIndex(of row: QuarantineRow) throws -> Int {
+        guard let index = senders.firstIndex(where: { $0.senderID == row.senderID }) else {
+            throw Refusal(why: "its sender is not in the configuration")
+        }
+        return index
     }
 
     private func dismiss(_ row: QuarantineRow, over connection: PostgresConnection) async throws {
@@ -117,12 +175,14 @@ package struct StanzaRetry: Sendable {
     }
 
     /// The messages of a stanza as a stream of its sender would have them.
-    private func judge(_ row: QuarantineRow, at now: Timestamp) throws -> [IncomingMessage] {
-        guard let sender = senders.first(where: { $0.senderID == row.senderID }) else {
-            throw Refusal(why: "its sender is not in the configuration")
-        }
+    private func judge(
+        _ row: QuarantineRow,
+        of sender: StreamSettings,
+        _ server: ServerLimits,
+        at now: Timestamp
+    ) throws -> [IncomingMessage] {
         var codec = UpstreamCodec(sender)
-        if let own = JID(sender.address) { codec.bound(to: own) }
+        if let own = JID(sender.address) { codec.bound(to: own, server) }
         let isComponent = sender.dialect == .component
         let namespace = isComponent ? XMLNamespace.component : XMLNamespace.client
         let head = "<stream:stream xmlns='\(namespace)' xmlns:stream='\(XMLNamespace.streams)' version='1.0'>"

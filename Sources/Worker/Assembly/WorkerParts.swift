@@ -5,6 +5,7 @@ import MessageStore
 import NIOCore
 import NIOPosix
 import Postgres
+import Querying
 import ServiceLifecycle
 import TLSWire
 import Telemetry
@@ -68,7 +69,13 @@ struct WorkerParts: Sendable {
             guard let end = sender.stream.certificateEnd else { continue }
             metrics.certificates.note(.client, of: sender.stream.senderID, remaining: end)
         }
-        monitor = DatabaseMonitor(database, metrics: metrics, clock: clock, logger: logger)
+        monitor = DatabaseMonitor(
+            database,
+            metrics: metrics,
+            clock: clock,
+            expressions: roles.contains(.dispatch) ? Self.expressions(configuration) : [],
+            logger: logger
+        )
         commits = CommitStatus(metrics: metrics, logger: logger)
         ingest = IngestQueue(writers: configuration.database.writers, batchLimit: configuration.database.batchLimit)
         let arrivals = ArrivalClock { [clock] in clock.now() }
@@ -130,8 +137,14 @@ struct WorkerParts: Sendable {
             settings.isWriter = true
             return settings
         } catch {
-            throw .unusable(["database.url: \(error.message)"])
+            throw .unusable([error.message])
         }
+    }
+
+    /// The regular expressions of each handler's `where`, with its key.
+    private static func expressions(_ configuration: WorkerConfiguration) -> [(key: String, texts: [String])] {
+        configuration.handlers.enumerated().map { ("handlers.\($0).where", $1.filter.expressions) }
+            .filter { !$0.texts.isEmpty }
     }
 
     private static func checks(

@@ -12,7 +12,14 @@ package struct ArchiveReading {
     package struct Message: Sendable {
         /// The ledger's key; nil for what belongs in quarantine.
         package var key: Digest128?
+        /// The keys that it would have with other values of `id_scope`, by these.
+        package var otherKeys: [String: Digest128]
         package var id: String
+
+        fileprivate init(_ message: TrialNews.Message) {
+            (id, key, otherKeys) = (message.id, message.key, [:])
+            if let other = message.otherKey { otherKeys[other.scope.rawValue] = other.key }
+        }
     }
 
     package struct Failure: Error {
@@ -34,11 +41,15 @@ package struct ArchiveReading {
 
     package var sender: String { configuration.senders[index].senderID }
 
-    /// Calls a function with the messages of each page that the archive got at or after `since` and before `until`.
+    /// The archive's address.
+    package var archive: String { configuration.senders[index].stream.address }
+
+    /// Calls a function with the messages of each page that the archive got at or after `since` and before `until`, and
+    /// with the time up to which that is.
     package func read(
         since: Timestamp?,
         until: Timestamp,
-        _ body: ([Message]) async throws -> Void
+        _ body: ([Message], Timestamp?) async throws -> Void
     ) async throws {
         let (stream, news) = await TrialStream.open(
             try await settings(),
@@ -57,19 +68,19 @@ package struct ArchiveReading {
     private func walk(
         _ stream: TrialStream,
         _ first: ArchiveWalk,
-        _ body: ([Message]) async throws -> Void
+        _ body: ([Message], Timestamp?) async throws -> Void
     ) async throws {
         var walk = first
         while true {
             guard let answer = await stream.ask(walk.request, Self.patience) else {
                 throw failure(await stream.news.end?.message ?? "no answer")
             }
-            let messages = await stream.takeMessages().map { Message(key: $0.key, id: $0.id) }
+            let messages = await stream.takeMessages().map(Message.init)
             switch walk.answered(answer) {
             case .again: continue
             case .fail(let reason): throw failure("cannot read the archive: \(reason.description)")
-            case .save(_, let end):
-                try await body(messages)
+            case .save(let point, let end):
+                try await body(messages, point.time)
                 if end == .complete { return }
                 // Whoever waits for the proof wants all of it.
                 if end == .interrupted { walk = ArchiveWalk(walk.request) }
@@ -81,14 +92,12 @@ package struct ArchiveReading {
         Failure(message: "sender \(sender): \(reason)", status: .unavailable)
     }
 
-    /// Without presence, which would take messages from the worker, and without its resource, which would end its session.
     private func settings() async throws(Failure) -> SenderSettings {
         let sender = configuration.senders[index]
         var settings: SenderSettings
-        do throws(TLSError) { settings = try SenderSettings(configuration, index: index) } catch {
+        do throws(TLSError) { settings = try SenderSettings(configuration, index: index).ofArchive } catch {
             throw Failure(message: "sender \(self.sender): \(error.message)", status: .configuration)
         }
-        (settings.stream.purpose, settings.stream.resource, settings.stream.resume) = (.archive, nil, .zero)
         let pin = await ProbeSequence.pin(of: settings, configuration.database.url)
         settings.stream.isBindingPinned = pin != nil && sender.stream.channelBinding == .preferred
         return settings

@@ -6,7 +6,8 @@ import Vocabulary
 package enum DatabaseAdvice {
     /// The most likely fix, as a sentence without a full stop; role and database are the session's, nil without one.
     package static func fix(_ error: PostgresError, role: String? = nil, database: String? = nil) -> String {
-        switch error.failureClass {
+        if let key = error.unusableKey { return "write \(key) as postgresql://HOST/DATABASE, or as host=… dbname=…" }
+        return switch error.failureClass {
         case .connection, .deadline: "check that the server runs and that database.url names its host and port"
         case .authentication: refusal(error)
         case .readOnly: "name the primary in database.url, or all hosts: a worker connects to the writable one"

@@ -10,6 +10,7 @@ extension ExitStatus {
     package init(_ error: PostgresError) {
         self =
             switch error.failureClass {
+            case _ where error.unusableKey != nil: .configuration
             case .connection, .resources, .intervention, .timeout, .system, .deadline, .cancelled, .local, .closed:
                 .unavailable
             // The server lets us in, but has no such database.

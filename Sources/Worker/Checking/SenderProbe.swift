@@ -7,7 +7,7 @@ import TLSWire
 import Telemetry
 package import UpstreamConfiguration
 import Vocabulary
-import XMPP
+package import XMPP
 import XMPPSession
 
 extension ProbeSequence {
@@ -25,22 +25,40 @@ extension ProbeSequence {
         return sender.tlsMode == .none ? "TCP, component handshake" : "TCP, TLS, component handshake"
     }
 
+    /// The limits that a sender's server announces (XEP-0478), asked over a stream as the step's; nil if it can't be bound.
+    package static func limits(_ configuration: WorkerConfiguration, index: Int) async -> ServerLimits? {
+        // A component's stream has no features to announce them in.
+        guard configuration.senders[index].dialect != .component else { return ServerLimits() }
+        guard let settings = try? SenderSettings(configuration, index: index) else { return nil }
+        return await probe(settings, configuration, index).report.stream?.limits
+    }
+
+    private static func probe(
+        _ given: SenderSettings,
+        _ configuration: WorkerConfiguration,
+        _ index: Int
+    ) async -> (report: ProbeReport, pin: PinnedBinding?) {
+        let (sender, group) = (configuration.senders[index], MultiThreadedEventLoopGroup(numberOfThreads: 1))
+        var settings = given
+        let pin = sender.dialect == .xmpp ? await pin(of: settings, configuration.database.url) : nil
+        settings.stream.isBindingPinned = pin != nil && sender.stream.channelBinding == .preferred
+        let report = await StreamProbe.run(settings, on: group.next())
+        try? await group.shutdownGracefully()
+        return (report, pin)
+    }
+
     private static func bind(
         _ configuration: WorkerConfiguration,
         _ sender: SenderConfiguration,
         _ index: Int
     ) async -> Probe.Result {
-        var settings: SenderSettings
+        let settings: SenderSettings
         do throws(TLSError) {
             settings = try SenderSettings(configuration, index: index)
         } catch {
             return .failed(cause: error.message, fix: "check senders.\(index).tls", status: .configuration)
         }
-        let pin = sender.dialect == .xmpp ? await pin(of: settings, configuration.database.url) : nil
-        settings.stream.isBindingPinned = pin != nil && sender.stream.channelBinding == .preferred
-        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
-        let report = await StreamProbe.run(settings, on: group.next())
-        try? await group.shutdownGracefully()
+        let (report, pin) = await probe(settings, configuration, index)
         let found = result(of: report, at: sender, pin)
         let ends = [
             ("the server's certificate", report.certificateEnd, "whoever runs the server has to renew it"),

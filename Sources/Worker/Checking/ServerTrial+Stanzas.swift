@@ -6,14 +6,19 @@ import XMPP
 import XMPPSession
 
 extension ProbeSequence {
-    /// The steps of `check --thorough`: once for each server at which a sender has an account.
-    package static func trials(_ configuration: WorkerConfiguration, _ accounts: [TrialAccount]) -> [ProbeSequence] {
+    /// The steps of `check --thorough`, which may take so long together: once for each server at which a sender has an
+    /// account.
+    package static func trials(
+        _ configuration: WorkerConfiguration,
+        _ accounts: [TrialAccount],
+        limit: Duration = .seconds(300)
+    ) -> [ProbeSequence] {
         var seen: Set<[String]> = []
         return configuration.senders.indices.compactMap { index in
             let sender = configuration.senders[index]
             let server = [sender.domain, sender.host, String(sender.port)]
             guard sender.dialect == .xmpp, seen.insert(server).inserted else { return nil }
-            let trial = ServerTrial(configuration, index: index, accounts: accounts)
+            let trial = ServerTrial(configuration, index: index, accounts: accounts, limit: limit)
             return ProbeSequence("server \(sender.domain)", trial.probes)
         }
     }
@@ -39,13 +44,7 @@ extension ServerTrial {
             ("what is left", { trial throws(Trouble) in try await trial.finish() }),
         ]
         return steps.enumerated().map { place, step in
-            Probe(step.name, isNeeded: place == 0) {
-                do throws(Trouble) {
-                    return try await step.step(self)
-                } catch {
-                    return .failed(cause: error.message, fix: "see the server's log", status: error.status)
-                }
-            }
+            Probe(step.name, isNeeded: place == 0) { await self.result(of: step.step) }
         }
     }
 

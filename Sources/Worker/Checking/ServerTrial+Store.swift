@@ -53,7 +53,7 @@ extension ServerTrial {
 
     func flexibleRetrieval() async throws(Trouble) -> Probe.Result {
         _ = try await post(3)
-        let stream = try await receiver(isPresent: false)
+        let stream = try await receiver(for: .store)
         var walk = OfflineWalk(queue: 2)
         var step = OfflineWalk.Step.ask
         while step == .ask {
@@ -72,7 +72,7 @@ extension ServerTrial {
     }
 
     func archive() async throws(Trouble) -> Probe.Result {
-        let stream = try await receiver(isPresent: false)
+        let stream = try await receiver(for: .archive)
         guard case .page(_, let point, _)? = await stream.ask(ArchiveRequest.end) else {
             await stream.close()
             return .passed(detail: "none: for archive.catch_up enable it (Prosody: mam; ejabberd: mod_mam)")

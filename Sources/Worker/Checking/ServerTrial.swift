@@ -1,6 +1,7 @@
 import ConfigurationKeys
 import NIOCore
 import NIOPosix
+import Probing
 import TLSWire
 import Telemetry
 package import UpstreamConfiguration
@@ -74,17 +75,43 @@ actor ServerTrial {
     private let run = String(UInt64.random(in: .min ... .max), radix: 36)
     private var lastID = 0
     private var openDevice: TrialStream?
+    private let limit: Duration
+    /// When the time of all steps is over; nil before the first.
+    private var deadline: NIODeadline?
 
-    init(_ configuration: WorkerConfiguration, index: Int, accounts: [TrialAccount]) {
-        (self.configuration, self.index, self.accounts) = (configuration, index, accounts)
+    /// A trial whose steps may take so long together.
+    init(_ configuration: WorkerConfiguration, index: Int, accounts: [TrialAccount], limit: Duration) {
+        (self.configuration, self.index, self.accounts, self.limit) = (configuration, index, accounts, limit)
     }
 
     nonisolated var sender: SenderConfiguration { configuration.senders[index] }
 
+    /// The result of a step; once the time is over its streams end, and later steps are skipped.
+    func result(
+        of step: @Sendable (ServerTrial) async throws(Trouble) -> Probe.Result
+    ) async -> Probe.Result {
+        let begun = NIODeadline.now()
+        let deadline = deadline ?? begun + TimeAmount(limit)
+        self.deadline = deadline
+        guard begun < deadline else { return .skipped }
+        let result: Probe.Result
+        do throws(Trouble) { result = try await step(self) } catch {
+            result = .failed(cause: error.message, fix: "see the server's log", status: error.status)
+        }
+        // What it found then is about our own closing.
+        guard NIODeadline.now() >= deadline else { return result }
+        let taken = Amount.time(Duration(deadline - begun).inSeconds)
+        return .failed(
+            cause: "no answer: it had taken \(taken) when the \(Amount.time(limit.inSeconds)) of all steps were over",
+            fix: "see whether the server hangs, then try again; the rest was not tried",
+            status: .unavailable
+        )
+    }
+
     // MARK: Streams
 
-    /// The sender's settings for one of the accounts; messages come over a stream with presence.
-    private func settings(of account: TrialAccount, isPresent: Bool) throws(Trouble) -> SenderSettings {
+    /// The sender's settings for a stream of one of the accounts, as the worker's for this purpose.
+    private func settings(of account: TrialAccount, _ purpose: StreamPurpose) throws(Trouble) -> SenderSettings {
         var settings: SenderSettings
         do throws(TLSError) { settings = try SenderSettings(configuration, index: index) } catch {
             throw Trouble(message: error.message, status: .configuration)
@@ -97,7 +124,7 @@ actor ServerTrial {
         settings.stream.certificateEnd = nil
         (settings.stream.payload, settings.stream.idScope) = (.gcm, .sender)
         settings.stream.trustedFrom = settings.stream.domainSpellings.map { "\(accounts[1].name)@\($0)" }
-        (settings.stream.purpose, settings.stream.resource) = (isPresent ? .messages : .archive, nil)
+        (settings.stream.purpose, settings.stream.resource) = (purpose, nil)
         // Reading never pauses.
         (settings.stream.window, settings.stream.serverQueue) = (10_000, 10_000_000)
         settings.stream.keepaliveTimeout = .seconds(5)
@@ -109,7 +136,13 @@ actor ServerTrial {
         holds: Bool = false,
         resuming suspended: SuspendedSession? = nil
     ) async throws(Trouble) -> TrialStream {
-        let (stream, news) = await TrialStream.open(settings, on: eventLoop, holds: holds, resuming: suspended)
+        let (stream, news) = await TrialStream.open(
+            settings,
+            on: eventLoop,
+            holds: holds,
+            resuming: suspended,
+            until: deadline
+        )
         guard let end = news.end else { return stream }
         let status: ExitStatus =
             switch end.reason {
@@ -122,12 +155,12 @@ actor ServerTrial {
 
     /// Signs the receiver in, as a worker does; one that holds commits nothing until it is told.
     func receiver(
-        isPresent: Bool = true,
+        for purpose: StreamPurpose = .messages,
         holds: Bool = false,
         resume: Duration = .zero,
         resuming suspended: SuspendedSession? = nil
     ) async throws(Trouble) -> TrialStream {
-        var settings = try settings(of: accounts[0], isPresent: isPresent)
+        var settings = try settings(of: accounts[0], purpose)
         (settings.stream.resource, settings.stream.resume) = (Self.resource, resume)
         return try await open(settings, holds: holds, resuming: suspended)
     }
@@ -135,7 +168,7 @@ actor ServerTrial {
     /// The sender's stream, opened again if it has ended.
     func device() async throws(Trouble) -> TrialStream {
         if let openDevice, await openDevice.news.end == nil { return openDevice }
-        let stream = try await open(settings(of: accounts[1], isPresent: false))
+        let stream = try await open(settings(of: accounts[1], .archive))
         openDevice = stream
         return stream
     }

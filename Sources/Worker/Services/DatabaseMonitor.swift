@@ -53,14 +53,18 @@ package final class DatabaseMonitor: Sendable {
     private let upkeepInterval: Duration
     private let metrics: Metrics?
     private let clock: DatabaseClock
+    private let expressions: [(key: String, texts: [String])]
     private let logger: Logger
     private let known = Mutex(Known())
 
     /// A monitor that checks every `firstInterval` until the database is first ready, then every `interval`.
+    ///
+    /// `expressions` are the configuration's regular expressions, which only the database can judge, by their keys.
     package init(
         _ settings: PostgresSettings,
         metrics: Metrics? = nil,
         clock: DatabaseClock = DatabaseClock(),
+        expressions: [(key: String, texts: [String])] = [],
         firstInterval: Duration = .milliseconds(500),
         interval: Duration = .seconds(5),
         upkeepInterval: Duration = .seconds(30),
@@ -68,6 +72,7 @@ package final class DatabaseMonitor: Sendable {
     ) {
         client = PostgresClient(settings, clock: clock)
         self.clock = clock
+        self.expressions = expressions
         self.firstInterval = firstInterval
         self.interval = interval
         self.upkeepInterval = upkeepInterval
@@ -102,7 +107,8 @@ package final class DatabaseMonitor: Sendable {
     ///
     /// Another schema is waited for without limit: migrations may run before, after, or while workers start.
     ///
-    /// - Throws: ``WorkerError/schema(_:)`` if waiting can't help, because a migration was applied from another text.
+    /// - Throws: A ``WorkerError`` if waiting can't help: a migration was applied from another text, or the database refuses
+    ///   a regular expression, and so its handler, whenever that registers.
     /// - Returns: False if the task was cancelled first.
     package func waitUntilReady() async throws(WorkerError) -> Bool {
         let promise = Promise<Result<Void, WorkerError>?>()
@@ -140,11 +146,17 @@ package final class DatabaseMonitor: Sendable {
 
     private var today: UTCDay { UTCDay(microseconds: clock.now()) }
 
-    /// Checks until the database is ready (true) or its schema can't be fixed by any migration (false).
+    /// Checks until the database is ready (true), or no waiting can help (false).
     private func start() async -> Bool {
         while !Task.isCancelled {
             switch await ask() {
             case .ready:
+                // Silent by now: asked again.
+                guard let refused = await refusedExpressions() else { break }
+                guard refused.isEmpty else {
+                    begin(.failure(.unusable(refused)))
+                    return false
+                }
                 await ensurePartitions()
                 begin(.success(()))
                 return true
@@ -156,6 +168,21 @@ package final class DatabaseMonitor: Sendable {
             try? await Task.sleep(for: firstInterval)
         }
         return false
+    }
+
+    /// The keys of the regular expressions that the database refuses, and why; nil if it does not answer.
+    private func refusedExpressions() async -> [String]? {
+        var refused: [String] = []
+        for (key, texts) in expressions {
+            do {
+                try await client.withConnection { try await $0.judge(texts) }
+            } catch let error as PostgresError where error.sqlState?.hasPrefix("22") == true {
+                refused.append("\(key): \(error.message)")
+            } catch {
+                return nil
+            }
+        }
+        return refused
     }
 
     private func begin(_ result: Result<Void, WorkerError>) {

@@ -1,5 +1,5 @@
 import Digests
-import Vocabulary
+package import Vocabulary
 import XMLWire
 
 /// Fills a message's byte storage, part by part.
@@ -105,7 +105,7 @@ extension UpstreamCodec {
                 message.kind = .malformed
                 message.answer = .tooLarge
                 message.quarantine = .fieldTooLong
-                message.quarantineDetail = "message_id and from make an ack that is longer than the server takes"
+                message.quarantineDetail = UpstreamCodec.ackTooLarge
             }
         }
         UpstreamCodec.dropUnstorable(envelope, &message)
@@ -198,6 +198,26 @@ extension UpstreamCodec {
             message.fingerprint = UpstreamCodec.fingerprint(parts, of: bytes)
         }
         message.messageKey = key.finish128()
+    }
+
+    /// The key that a message would have with its sender's other `id_scope`; nil for one without a key.
+    package static func otherKey(
+        of message: borrowing IncomingMessage,
+        from sender: String
+    ) -> (scope: IDScope, key: Digest128)? {
+        guard message.quarantine == nil, let id = message.messageID, let token = message.registrationToken else {
+            return nil
+        }
+        let isByDevice = !message.isKeyedByDevice
+        var key = Array("\(sender)\0".utf8)
+        message.bytes.withUnsafeBytes { bytes in
+            if isByDevice {
+                key += bytes[token.range]
+                key.append(0)
+            }
+            key += bytes[id.range]
+        }
+        return (isByDevice ? .device : .sender, key.withUnsafeBytes { Digest128(hashing: $0) })
     }
 
     private typealias Parts = (token: ByteSpan, category: ByteSpan?, messageType: ByteSpan?, data: ByteSpan?)

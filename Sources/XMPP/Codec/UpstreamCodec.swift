@@ -20,6 +20,10 @@ package import XMLWire
 /// 9. and anything to be acked: an ack that would be too long: quarantined, not acked;
 /// 10. otherwise a message, or a receipt.
 package struct UpstreamCodec: Sendable {
+    /// The detail in quarantine of what has no ack that its server takes.
+    package static let ackTooLarge: StaticString =
+        "message_id and from make an ack that is longer than the server takes"
+
     let settings: StreamSettings
 
     private var trusted: TrustedSenders

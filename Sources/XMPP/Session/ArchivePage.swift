@@ -10,6 +10,8 @@ package enum ArchiveRequest: Sendable, Equatable {
 
     /// The most messages of a page.
     package static let size = 100
+    /// How much longer a result is than its message, in bytes, and how many elements more, some inside each other.
+    package static let wrapping = (bytes: 4_096, elements: 4, depth: 3)
 }
 
 /// An archive's answer to the request for a page.
@@ -141,6 +143,8 @@ extension Session {
         case .result(let element?, let time):
             // Judged like any other from here on, by its own sender.
             let part = stanza.part(element)
+            // As a live one it would have ended the stream, and not come again; here it would come again for ever.
+            if let messageLimit, !part.fits(in: messageLimit) { return note(.archived) }
             let kind = codec.decode(
                 part,
                 receivedAt: receivedAt,

@@ -35,7 +35,7 @@ package struct Session: ~Copyable {
     let keepaliveInterval: Duration
     /// Whether messages are taken, or ignored.
     private let takesMessages: Bool
-    private let messageLimit: Int?
+    let messageLimit: Int?
     var state = State.open
     var window: InFlightWindow
     var keepalive: Keepalive

@@ -17,6 +17,7 @@ extension AuditCheckStatements: StatementCatalog {
             StatementSample("queue", queue(key...key, since: first, until: last)),
             StatementSample("unknown", unknown([key])), StatementSample("scopes", scopes),
             StatementSample("quarantined", quarantined(["1"], ["2"])), StatementSample("oldest", oldest),
+            StatementSample("begun", begun("1", "1@example.com")),
         ]
     }
 }
