@@ -61,11 +61,15 @@ extension HistoryRange {
 struct HistoryCharts {
     /// Joined so that a chart has some 60.
     private let points: [HistoryPoint]
+    /// The last 24 hours and the 24 before; empty where the history does not go so far back.
+    private let days: [HistoryPoint]
     private let held: String
 
     /// `held` says what ``HistoryPoint/isHeld`` means.
     init(_ history: History, held: String) {
         (points, self.held) = (HistoryPoint.joined(history.points, by: history.range == .hour ? 1 : 3), held)
+        days =
+            history.range == .week ? HistoryPoint.joined(Array(history.points.suffix(48)), by: 24).reversed() : []
     }
 
     func chart(_ title: String, _ unit: Chart.Unit, _ series: Chart.Series...) -> HTML {
@@ -78,6 +82,28 @@ struct HistoryCharts {
             ("p\(Int((share * 100).rounded()))", { $0.time(below: share) })
         }
         return Chart(title: title, unit: .seconds, series: series, points: points, held: held).html
+    }
+
+    /// Whether it is worse than yesterday: figures that stand for themselves, whatever time was measured.
+    func days(now: Timestamp) -> HTML {
+        guard let today = days.first else { return "" }
+        let span = PageColumn<HistoryPoint>(title: "Span") { $0.at == today.at ? "last 24 hours" : "24 hours before" }
+        let figures: [(String, Chart.Unit, (HistoryPoint) -> Double?)] = [
+            ("Received", .perSecond, { $0.rate($0.received) }), ("Handled", .perSecond, { $0.rate($0.handled) }),
+            ("Attempts failed", .percent, \.failedShare), ("p50", .seconds, { $0.time(below: 0.5) }),
+            ("p99", .seconds, { $0.time(below: 0.99) }), ("Most waiting", .count, { $0.waiting.map(Double.init) }),
+            ("Oldest", .seconds, \.oldest),
+        ]
+        let measured = figures.filter { figure in days.contains { figure.2($0) != nil } }
+        let columns = measured.map { title, unit, value -> PageColumn<HistoryPoint> in
+            var column = PageColumn<HistoryPoint>(title: title) { point in
+                guard let value = value(point) else { return "–" }
+                return "\(unit.text(value))"
+            }
+            column.isNumber = true
+            return column
+        }
+        return Part.card("Since yesterday", Part.table("Since yesterday", days, now: now, [span] + columns))
     }
 
     /// The spans that were measured, the latest first, with some of their figures.
