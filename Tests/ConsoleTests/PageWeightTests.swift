@@ -3,8 +3,6 @@ import HTTPTypes
 import QuerySupport
 import Testing
 
-@testable import Console
-
 /// How large pages are over a database with more than a page of everything.
 @Suite("page weight", .timeLimit(.minutes(5)))
 struct PageWeightTests {

@@ -64,10 +64,13 @@ struct HistoryCharts {
     /// The last 24 hours and the 24 before; empty where the history does not go so far back.
     private let days: [HistoryPoint]
     private let held: String
+    /// How many points are a row of the table: it has 5 minutes, 2 hours or a day a row.
+    private let rowLength: Int
 
     /// `held` says what ``HistoryPoint/isHeld`` means.
     init(_ history: History, held: String) {
         (points, self.held) = (HistoryPoint.joined(history.points, by: history.range == .hour ? 1 : 3), held)
+        rowLength = history.range == .week ? 8 : 5
         days =
             history.range == .week ? HistoryPoint.joined(Array(history.points.suffix(48)), by: 24).reversed() : []
     }
@@ -109,7 +112,7 @@ struct HistoryCharts {
     /// The spans that were measured, the latest first, with some of their figures.
     func table(_ names: [String], now: Timestamp) -> HTML {
         let columns = ["at"] + names
-        let rows = HistoryPoint.joined(points, by: 3).reversed().filter { $0.minutes > 0 }
+        let rows = HistoryPoint.joined(points, by: rowLength).reversed().filter { $0.minutes > 0 }
         let cells = columns.map { name in
             PageColumn<HistoryPoint>(name) { point in
                 switch name {

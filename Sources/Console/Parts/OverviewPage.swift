@@ -55,7 +55,7 @@ enum OverviewPart {
         let charts: HistoryCharts
 
         /// The most handlers listed.
-        private static let mostHandlers = 12
+        private static let mostHandlers = 10
 
         private var store: StoreStatistics { overview.store }
         private var now: Timestamp { store.takenAt }
