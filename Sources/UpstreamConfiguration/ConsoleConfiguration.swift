@@ -139,8 +139,11 @@ package struct ConsoleTokenConfiguration: Sendable, Equatable {
         name = own ?? String(file.path.split(separator: "/").last ?? "")
         reveals = scope.value("reveal", .flag, default: "false")
             .means("Whether its holder may see registration tokens.")
+        let fix = "the audit trail would not say who acts; name the person or the team"
         if ConsoleConfiguration.Role(rawValue: name) != nil {
-            scope.warning("name", "is a role's: the audit trail would not say who acts; name the person or the team")
+            scope.warning("name", "is a role's: \(fix)")
+        } else if own == nil, role == .operator_ || reveals, !name.isEmpty {
+            scope.warning("name", "is not set, so that it is the file's, '\(name)': \(fix)")
         }
         if !file.path.isEmpty, let lines = try? file.lines() { check(lines, scope) }
     }

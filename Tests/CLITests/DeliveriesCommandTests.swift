@@ -1,6 +1,7 @@
 import Foundation
 import QuerySupport
 import Testing
+import Vocabulary
 
 @Suite("deliveries that wait: listed, made due, given up", .timeLimit(.minutes(4)))
 struct DeliveriesCommandTests {
@@ -214,6 +215,40 @@ struct DeliveriesCommandTests {
             #expect(try await stage.run(command + ["--yes"]).status == 0)
             #expect(try await audit(stage)?.contains("|101") == true)
         }
+    }
+
+    @Test("a rate spreads what is retried over time, in order of arrival; more than 7 days are refused")
+    func rate() async throws {
+        let stage = try await stage(1)
+        // More than one batch.
+        try await stage.fixture.script(
+            """
+            INSERT INTO upstream.dead_letters (
+                handler, message_key, received_at, attempts, next_attempt_at, lease_token, error_group)
+            SELECT 'orders', gen_random_uuid(), now() - n * interval '1 second', 1, now(), 0, 'g'
+            FROM generate_series(1, 1500) AS n;
+            """
+        )
+        let retry = ["dead", "retry", "--handler", "orders", "--reason", "slowly", "--yes", "--rate"]
+        for (rate, words) in [
+            ("0.001", "after more than 7 days"), ("0", "for example 10/s"), ("x", "for example 10/s"),
+        ] {
+            let refused = try await stage.run(retry + [rate])
+            #expect(refused.status == 64 && refused.errors.contains(words), "\(rate): \(refused.errors)")
+        }
+        #expect(try await count("dead_letters", stage) == "1500")
+        let run = try await stage.run(retry + ["10/s"])
+        #expect(run.errors == "retried 1500; the last is due in \(Amount.time(150))\n", "\(run.errors)")
+        let spread = try await stage.fixture.text(
+            """
+            SELECT concat_ws(' ', count(*), min(gap) >= '90 ms', max(due) - min(due) BETWEEN '149 s' AND '160 s') FROM (
+                SELECT next_attempt_at AS due, next_attempt_at - lag(next_attempt_at) OVER (ORDER BY received_at) AS gap
+                FROM upstream.deliveries WHERE handler = 'orders'
+            ) AS queued
+            """
+        )
+        #expect(spread == "1500 t t")
+        #expect(try await audit(stage)?.contains(", 10 per second|1500|slowly") == true)
     }
 
     @Test("dead retry --dry-run counts by error group and changes nothing")

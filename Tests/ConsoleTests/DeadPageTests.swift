@@ -127,6 +127,11 @@ struct DeadPageTests {
             let (acts, letters) = (page.firstRange(of: "these-discard"), page.firstRange(of: "dead-letters"))
             #expect(try #require(acts).lowerBound < #require(letters).lowerBound)
             #expect(page.contains("Retry chosen") && page.contains("data-choose"))
+            #expect(page.matches(of: #/data-dialog="chosen-retry" data-alone/#).count == 5, "each row has a button")
+            // The overview leads to the dialog.
+            let link = address.replacing("&", with: "&amp;") + "#these-retry"
+            #expect(try await console.get("/", as: .operator_).text.contains(link))
+            #expect(try await !console.get("/").text.contains("#these-retry"))
             let viewed = try await console.get(address).text
             #expect(!viewed.contains("<dialog") && !viewed.contains("data-choose"))
             // A key alone may be another handler's letter as well.

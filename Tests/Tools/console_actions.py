@@ -287,7 +287,7 @@ class Actions:
         page.goto(self.url + "/audit?action=handlers.pause")
         row = page.locator("tbody tr", has_text="maintenance <script>").first
         row.wait_for()
-        assert "operator" in row.inner_text(), "the audit trail does not say who"
+        assert "kim" in row.inner_text(), "the audit trail does not say who"
 
     def viewer(self, page):
         page.context.clear_cookies()

@@ -13,6 +13,7 @@ import time
 
 from axe_playwright_python.sync_playwright import Axe
 from console_actions import Actions
+from console_tasks import Tasks
 from console_truths import Truths
 from playwright.sync_api import sync_playwright
 
@@ -43,7 +44,7 @@ FOREIGN = r"""
 """
 
 
-class Run(Actions, Truths):
+class Run(Actions, Tasks, Truths):
     def __init__(self, browser, given, folder):
         self.browser, self.given, self.folder = browser, given, folder
         self.url = given["url"]
@@ -226,8 +227,9 @@ def main():
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=arguments)
         run = Run(browser, given, folder)
         steps = [run.every_page, run.hostile_texts, run.without_scripts, run.keyboard, run.looking, run.truths, run.actions]
+        # Over rows of their own.
         if len(sys.argv) > 2:
-            steps = [step for step in steps if step.__name__ in sys.argv[2:]]
+            steps = [step for step in [*steps, run.tasks] if step.__name__ in sys.argv[2:]]
         for step in steps:
             step_begin = time.monotonic()
             try:

@@ -17,6 +17,7 @@ class Truths:
         self.act("a refresh keeps focus, selection and scrolling", self.steady)
         self.act("the tail: exact numbers, new ones counted, and told when it is cut", self.tail_truths)
         self.act("hidden tails leave the connections to others", self.hidden_tails)
+        self.act("six tails that are seen keep no seventh page waiting", self.six_tails)
         self.faults = None
         self.act("cancel cancels, close closes", self.cancels)
 
@@ -122,6 +123,24 @@ class Truths:
             page.evaluate(hide, True)
         with page.expect_request("**/messages/stream*limit=200*"):
             page.evaluate(hide, False)
+
+    def six_tails(self, page):
+        pages = [page] + [self.page(page.context, "one of six tails") for _ in range(5)]
+        shown = "document.querySelectorAll('#message-rows tr.fresh').length"
+        for tail in pages:
+            tail.goto(self.url + "/messages?category=com.example.live", timeout=20_000)
+            tail.get_by_role("button", name="Live tail").click()
+        for tail in pages:
+            tail.wait_for_function(f"{shown} > 3", timeout=20_000)
+        seventh = self.page(page.context, "the page beside six tails")
+        seventh.goto(self.url + "/", timeout=20_000)
+        seventh.locator("#trends .chart").first.wait_for(timeout=20_000)
+        # They go on, and nobody is told that one was cut.
+        latest = "document.querySelector('#message-rows tr').dataset.key"
+        for tail in pages:
+            tail.wait_for_function(f"(key) => {latest} !== key", arg=tail.evaluate(latest), timeout=20_000)
+            assert tail.locator("#stale").count() == 0, tail.locator("#stale").inner_text()
+        page.get_by_role("button", name="Tail is live").click()
 
     def cancels(self, page):
         page.goto(self.url + "/dead/letters?handler=billing")

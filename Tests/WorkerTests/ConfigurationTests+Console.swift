@@ -113,11 +113,17 @@ import Vocabulary
         #expect(!found.contains { $0.contains("FAKE") })
     }
 
-    @Test("a token that is named as a role is warned of: the audit trail would name nobody")
-    func roleForName() throws {
-        let token = "console:\n  tokens: [{file: FOLDER/token, role: operator, name: "
-        #expect(try read(token + "operator}]").warnings.contains { $0.description.contains("would not say who acts") })
-        #expect(try read(token + "kim}]").warnings.isEmpty)
+    @Test(
+        "a token that acts or reveals under no person's name is warned of: the audit trail would name nobody",
+        arguments: [
+            ("role: operator, name: operator", true), ("role: operator, name: kim", false), ("role: operator", true),
+            ("role: viewer, reveal: true", true), ("role: viewer", false), ("role: auditor", false),
+        ]
+    )
+    func roleForName(_ token: String, _ isWarned: Bool) throws {
+        let warnings = try read("console:\n  tokens: [{file: FOLDER/token, \(token)}]").warnings.map(\.description)
+        #expect(warnings.contains { $0.contains("would not say who acts") } == isWarned, "\(warnings)")
+        #expect(isWarned || warnings.isEmpty)
     }
 
     @Test("a proxy may end TLS only: then tokens sign in")

@@ -1,6 +1,7 @@
 import ArgumentParser
 import MessageStore
 import Postgres
+import Replaying
 import Resources
 import UpstreamKit
 import Vocabulary
@@ -91,6 +92,7 @@ struct DeadRetry: ProgramCommand {
     static let manual = """
         retry: Queues dead letters for their handlers again, with a fresh count of attempts.
           upstream-worker dead retry --handler billing --group "webhook status 503"
+          upstream-worker dead retry --handler billing --rate 100/s
           upstream-worker dead retry --handler billing --dry-run
           upstream-worker dead retry --all --yes
 
@@ -100,6 +102,11 @@ struct DeadRetry: ProgramCommand {
     @OptionGroup var options: CommonOptions
     @OptionGroup var filter: DeadFilter
     @Flag(help: "All dead letters; needed where no filter is given.") var all = false
+    @Option(
+        help: .value("n/s", "So many become due per second, in order of arrival; without it all at once."),
+        transform: { try ReplayPace.rate($0, "/s") }
+    )
+    var rate: Double?
     @Flag(help: "Only show how many of which error group; change nothing.") var dryRun = false
     @Flag(help: "Do not ask for confirmation, which more than 100 need.") var yes = false
     @OptionGroup var reason: ReasonOption
@@ -108,7 +115,9 @@ struct DeadRetry: ProgramCommand {
         try filter.requireSome(all: all)
         if dryRun { return try await plan(context) }
         let console = context.console
-        try await filter.work(options, context, all: all, .retry, verb: "retried", by: reason.author) { total in
+        let rate = rate.map(RetryRate.init)
+        try await filter.work(options, context, all: all, .retry, rate, verb: "retried", by: reason.author) { total in
+            if let refusal = rate?.refusal(of: total) { throw CommandFailure(.usage, "at this --rate \(refusal)") }
             try console.confirmMany(total, "Retry \(Amount.count(total)) dead letters?", yes: yes)
         }
     }
@@ -157,6 +166,7 @@ extension HandlingOptions<DeadLetterFilter> {
         _ context: CommandContext,
         all: Bool,
         _ fate: DeadLetters.Fate,
+        _ rate: RetryRate? = nil,
         verb: String,
         by author: AuditAuthor,
         before: (Int) throws -> Void = { _ in }
@@ -169,8 +179,10 @@ extension HandlingOptions<DeadLetterFilter> {
             let chosen = try await letters.frozen(asked.judged(connection))
             let total = try await letters.count(chosen)
             try before(total)
-            let action = BulkAction(.dead(fate, chosen), total: total, by: author)
-            context.console.message("\(verb) \(try await action.run(over: connection, verb, context.console))")
+            let action = BulkAction(.dead(fate, chosen, rate), total: total, by: author)
+            let done = try await action.run(over: connection, verb, context.console)
+            let last = rate.map { "; the last is due in \(Amount.time($0.time(of: done).inSeconds))" } ?? ""
+            context.console.message("\(verb) \(done)\(last)")
         }
     }
 }

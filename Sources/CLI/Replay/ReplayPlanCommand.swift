@@ -161,7 +161,7 @@ struct ReplayPaceOptions: ParsableArguments {
 
 extension ReplayPace {
     /// A number, with its unit or without.
-    fileprivate static func rate(_ text: String, _ unit: String) throws -> Double {
+    static func rate(_ text: String, _ unit: String) throws -> Double {
         let number = Double(text.hasSuffix(unit) ? String(text.dropLast(unit.count)) : text)
         guard let number, rates.contains(number) else {
             throw ValidationError("a number, for example 10\(unit) or 0.5\(unit)")

@@ -21,8 +21,7 @@ export async function send(path, body, key = newKey()) {
     try {
         response = await fetch(path, {
             method: "POST",
-            credentials: "same-origin",
-            headers: { "Content-Type": "application/json", "Idempotency-Key": key, Accept: "application/json" },
+            headers: { "Content-Type": "application/json", "Idempotency-Key": key },
             body: JSON.stringify(body),
         });
     } catch {
@@ -81,23 +80,16 @@ function bar(job) {
 
 const ended = ["finished", "cancelled", "failed", "expired"];
 
-/** Shows a job's progress until it has ended. */
-function follow(job, form) {
-    return new Promise((resolve) => {
-        const events = new EventSource(`/api/v1/jobs/${job.id}/stream`);
-        const take = (event) => {
-            const now = JSON.parse(event.data);
-            say(form, bar(now));
-            if (!ended.includes(now.state)) return;
-            events.close();
-            resolve(now);
-        };
-        events.addEventListener("progress", take);
-        events.addEventListener("end", take);
-        events.onerror = () => {
-            if (events.readyState === EventSource.CLOSED) resolve(job);
-        };
-    });
+/** Shows a job's progress until it has ended; asks now and then, since a stream would keep a connection. */
+async function follow(job, form) {
+    while (!ended.includes(job.state)) {
+        say(form, bar(job));
+        await new Promise((go) => setTimeout(go, 500));
+        const answer = await fetch(`/api/v1/jobs/${job.id}`).catch(() => null);
+        if (answer?.ok) job = await answer.json();
+        else if (answer?.status < 500) throw new Error(await problem(answer));
+    }
+    return job;
 }
 
 function finish(form, text, tone) {
@@ -156,9 +148,8 @@ async function frozen(form, button, key) {
     }
     const { reason, rate } = fields(form);
     const job = await send(form.dataset.action, { id: form.dataset.job, reason, rate }, key);
-    say(form, bar(job));
     form.dataset.running = job.id;
-    const end = ended.includes(job.state) ? job : await follow(job, form);
+    const end = await follow(job, form);
     delete form.dataset.running;
     if (end.state === "failed") throw new Error(end.error ?? "The job failed.");
     if (end.state === "cancelled") return finish(form, cancelled(end), "bad");
@@ -215,7 +206,7 @@ async function act(form) {
 async function reveal(button) {
     button.disabled = true;
     try {
-        const response = await fetch(button.dataset.reveal, { headers: { Accept: "application/json" } });
+        const response = await fetch(button.dataset.reveal);
         if (!response.ok) throw new Error(await problem(response));
         const token = element("code", "mono token", (await response.json()).registration_token ?? "gone");
         token.tabIndex = -1;
@@ -231,7 +222,7 @@ async function reveal(button) {
 function reset(dialog) {
     const form = dialog.querySelector("form");
     if (!form) return;
-    for (const name of ["job", "asOf", "key"]) delete form.dataset[name];
+    for (const name of ["job", "asOf", "key", "running"]) delete form.dataset[name];
     form.reset();
     say(form);
     const button = form.querySelector("button:not([type])");
@@ -240,10 +231,25 @@ function reset(dialog) {
     form.querySelector("[data-cancel]")?.setAttribute("hidden", "");
 }
 
+function choose(isChosen) {
+    for (const box of document.querySelectorAll("input[data-choose]")) box.checked = isChosen(box);
+    showChosen();
+}
+
 /** Only what is chosen can be acted on. */
 function showChosen() {
     const none = !chosen().length;
     for (const button of document.querySelectorAll("[data-needs-chosen]")) button.disabled = none;
+}
+
+/** Opens a button's dialog; one in a row chooses that row alone. */
+function show(opener) {
+    const dialog = document.getElementById(opener.dataset.dialog);
+    const isAlone = "alone" in opener.dataset;
+    if (isAlone) choose((box) => box.closest("tr") === opener.closest("tr"));
+    reset(dialog);
+    dialog.showModal();
+    if (isAlone) act(dialog.querySelector("form"));
 }
 
 /** Listens to all acting forms and buttons, including those added later. */
@@ -256,21 +262,21 @@ export function startActions() {
     });
     showChosen();
     document.addEventListener("change", ({ target }) => {
-        if ("chooseAll" in target.dataset) {
-            for (const box of document.querySelectorAll("input[data-choose]")) box.checked = target.checked;
-        }
-        showChosen();
+        if ("chooseAll" in target.dataset) choose(() => target.checked);
+        else showChosen();
     });
     document.addEventListener("click", ({ target }) => {
         const at = (name) => target.closest(`[data-${name}]`);
         const opener = at("dialog");
-        if (opener) {
-            const dialog = document.getElementById(opener.dataset.dialog);
-            reset(dialog);
-            return dialog.showModal();
-        }
+        if (opener) return show(opener);
         if (at("reveal")) reveal(at("reveal"));
         if (at("cancel")) cancel(at("cancel"));
         if (at("close")) target.closest("dialog")?.close();
     });
+    // An address may name a dialog; once, not when the page is loaded again.
+    const { hash, pathname, search } = location;
+    const named = hash && document.querySelector(`[data-dialog="${CSS.escape(hash.slice(1))}"]`);
+    if (!named) return;
+    history.replaceState(null, "", pathname + search);
+    named.click();
 }

@@ -66,7 +66,7 @@ function offer(target) {
 
 async function copyAll(from) {
     try {
-        const answer = await fetch(from.dataset.copy, { headers: { Accept: "application/json" } });
+        const answer = await fetch(from.dataset.copy);
         if (!answer.ok) throw new Error();
         const [text, name] = [await answer.text(), from.dataset.member];
         const whole = JSON.parse(text);

@@ -7,7 +7,7 @@ let names;
 /** Names that the overview knows. */
 async function load() {
     names = [];
-    const answer = await fetch("/api/v1/overview", { headers: { Accept: "application/json" } });
+    const answer = await fetch("/api/v1/overview");
     if (!answer.ok) return;
     const { categories = [], handlers = [], streams = [] } = await answer.json();
     const quoted = (text) => (/[\s"\\]/.test(text) ? `"${text.replace(/["\\]/g, "\\$&")}"` : text);

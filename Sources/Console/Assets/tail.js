@@ -11,6 +11,9 @@ const silence = 12_000;
 /** A stream ends now and then, and is opened again after 2 s: only after this time, in milliseconds, is it lost. */
 const patience = 4_000;
 
+/** How long a tail without a stream of its own waits before it asks again, in milliseconds. */
+const pause = 3_000;
+
 /** Invisible characters, and those that change the direction of text: shown by number, as the server does. */
 const unseen = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/u;
 
@@ -112,6 +115,8 @@ export function startTail() {
     let timer;
     let lost;
     let draw;
+    /** Ends this tail's right to a stream that stays open. */
+    let release;
 
     /** Whether somebody reads or selects what new rows would push away. */
     const isHeld = () => table.matches(":hover") || table.getBoundingClientRect().top < 0
@@ -166,13 +171,19 @@ export function startTail() {
         lost = clearTimeout(lost);
         events?.close();
         events = undefined;
+        release = release?.();
     };
+    /** A browser allows six connections to a host: one tail keeps its own, and the others ask now and then. */
+    const claim = () => navigator.locks?.request("tail", { ifAvailable: true }, (lock) => {
+        if (lock && events && !release) return new Promise((end) => { release = end; });
+    });
     /** Follows on; after a pause from the latest messages there are, which is as much as the list holds. */
     const open = (isFirst = false) => {
         close();
         const address = new URL(button.dataset.stream, location.href);
         if (!isFirst) address.searchParams.set("limit", limit);
         events = new EventSource(address);
+        claim();
         events.onopen = listen;
         events.onmessage = (event) => {
             listen();
@@ -181,7 +192,12 @@ export function startTail() {
             // A hidden page draws nothing, so the queue must be bounded here.
             if (waiting.length > 2 * limit) waiting = waiting.slice(-limit);
         };
-        events.addEventListener("position", listen);
+        events.addEventListener("position", () => {
+            listen();
+            if (release) return;
+            close();
+            timer = setTimeout(open, pause);
+        });
         events.addEventListener("stale", (event) => lose(JSON.parse(event.data).detail));
         events.addEventListener("gap", (event) => {
             const { from, to, reason } = JSON.parse(event.data);
@@ -214,7 +230,6 @@ export function startTail() {
         listen();
         open(true);
     });
-    // A browser allows six connections to a host: tails that nobody sees must not keep other pages waiting.
     document.addEventListener("visibilitychange", () => {
         if (button.ariaPressed !== "true") return;
         if (document.hidden) close();

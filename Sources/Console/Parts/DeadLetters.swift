@@ -91,7 +91,9 @@ enum DeadPart {
         }
         let (author, sight) = (request.author, request.services.sight)
         let response = try await request.perform { connection throws(PostgresError) in
-            try Jobs.start(connection, job, fate, rate: rate, by: author).map { $0.answer(.accepted, to: sight) }
+            try Jobs.start(connection, job, fate, rate: rate.map(RetryRate.init), by: author).map {
+                $0.answer(.accepted, to: sight)
+            }
         }
         request.services.bell.continuation.yield()
         return response

@@ -70,8 +70,9 @@ enum DeadPages {
         if filter.handler == nil { columns.append("handler") }
         columns += [
             "died_at", PageColumn("category", absent: "gone"), "attempts",
-            PageColumn("error") { "<span class=\"mono\">\(stranger: $0.error.shortened(160))</span>" },
+            PageColumn("error") { "<span class=\"mono\">\(stranger: $0.error.shortened(100))</span>" },
         ]
+        if mayChoose { columns.append(.actions { _ in Act.ofRow("Retry", "chosen-retry") }) }
         let acts = request.mayAct && !list.isEmpty && !list.rows.isEmpty
         let all: HTML = HTML.when(
             mayChoose,

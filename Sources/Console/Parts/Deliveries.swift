@@ -99,10 +99,11 @@ enum DeliveryPart {
         let (list, handlers) = try await PageList.read(request, list) { connection, _ in
             try await HandlerStates(connection).list(counted: Overview.countLimit)
         }
-        let columns: [PageColumn<WaitingDelivery>] = [
-            "due_at", "handler", "message_key", PageColumn("category", absent: "gone"), "attempts",
+        var columns: [PageColumn<WaitingDelivery>] = [
+            "due_at", "message_key", PageColumn("category", absent: "gone"), "attempts",
             PageColumn("reason") { why($0, list.now) }, .actions { request.mayAct ? retry($0) : "" },
         ]
+        if list.asked.filter.handler == nil { columns.insert("handler", at: 1) }
         let hint: HTML = "Every delivery is done, or was given up: see <a href=\"/dead\">dead letters</a>."
         let filter = list.asked.filter
         return list.document(
@@ -182,7 +183,7 @@ enum DeliveryPart {
 
     private static func why(_ row: WaitingDelivery, _ now: Timestamp) -> HTML {
         func sub(_ text: String?) -> HTML { text.map { "<span class=\"sub\">\(stranger: $0)</span>" } ?? "" }
-        let error: HTML = row.error.map { "<span class=\"sub mono\">\(stranger: $0.shortened(200))</span>" } ?? ""
+        let error: HTML = row.error.map { "<span class=\"sub mono\">\(stranger: $0.shortened(100))</span>" } ?? ""
         switch row.reason {
         case .leased: return "\(Part.badge(.active, "in hand"))<span class=\"sub mono\">\(row.leaseOwner)</span>"
         case .paused: return "\(Part.badge(.warning, "handler paused"))\(sub(row.pausedReason))"

@@ -40,6 +40,7 @@ struct HandlerPage {
             <div class="actions">\(HTML.when(request.mayAct, page.buttons))<a class="button" href="\(waiting)">What waits</a></div></header>
             \(page.notes)<section class="card">\(Part.facts(page.facts))</section></div>
             \(range.links(HandlerPart.address(name)))
+            <div id="handler-days" data-live>\(page.charts.days(now: page.view.at))</div>
             <div id="handler-charts" class="charts" data-live>\(page.trends)</div>
             <div id="handler-failures" data-live>\(page.failed)</div>
             <div id="handler-groups" data-live>\(DeadPages.card(shown, page.view.at))</div>

@@ -61,11 +61,18 @@ extension HistoryRange {
 struct HistoryCharts {
     /// Joined so that a chart has some 60.
     private let points: [HistoryPoint]
+    /// The last 24 hours and the 24 before; empty where the history does not go so far back.
+    private let days: [HistoryPoint]
     private let held: String
+    /// How many points are a row of the table: it has 5 minutes, 2 hours or a day a row.
+    private let rowLength: Int
 
     /// `held` says what ``HistoryPoint/isHeld`` means.
     init(_ history: History, held: String) {
         (points, self.held) = (HistoryPoint.joined(history.points, by: history.range == .hour ? 1 : 3), held)
+        rowLength = history.range == .week ? 8 : 5
+        days =
+            history.range == .week ? HistoryPoint.joined(Array(history.points.suffix(48)), by: 24).reversed() : []
     }
 
     func chart(_ title: String, _ unit: Chart.Unit, _ series: Chart.Series...) -> HTML {
@@ -80,10 +87,32 @@ struct HistoryCharts {
         return Chart(title: title, unit: .seconds, series: series, points: points, held: held).html
     }
 
+    /// Whether it is worse than yesterday: figures that stand for themselves, whatever time was measured.
+    func days(now: Timestamp) -> HTML {
+        guard let today = days.first else { return "" }
+        let span = PageColumn<HistoryPoint>(title: "Span") { $0.at == today.at ? "last 24 hours" : "24 hours before" }
+        let figures: [(String, Chart.Unit, (HistoryPoint) -> Double?)] = [
+            ("Received", .perSecond, { $0.rate($0.received) }), ("Handled", .perSecond, { $0.rate($0.handled) }),
+            ("Attempts failed", .percent, \.failedShare), ("p50", .seconds, { $0.time(below: 0.5) }),
+            ("p99", .seconds, { $0.time(below: 0.99) }), ("Most waiting", .count, { $0.waiting.map(Double.init) }),
+            ("Oldest", .seconds, \.oldest),
+        ]
+        let measured = figures.filter { figure in days.contains { figure.2($0) != nil } }
+        let columns = measured.map { title, unit, value -> PageColumn<HistoryPoint> in
+            var column = PageColumn<HistoryPoint>(title: title) { point in
+                guard let value = value(point) else { return "–" }
+                return "\(unit.text(value))"
+            }
+            column.isNumber = true
+            return column
+        }
+        return Part.card("Since yesterday", Part.table("Since yesterday", days, now: now, [span] + columns))
+    }
+
     /// The spans that were measured, the latest first, with some of their figures.
     func table(_ names: [String], now: Timestamp) -> HTML {
         let columns = ["at"] + names
-        let rows = HistoryPoint.joined(points, by: 3).reversed().filter { $0.minutes > 0 }
+        let rows = HistoryPoint.joined(points, by: rowLength).reversed().filter { $0.minutes > 0 }
         let cells = columns.map { name in
             PageColumn<HistoryPoint>(name) { point in
                 switch name {

@@ -49,14 +49,21 @@ enum JobPart {
 
     /// The jobs that run, as a card for the page of what they work on; nothing without any.
     static func running(_ connection: PostgresConnection, _ request: PageRequest) async throws -> HTML {
-        let jobs = try await list(connection, isRunning: true, limit: 20).map { $0.shown(to: request.sight) }
+        let most = 3
+        let jobs = try await list(connection, isRunning: true, limit: most + 1).map { $0.shown(to: request.sight) }
         guard !jobs.isEmpty else { return "" }
-        return Part.rows("Running jobs", jobs, now: try await connection.databaseTime(), columns(request))
+        return Part.rows(
+            "Running jobs",
+            Array(jobs.prefix(most)),
+            now: try await connection.databaseTime(),
+            count: jobs.count > most ? "\(most)+" : nil,
+            columns(request)
+        )
     }
 
     private static func page(_ request: PageRequest) async throws -> HTML {
         let (jobs, now) = try await request.read { connection in
-            (try await list(connection, limit: 100), try await connection.databaseTime())
+            (try await list(connection, limit: 40), try await connection.databaseTime())
         }
         let hint: HTML = "Retries and discards of <a href=\"/dead\">dead letters</a> run here, and stay for 7 days."
         let table =
@@ -75,7 +82,8 @@ enum JobPart {
 
     private static func columns(_ request: PageRequest) -> [PageColumn<Job>] {
         [
-            PageColumn("started_at", title: "Started"), "action", "subject", PageColumn("state", cell: badge),
+            PageColumn("started_at", title: "Started"), "action",
+            PageColumn("subject") { "\(stranger: $0.subject.shortened(160))" }, PageColumn("state", cell: badge),
             PageColumn("done", title: "Progress") { job in
                 let gone: HTML = HTML.when(
                     job.skipped > 0,

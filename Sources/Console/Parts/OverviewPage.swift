@@ -39,6 +39,7 @@ enum OverviewPart {
             \(Part.head("Overview", actions: range.links("/")))
             <div id="attention" class="stack" data-live>\(view.attention)</div>
             <div id="figures" class="figures" data-live>\(view.figures)</div>
+            <div id="days" data-live>\(view.charts.days(now: overview.store.takenAt))</div>
             <div id="trends" class="charts" data-live>\(view.trends)</div>
             <div class="columns"><div id="over-handlers" data-live>\(view.handlers)</div>
             <div class="stack"><div id="streams" data-live>\(view.streams)</div><div id="workers" data-live>\(view.workers)</div></div></div>
@@ -53,6 +54,9 @@ enum OverviewPart {
         let mayAct: Bool
         let charts: HistoryCharts
 
+        /// The most handlers listed.
+        private static let mostHandlers = 10
+
         private var store: StoreStatistics { overview.store }
         private var now: Timestamp { store.takenAt }
 
@@ -61,64 +65,59 @@ enum OverviewPart {
         // MARK: Attention
 
         var attention: HTML {
-            var items: [(tone: Tone, html: HTML)] = []
-            func item(_ tone: Tone, _ word: String, _ what: HTML, end: HTML) {
-                items.append(
-                    (tone, "<li>\(Part.badge(tone, word))<span class=\"what\">\(what)</span>\(end)</li>")
-                )
-            }
-            func item(_ tone: Tone, _ word: String, _ what: HTML, _ address: PageAddress, _ link: String) {
-                item(tone, word, what, end: "<a href=\"\(address)\">\(link)</a>")
-            }
+            var list = AttentionList()
             if overview.alive.isEmpty {
                 let what: HTML = "No worker has been heard of for 20 s: nothing is received."
-                item(.bad, "no worker", what, "/handlers", "Handlers")
+                list.add(.bad, "no worker", what, "/handlers", "Handlers")
             }
             for worker in overview.workers where !worker.isAlive {
                 let what: HTML = """
                     Worker <span class="mono">\(worker.worker)</span> was last heard of \(Part.age(worker.heartbeatAt, now: now)) \
                     and did not stop in order\(successor(of: worker)).
                     """
-                item(.bad, "silent worker", what, end: mayAct ? SystemPart.dismiss(worker) : "")
+                list.add(.bad, "silent worker", what, end: mayAct ? SystemPart.dismiss(worker) : "")
             }
             for sender in overview.streams where sender.bound == 0 {
                 let name: HTML = "<span class=\"mono\">\(stranger: sender.sender)</span>"
                 let what: HTML = "Sender \(name) has no stream that receives."
-                item(.bad, "no stream", what, PageAddress("/messages").query("sender", sender.sender), "Messages")
+                list.add(.bad, "no stream", what, PageAddress("/messages").query("sender", sender.sender), "Messages")
             }
             if store.daysAhead == 0 {
-                item(.bad, "no partition", "Tomorrow has no partition yet.", "/retention", "Retention")
+                list.add(.bad, "no partition", "Tomorrow has no partition yet.", "/retention", "Retention")
             }
-            for view in overview.handlers {
-                let handler = view.state
-                let name: HTML = "<strong>\(handler.name)</strong>"
-                if view.failing > 0 {
-                    let what: HTML = "Handler \(name) fails; it is probed from time to time."
-                    item(.bad, "circuit open", what, "/handlers", "Handlers")
-                }
-                if handler.isPaused {
-                    let reason: HTML = handler.pausedReason.map { ": \(stranger: $0.shortened(120))" } ?? ""
-                    item(.warning, "paused", "Handler \(name) is paused\(reason)", "/handlers", "Handlers")
-                } else if !handler.isClaimed, handler.depth > 0 {
-                    let address = PageAddress("/deliveries").query("handler", handler.name)
-                    let what: HTML = "No worker runs \(name); \(count(handler.depth)) wait."
-                    item(.warning, "not run", what, address, "Waiting")
-                }
-            }
+            addHandlers(to: &list)
             for group in groups {
                 let what: HTML = """
                     \(Figures.count(group.count, limit: group.countedTo ?? .max)) of <strong>\(group.handler)</strong> failed with \
                     <span class="mono">\(stranger: group.group.shortened(100))</span>, the last \(Part.age(group.last, now: now)).
                     """
-                item(.warning, "dead letters", what, group.address, "Look")
+                let retry: HTML = HTML.when(
+                    mayAct && group.nameInFilters != nil,
+                    "<a class=\"needs-script\" href=\"\(group.address.opening("these-retry"))\">Retry</a>"
+                )
+                list.add(.warning, "dead letters", what, end: "\(retry)<a href=\"\(group.address)\">Look</a>")
             }
-            guard !items.isEmpty else {
-                let well: HTML = "<strong>All is well.</strong> Workers receive, handlers take, nothing was given up."
-                return Part.notice(.good, well)
+            return list.html
+        }
+
+        private func addHandlers(to list: inout AttentionList) {
+            let (all, own) = (overview.handlers, { (view: HandlerView) in HandlerPart.address(view.state.name) })
+            list.add(.bad, "circuit open", all.filter { $0.failing > 0 }, many: "fail; they are probed", own) { _ in
+                "fails; it is probed from time to time."
             }
-            let ordered = items.filter { $0.tone == .bad } + items.filter { $0.tone != .bad }
-            let list: HTML = "<ul class=\"attention\">\(ordered.map(\.html))</ul>"
-            return Part.card("Needs attention", count: "\(items.count)", list)
+            list.add(.warning, "paused", all.filter(\.state.isPaused), many: "are paused", own) { view in
+                let reason: HTML = view.state.pausedReason.map { ": \(stranger: $0.shortened(120))" } ?? ""
+                return "is paused\(reason)"
+            }
+            let idle = all.filter { !$0.state.isPaused && !$0.state.isClaimed && $0.state.depth > 0 }
+            list.add(
+                .warning,
+                "not run",
+                idle,
+                many: "are run by no worker, and deliveries wait",
+                { PageAddress("/deliveries").query("handler", $0.state.name) },
+                one: { "is run by no worker; \(count($0.state.depth)) wait." }
+            )
         }
 
         /// A worker that has started on the same machine since.
@@ -179,18 +178,34 @@ enum OverviewPart {
         // MARK: Tables
 
         var handlers: HTML {
-            Part.rows(
+            let all = overview.handlers
+            guard !all.isEmpty else {
+                let hint: HTML = "Add one under <code>handlers:</code> in the configuration."
+                return Part.card("Handlers", Part.empty("No handler is registered", hint))
+            }
+            // Their page has all, the worst first.
+            func weight(_ view: HandlerView) -> Int {
+                (view.failing > 0 ? 1_000_000 : 0) + view.state.depth + view.state.deadLetters
+            }
+            let worst = Set(all.sorted { weight($0) > weight($1) }.prefix(Self.mostHandlers).map(\.state.name))
+            return Part.card(
                 "Handlers",
-                overview.handlers,
-                now: now,
-                empty: ("No handler is registered", "Add one under <code>handlers:</code> in the configuration."),
-                [
-                    PageColumn("handler") { "<a href=\"\(HandlerPart.address($0.state.name))\">\($0.state.name)</a>" },
-                    PageColumn("state", cell: HandlerPart.badge),
-                    PageColumn("attempts_per_second", title: "Attempts/s"),
-                    PageColumn("waiting") { "\(count($0.state.depth))" },
-                    PageColumn("dead_letters") { "\(count($0.state.deadLetters))" },
-                ]
+                count: Figures.count(all.count),
+                actions: HTML.when(all.count > worst.count, "<a href=\"/handlers\">All handlers</a>"),
+                Part.table(
+                    "Handlers",
+                    all.filter { worst.contains($0.state.name) },
+                    now: now,
+                    [
+                        PageColumn("handler") {
+                            "<a href=\"\(HandlerPart.address($0.state.name))\">\($0.state.name)</a>"
+                        },
+                        PageColumn("state", cell: HandlerPart.badge),
+                        PageColumn("attempts_per_second", title: "Attempts/s"),
+                        PageColumn("waiting") { "\(count($0.state.depth))" },
+                        PageColumn("dead_letters") { "\(count($0.state.deadLetters))" },
+                    ]
+                )
             )
         }
 

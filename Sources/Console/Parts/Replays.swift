@@ -84,7 +84,7 @@ enum ReplayPart {
 
     private static func page(_ request: PageRequest) async throws -> HTML {
         let (rows, now) = try await request.look { connection in
-            let rows = try await connection.run { try ReplayTable.list($0, limit: 100) }
+            let rows = try await connection.run { try ReplayTable.list($0, limit: 50) }
             return (rows.map { $0.shown(to: request.sight) }, try await connection.databaseTime())
         }
         let new: HTML = request.mayAct ? "<a class=\"button primary\" href=\"/replays/new\">Plan a replay</a>" : ""

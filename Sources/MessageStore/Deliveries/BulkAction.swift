@@ -1,4 +1,5 @@
 package import Postgres
+import Vocabulary
 
 /// An action on many dead letters, waiting deliveries or quarantined stanzas, in transactions of a bounded size.
 ///
@@ -7,7 +8,8 @@ package import Postgres
 package struct BulkAction: Sendable {
     /// What is done, and to which rows.
     package enum Act: Sendable {
-        case dead(DeadLetters.Fate, DeadLetterFilter)
+        /// At a rate, so many become due per second; those that arrived first, first.
+        case dead(DeadLetters.Fate, DeadLetterFilter, RetryRate? = nil)
         case waiting(WaitingDeliveries.Act, WaitingFilter)
         /// Dismisses the stanzas of a condition on rows of `quarantine`, with what it says in words.
         case dismiss(SQL, String)
@@ -18,7 +20,8 @@ package struct BulkAction: Sendable {
         /// Its name in the audit trail.
         fileprivate var entry: (action: AuditAction, subject: String) {
             switch self {
-            case .dead(let fate, let filter): (fate.action, "dead letters" + filter.description)
+            case .dead(let fate, let filter, let rate):
+                (fate.action, "dead letters" + filter.description + (rate?.words ?? ""))
             case .waiting(let act, let filter): (act.action, "deliveries" + filter.description)
             case .dismiss(_, let words): (.dismissStanzas, words)
             }
@@ -38,11 +41,19 @@ package struct BulkAction: Sendable {
 
     /// Acts on the first batch inside a transaction and records it; returns how many rows were changed.
     package func begin(_ connection: isolated PostgresConnection) throws(PostgresError) -> Int {
-        let limit = min(batch, total)
-        let count = try step(connection, limit)
+        try first(connection).count
+    }
+
+    /// A batch that was done: its rows, and when the last of them is due, at a rate.
+    private typealias Step = (count: Int, due: Timestamp?)
+
+    private func first(_ connection: isolated PostgresConnection) throws(PostgresError) -> Step {
+        let step = try step(connection, min(batch, total))
         let (action, subject) = act.entry
-        if count > 0 { try AuditLog.record(connection, action, subject, count: meant(by: count), by: author) }
-        return count
+        if step.count > 0 {
+            try AuditLog.record(connection, action, subject, count: meant(by: step.count), by: author)
+        }
+        return step
     }
 
     /// Acts on all batches; `report` receives the number done so far.
@@ -53,17 +64,17 @@ package struct BulkAction: Sendable {
         report: (Int) -> Void = { _ in }
     ) async throws(PostgresError) -> Int {
         // At least once: a hold ends even if all that waits is due.
-        var done = try await connection.inTransaction { connection throws(PostgresError) in try begin(connection) }
-        let first = done
+        var step = try await connection.inTransaction { connection throws(PostgresError) in try self.first(connection) }
+        let first = step.count
+        var done = first
         report(done)
         // A batch is short while another session has some of its rows locked; the next one may find more.
-        var count = first
-        while count > 0, done < total {
-            let limit = min(batch, total - done)
-            count = try await connection.inTransaction { connection throws(PostgresError) in
-                try step(connection, limit)
+        while step.count > 0, done < total {
+            let (limit, due) = (min(batch, total - done), step.due)
+            step = try await connection.inTransaction { connection throws(PostgresError) in
+                try self.step(connection, limit, after: due)
             }
-            done += count
+            done += step.count
             report(done)
         }
         if first > 0, done > first || done != meant(by: first) {
@@ -76,14 +87,25 @@ package struct BulkAction: Sendable {
     /// The number in the first entry.
     private func meant(by first: Int) -> Int { first < min(batch, total) ? first : total }
 
-    private func step(_ connection: isolated PostgresConnection, _ limit: Int) throws(PostgresError) -> Int {
+    /// Acts on a batch; at a rate after what the batches before it made due.
+    private func step(
+        _ connection: isolated PostgresConnection,
+        _ limit: Int,
+        after due: Timestamp? = nil
+    ) throws(PostgresError) -> Step {
         switch act {
-        case .dead(let fate, let filter):
-            try fate.run(connection, on: DeadLetterStatements.gone(filter, limit: limit))
+        case .dead(let fate, let filter, let rate?):
+            let now = try connection.databaseTime()
+            let start = max(due ?? now, now)
+            let gone = DeadLetterStatements.gone(filter, limit: limit, isOrdered: true)
+            let count = try fate.run(connection, on: gone, due: DeadLetterStatements.due(after: start, rate))
+            return (count, start + rate.time(of: count))
+        case .dead(let fate, let filter, nil):
+            return (try fate.run(connection, on: DeadLetterStatements.gone(filter, limit: limit)), nil)
         case .waiting(let act, let filter):
-            try act.run(connection, filter, limit: limit, by: author)
+            return (try act.run(connection, filter, limit: limit, by: author), nil)
         case .dismiss(let condition, _):
-            try connection.run(QuarantineStatements.dismiss(condition, limit: limit)).value()
+            return (try connection.run(QuarantineStatements.dismiss(condition, limit: limit)).value(), nil)
         }
     }
 }

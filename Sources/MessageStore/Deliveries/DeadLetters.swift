@@ -204,7 +204,7 @@ struct CursorParts {
     }
 }
 
-enum DeadLetterStatements {
+package enum DeadLetterStatements {
     /// A filter's dead letters after a cursor, latest first.
     static func list(_ filter: DeadLetterFilter, after cursor: DeadLetterCursor? = nil, limit: Int) -> SQL {
         var condition = filter.condition
@@ -316,15 +316,26 @@ enum DeadLetterStatements {
         }
     }
 
-    /// The part `gone`: deletes some of a filter's dead letters, skipping locked ones.
-    static func gone(_ filter: DeadLetterFilter, limit: Int) -> SQL {
+    /// The part `gone`: deletes some of a filter's dead letters, skipping locked ones; by handler the first to arrive, if
+    /// ordered.
+    static func gone(_ filter: DeadLetterFilter, limit: Int, isOrdered: Bool = false) -> SQL {
+        let order: SQL = isOrdered ? "ORDER BY handler, received_at, message_key" : ""
+        return """
+            chosen AS MATERIALIZED (
+                SELECT ctid AS place FROM upstream.dead_letters WHERE \(filter.condition)
+                \(order) LIMIT \(limit) FOR UPDATE SKIP LOCKED
+            ), gone AS (
+                DELETE FROM upstream.dead_letters WHERE ctid IN (SELECT place FROM chosen) RETURNING *
+            )
+            """
+    }
+
+    /// When a row of the part `gone` is due: one after the other, by handler and then in the order that ordered handlers
+    /// keep.
+    package static func due(after time: Timestamp, _ rate: RetryRate) -> SQL {
         """
-        chosen AS MATERIALIZED (
-            SELECT ctid AS place FROM upstream.dead_letters WHERE \(filter.condition)
-            LIMIT \(limit) FOR UPDATE SKIP LOCKED
-        ), gone AS (
-            DELETE FROM upstream.dead_letters WHERE ctid IN (SELECT place FROM chosen) RETURNING *
-        )
+        \(time) + make_interval(
+            secs => row_number() OVER (ORDER BY handler, received_at, message_key) / \("\(rate.perSecond)")::text::double precision)
         """
     }
 }

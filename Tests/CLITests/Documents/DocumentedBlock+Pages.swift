@@ -93,10 +93,9 @@ extension DocumentedBlock {
         .init("Signing in", .none("nginx is not among the tests' tools")),
     ]
 
-    static let api: [DocumentedBlock] = [
-        .init("HTTP API", .test("Tests/ConsoleTests/Reading/MessageListTests.swift", "filters")),
-        .init("Actions", .test("Tests/ConsoleTests/FrozenSetTests.swift", "frozen")),
-    ]
+    static let api: [DocumentedBlock] = ["Find", "Retry", "Replay", "Watch"].flatMap { task in
+        (1...2).map { .init(task, $0, .test("Tests/ConsoleTests/Reading/OpenAPITests.swift", "tasks")) }
+    }
 
     static let servers: [DocumentedBlock] = [
         .init("Prosody", .test("Tests/IntegrationTests/ServerScenarioTests.swift", "signIn")),

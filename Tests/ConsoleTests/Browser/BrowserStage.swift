@@ -24,6 +24,9 @@ struct BrowserStage {
         "operator": "FAKE-token-of-the-operator-for-tests-only", "viewer": "FAKE-token-of-the-viewer-for-tests-only",
     ]
 
+    /// Who holds them.
+    static let people = ["operator": "kim", "viewer": "ada"]
+
     /// Starts all of it.
     init() async throws {
         let folder = try TemporaryFolder()
@@ -60,7 +63,9 @@ struct BrowserStage {
             """
         worker = try ChildWorker(yaml: shared, in: folder)
         let files = try Self.tokens.map { role, token in
-            "    - {file: \(try folder.write(token.utf8, as: role)), role: \(role), reveal: \(role == "operator")}"
+            let file = try folder.write(token.utf8, as: role)
+            return
+                "    - {file: \(file), role: \(role), name: \(Self.people[role] ?? ""), reveal: \(role == "operator")}"
         }
         let access = "console:\n  listen: 127.0.0.1:0\n  tokens:\n" + files.joined(separator: "\n") + "\n"
         console = try ChildWorker(yaml: shared + access, in: folder, command: ["console"])
@@ -89,6 +94,12 @@ struct BrowserStage {
     /// The key of a message of ``seeds``.
     func key(_ id: String) async throws -> String {
         try await database.text("SELECT message_key::text FROM upstream.messages WHERE message_id = '\(id)'") ?? ""
+    }
+
+    /// A device that sent messages just now.
+    func device() async throws -> String {
+        let latest = "WHERE category = 'com.example.live' ORDER BY received_at DESC LIMIT 1"
+        return try await database.text("SELECT device_key::text FROM upstream.messages \(latest)") ?? ""
     }
 
     // MARK: What is there from the beginning
@@ -145,6 +156,26 @@ struct BrowserStage {
             '{"order":5,"total":99.5,"note":"\(script)","items":[]}', received_at + interval '1 minute',
             '00000000-0000-4000-8000-000000000001', 2, now() FROM upstream.messages WHERE message_id = 'order-5';
         SELECT upstream.record_audit('kim \(turned)', 'command', 'dead.retry', 'handler \(script)', 17, 'because \(script)');
+        ANALYZE;
+        """
+
+    /// What goes wrong for people on call: 10,000 letters of one group, more failures than yesterday, and what somebody
+    /// discarded before others acted.
+    static let troubles = """
+        INSERT INTO upstream.dead_letters (handler, message_key, received_at, attempts, next_attempt_at, lease_token,
+            last_error, error_group)
+        SELECT 'billing', gen_random_uuid(), now() - n * interval '1 second', 20, now(), 1, 'no answer', 'provider is gone'
+        FROM generate_series(1, 10001) AS n;
+        SELECT upstream.ensure_samples(current_date - 3, current_date + 1);
+        INSERT INTO upstream.samples (
+            at, kind, subject, instance, received, stored, handled, failed, times, waiting, oldest, held)
+        SELECT date_trunc('minute', now()) - n * interval '1 minute', 'store', '', gen_random_uuid(), 600, 600, 500,
+            CASE WHEN n < 1320 THEN 500 ELSE 5 END, '{0,0,0,0,0,0,0,60,60}'::int[] || array_fill(0, ARRAY[8]), 5, 2.5, false
+        FROM generate_series(10, 2870, 10) AS n;
+        SELECT upstream.record_audit('ada', 'console', 'dead.discard',
+            'dead letters, handler billing, group ''provider was slow''', 17, 'sent by hand');
+        SELECT upstream.record_audit('kim', 'console', 'dead.retry', 'dead letters, handler orders', 1, 'again')
+        FROM generate_series(1, 120);
         ANALYZE;
         """
 }

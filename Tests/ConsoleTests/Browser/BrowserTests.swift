@@ -1,5 +1,6 @@
 import Foundation
 import IntegrationSupport
+import QuerySupport
 import Testing
 
 /// The console as people use it: Debian's chromium goes through every page and action.
@@ -11,10 +12,16 @@ struct BrowserTests {
         "every page and action in a browser, light and dark, 360 and 1440 px: axe finds nothing, nothing of strangers runs",
         .timeLimit(.minutes(30))
     )
-    func pages() async throws {
+    func pages() async throws { try await Self.run(over: "") }
+
+    @Test("what people on call ask takes three clicks from the overview at most", .timeLimit(.minutes(30)))
+    func tasks() async throws { try await Self.run(over: BrowserStage.troubles, ["tasks"]) }
+
+    /// Runs the driver, or some of its steps, over a stage with more rows.
+    private static func run(over rows: String, _ steps: [String] = []) async throws {
         let stage = try await BrowserStage()
-        let given = try await Self.input(stage)
-        let (code, output) = try await Self.drive(given, in: stage.folder)
+        if !rows.isEmpty { try await stage.database.script(rows) }
+        let (code, output) = try await drive(try await input(stage), steps, in: stage.folder)
         try await stage.stop()
         print(output.split(separator: "\n").filter { $0.hasPrefix("#") }.joined(separator: "\n"))
         #expect(code == 0, "\(output)")
@@ -48,13 +55,17 @@ struct BrowserTests {
         return try JSONSerialization.data(
             withJSONObject: [
                 "url": "http://127.0.0.1:\(stage.port)", "pages": pages, "hostile": hostile,
-                "tokens": BrowserStage.tokens,
+                "tokens": BrowserStage.tokens, "device": try await stage.device(),
             ] as [String: Any]
         )
     }
 
     /// Runs the driver to its end.
-    private static func drive(_ input: Data, in folder: TemporaryFolder) async throws -> (Int32, String) {
+    private static func drive(
+        _ input: Data,
+        _ steps: [String],
+        in folder: TemporaryFolder
+    ) async throws -> (Int32, String) {
         let (python, browser) = (try TestTools.python(), "/usr/bin/chromium")
         try #require(
             FileManager.default.isExecutableFile(atPath: browser),
@@ -63,7 +74,7 @@ struct BrowserTests {
         let process = Process()
         process.executableURL = URL(filePath: python)
         let pictures = tests.deletingLastPathComponent().appending(path: ".build/console-screenshots")
-        process.arguments = [TestTools.path("console_browser.py"), pictures.path]
+        process.arguments = [TestTools.path("console_browser.py"), pictures.path] + steps
         let output = URL(filePath: try folder.write([], as: "browser.out"))
         process.standardInput = try FileHandle(forReadingFrom: URL(filePath: folder.write(input, as: "browser.in")))
         process.standardOutput = try FileHandle(forWritingTo: output)

@@ -83,6 +83,28 @@ struct HistoryTests {
         }
     }
 
+    @Test("over 7 days the last 24 hours stand beside the 24 before, in figures that compare")
+    func days() async throws {
+        try await ConsoleHarness.run { console in
+            try await console.database.script(Self.samples)
+            try await console.database.script(
+                """
+                INSERT INTO upstream.samples (at, kind, subject, instance, handled, failed, times, waiting, oldest, held)
+                SELECT date_trunc('minute', now()) - interval '30 hours', kind, subject, gen_random_uuid(), 95, 5,
+                    '{0,0,0,0,0,0,0,60,60}'::int[] || array_fill(0, ARRAY[8]), 5, 2.5, false
+                FROM (VALUES ('store', ''), ('handler', 'orders')) AS s (kind, subject)
+                """
+            )
+            for path in ["/?range=", "/handlers/orders?range="] {
+                let page = try await console.get(path + "7d").text
+                let cells = page.matches(of: #/data-label="Attempts failed">([^<]*)</#).map { String($0.output.1) }
+                #expect(cells == ["25%", "5%"], "\(path)")
+                #expect(page.contains("last 24 hours") && page.contains("24 hours before"))
+                #expect(try await !console.get(path + "24h").text.contains("Since yesterday"))
+            }
+        }
+    }
+
     @Test("without samples the charts say so; an unknown handler is not found")
     func empty() async throws {
         try await ConsoleHarness.run { console in

@@ -3,6 +3,7 @@ import Foundation
 import IntegrationSupport
 import QuerySupport
 import Testing
+import Vocabulary
 
 @testable import Console
 
@@ -93,6 +94,43 @@ struct OpenAPITests {
                 #expect(results["list\(kind)"] as? Int ?? 0 > 0, "\(kind)")
             }
             #expect((results["pauseHandler"] as? [String: Any])?["paused"] as? Bool == true)
+        }
+    }
+
+    @Test("the tasks of docs/api.md, as they stand there: find, retry, replay, watch, by curl and the generated client")
+    func tasks() async throws {
+        let recent = Int64(Date().timeIntervalSince1970 * 1e6) - QueryFixture.start.microseconds - 60_000_000
+        try await ConsoleHarness.run((1...3).map { Seed(id: "m\($0)", at: recent + Int64($0)) }) { console in
+            try await console.database.script(
+                """
+                INSERT INTO upstream.handlers (name) VALUES ('billing'), ('shipping');
+                INSERT INTO upstream.dead_letters (
+                    handler, message_key, received_at, attempts, next_attempt_at, lease_token, error_group
+                ) SELECT 'billing', message_key, received_at, 1, now(), 0,
+                    CASE message_id WHEN 'm1' THEN 'status 503' ELSE 'timeout' END
+                FROM upstream.messages WHERE message_id <> 'm3'
+                """
+            )
+            let folder = try TemporaryFolder()
+            let run = try await TestTools.run(
+                TestTools.python(),
+                [TestTools.path("api_tasks.py"), "http://127.0.0.1:\(console.port)", folder.url.path],
+                input: ConsoleHarness.Caller.operator_.token ?? "",
+                in: folder.url
+            )
+            try #require(run.status == 0, "\(run.errors.suffix(6_000))")
+            let found = try #require(try JSONSerialization.jsonObject(with: Data(run.output.utf8)) as? [String: Any])
+            let lines = try #require(found["shell"] as? [String])
+            try #require(lines.count == 4, "\(lines)")
+            #expect(lines[0].contains(#""message_id":"m3""#) && lines[1].contains(#""rate":100"#), "\(lines)")
+            #expect(lines[2].contains(#""changed":true"#) && lines[3].hasPrefix("data: {"), "\(lines)")
+            #expect((found["found"] as? [String])?.sorted() == ["m1", "m2", "m3"])
+            let job = try #require(found["job"] as? [String: Any])
+            #expect(job["planned"] as? Int == 1 && job["reason"] as? String == "mended")
+            #expect((found["started"] as? [String: Any])?["changed"] as? Bool == true)
+            #expect((found["message"] as? String)?.hasPrefix("data: {") == true)
+            let replays = "SELECT string_agg(target || ' ' || state, ', ' ORDER BY target) FROM upstream.replays"
+            #expect(try await console.database.text(replays) == "billing running, shipping running")
         }
     }
 

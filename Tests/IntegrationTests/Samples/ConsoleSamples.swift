@@ -27,7 +27,7 @@ extension JobStatements: StatementCatalog {
             StatementSample("plannedReplays", plannedReplays(limit: 1)),
             StatementSample("held", held),
             StatementSample("release", release),
-            StatementSample("start", start(job, "dead.retry", who: "x", reason: nil, rate: 0.5)),
+            StatementSample("start", start(job, "dead.retry", who: "x", reason: nil, rate: RetryRate(0.5))),
             StatementSample("cancel", cancel(job)),
             StatementSample("find", find(job)),
             StatementSample("list", list(isRunning: false, limit: 1)),
@@ -35,10 +35,6 @@ extension JobStatements: StatementCatalog {
             StatementSample("running", running),
             StatementSample("lock", lock(job)),
             StatementSample("gone", "WITH \(gone(job, 1)) SELECT FROM gone"),
-            StatementSample(
-                "due",
-                "SELECT \(due(after: Timestamp(microseconds: 0), rate: 0.5)) FROM upstream.dead_letters"
-            ),
             StatementSample(
                 "advance",
                 advance(job, done: 1, skipped: 1, isLast: true, dueTo: Timestamp(microseconds: 0))

@@ -103,6 +103,11 @@ extension DeadLetterStatements: StatementCatalog {
             StatementSample("act", act(.retry, gone(narrow, limit: 1))),
             StatementSample("act, discard", act(.discard, gone(narrow, limit: 1))),
             StatementSample("gone", "WITH \(gone(narrow, limit: 1)) SELECT FROM gone"),
+            StatementSample("gone, in order", "WITH \(gone(narrow, limit: 1, isOrdered: true)) SELECT FROM gone"),
+            StatementSample(
+                "due",
+                "SELECT \(due(after: Timestamp(microseconds: 0), RetryRate(0.5))) FROM upstream.dead_letters"
+            ),
         ]
     }
 }

@@ -89,8 +89,6 @@ enum Jobs {
     static let mostPlanned = 100
     /// The most dead letters in all frozen sets and running jobs together, and so in `job_items`.
     static let mostHeld = 5_000_000
-    /// The longest that a rate may spread a set over: what waits keeps its day from being dropped.
-    static let longest = Duration.seconds(7 * 86_400)
 
     /// Freezes the dead letters of a filter, inside a transaction.
     ///
@@ -130,19 +128,16 @@ enum Jobs {
         _ connection: isolated PostgresConnection,
         _ id: Digest128,
         _ fate: DeadLetters.Fate,
-        rate: Double? = nil,
+        rate: RetryRate? = nil,
         by author: AuditAuthor
     ) throws(PostgresError) -> Result<Job, Problem> {
         let action = fate.action
         let statement = JobStatements.start(id, action.rawValue, who: author.name, reason: author.reason, rate: rate)
         if let job = try connection.run(statement).firstRow(Job.init) {
-            if let rate, Double(job.planned) / rate > longest.inSeconds {
-                return .failure(
-                    .badRequest("at this 'rate' the last of \(job.planned) would be due after more than 7 days")
-                )
+            if let refusal = rate?.refusal(of: job.planned) {
+                return .failure(.badRequest("at this 'rate' \(refusal)"))
             }
-            let pace = rate.map { ", " + ($0 == $0.rounded() ? "\(Int($0))" : "\($0)") + " per second" } ?? ""
-            try AuditLog.record(connection, action, job.subject + pace, count: job.planned, by: author)
+            try AuditLog.record(connection, action, job.subject + (rate?.words ?? ""), count: job.planned, by: author)
             return .success(job)
         }
         guard let job = try connection.run(JobStatements.find(id)).firstRow(Job.init) else {
@@ -212,9 +207,10 @@ enum Jobs {
         try connection.transaction { connection throws(PostgresError) in
             guard let job = try connection.run(JobStatements.lock(id)).firstRow(Held.init) else { return false }
             let fate: DeadLetters.Fate = job.action == AuditAction.discardDead.rawValue ? .discard : .retry
-            let due: SQL = job.rate.map { JobStatements.due(after: job.dueTo, rate: $0) } ?? "now()"
+            let rate = job.rate.map(RetryRate.init)
+            let due: SQL = rate.map { DeadLetterStatements.due(after: job.dueTo, $0) } ?? "now()"
             let done = try fate.run(connection, on: JobStatements.gone(id, job.chunk), due: due)
-            let dueTo = job.rate.map { job.dueTo + .seconds(Double(done) / $0) }
+            let dueTo = rate.map { job.dueTo + $0.time(of: done) }
             let held = min(JobStatements.chunkSize, job.planned - job.chunk * JobStatements.chunkSize)
             let isLast = job.chunk + 1 >= job.chunks
             try connection.run(

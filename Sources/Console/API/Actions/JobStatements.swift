@@ -70,11 +70,11 @@ enum JobStatements {
         """
 
     /// Starts a job and returns it; returns no row unless it is a set of this action that can be started.
-    static func start(_ job: Digest128, _ action: String, who: String, reason: String?, rate: Double? = nil) -> SQL {
+    static func start(_ job: Digest128, _ action: String, who: String, reason: String?, rate: RetryRate? = nil) -> SQL {
         """
         UPDATE upstream.jobs SET
             state = 'running', started_by = \(who), started_at = now(), reason = \(reason),
-            rate = \(rate.map { "\($0)" })::text::double precision
+            rate = \(rate.map { "\($0.perSecond)" })::text::double precision
         WHERE job = \(job) AND action = \(action) AND state = 'planned' AND expires_at > now()
         RETURNING \(columns)
         """
@@ -140,14 +140,6 @@ enum JobStatements {
                 AND l.died_at - item.died_at = interval '0'
             RETURNING l.*
         )
-        """
-    }
-
-    /// When a row of ``gone(_:_:)`` is due: one after the other, by handler and then in the order that ordered handlers keep.
-    static func due(after time: Timestamp, rate: Double) -> SQL {
-        """
-        \(time) + make_interval(
-            secs => row_number() OVER (ORDER BY handler, received_at, message_key) / \("\(rate)")::text::double precision)
         """
     }
 

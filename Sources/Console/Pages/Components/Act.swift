@@ -61,6 +61,12 @@ enum Act {
             """
     }
 
+    /// A button in a row with a box (``PageColumn/choice(_:value:)``): chooses that row alone, opens the dialog that acts on
+    /// what is chosen, and counts.
+    static func ofRow(_ label: String, _ dialog: HTML) -> HTML {
+        "<button class=\"small needs-script\" data-dialog=\"\(dialog)\" data-alone>\(label)</button>"
+    }
+
     static func reason(_ id: String, isRequired: Bool = true) -> HTML {
         """
         <div><label for="\(id)-reason">Reason, for the audit trail</label>

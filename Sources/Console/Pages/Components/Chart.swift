@@ -68,7 +68,7 @@ struct Chart {
         return """
             <figure class="figure chart"><figcaption><span class="figure-name">\(title)</span>\(keys)</figcaption>
             <svg viewBox="0 0 480 150" role="img" aria-label="\(title + range)">\(spans(x, step))\(grid(top, y))\(times(x))\(lines)\
-            <g class="hits">\(hits(values, x, step))</g></svg></figure>
+            <g class="hits">\(hits(values, x))</g></svg></figure>
             """
     }
 
@@ -134,7 +134,7 @@ struct Chart {
     }
 
     /// The spans' figures, for whoever points at them.
-    private func hits(_ values: [[Double?]], _ x: (Int) -> Double, _ step: Double) -> HTML {
+    private func hits(_ values: [[Double?]], _ x: (Int) -> Double) -> HTML {
         let isLong = points.count > 1 && points[1].at - points[0].at > .seconds(60)
         return HTML(points.enumerated()) { place, point in
             let at = point.at.rfc3339.dropFirst(isLong ? 5 : 11).prefix(isLong ? 11 : 5)
@@ -148,7 +148,7 @@ struct Chart {
                 parts.append("worker started: " + Set(point.started).sorted().joined(separator: ", "))
             }
             return """
-                <rect x="\(Self.short(x(place)))" width="\(Self.short(step))"><title>\(parts.joined(separator: ", "))</title></rect>
+                <rect x="\(Self.short(x(place)))"><title>\(parts.joined(separator: ", "))</title></rect>
                 """
         }
     }

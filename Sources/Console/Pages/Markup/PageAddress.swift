@@ -28,6 +28,13 @@ package struct PageAddress: Sendable, Hashable {
         return address
     }
 
+    /// The page with this dialog open, where scripts run.
+    func opening(_ dialog: StaticString) -> PageAddress {
+        var address = self
+        address.text += "#" + dialog.description
+        return address
+    }
+
     package func query(_ name: StaticString, _ values: [String]) -> PageAddress {
         values.reduce(self) { $0.query(name, $1) }
     }
