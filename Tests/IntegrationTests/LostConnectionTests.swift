@@ -157,7 +157,7 @@ extension Integration {
                 let yaml = try scenario.yaml()
                     .replacing(
                         "keepalive: {interval: 30s, timeout: 15s}",
-                        with: "keepalive: {interval: 1s, timeout: 15s}"
+                        with: "keepalive: {interval: 1s, timeout: 60s}"
                     )
                 try await scenario.withWorker(yaml) { worker in
                     let ids = ServerScenario.ids(1...1_000)
@@ -167,7 +167,7 @@ extension Integration {
                     try await waitUntil("presence is given once more") { worker.metrics.stanzas[.other].value >= 8 }
                     try scenario.device.send(["last"])
                     try await scenario.waitForAcks(["last"])
-                    #expect(ReconnectReason.allCases.allSatisfy { worker.metrics.reconnects[$0].value == 0 })
+                    #expect(ReconnectReason.allCases.filter { worker.metrics.reconnects[$0].value > 0 } == [])
                     try await waitUntil("they are counted") { worker.metrics.acks[.sent].value == 1_001 }
                     #expect(worker.settled(.duplicate) == 0)
                 }
