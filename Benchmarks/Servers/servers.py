@@ -15,6 +15,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import socket
 import ssl
 import statistics
@@ -414,6 +415,8 @@ def run(body, messages=0):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="upstream-servers-"))
     folder.chmod(0o755)
     bench = Bench(folder, messages)
+    # Ends what it has started, however it is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         bench.database()
         return body(bench)
