@@ -123,7 +123,7 @@ extension Integration {
                 }
                 // 64 elements inside each other, and 256 KiB.
                 for stanza in [
-                    message("long", data: 261_500), message("longer", data: 300_000), message("deep", depth: 62),
+                    message("long", data: 261_000), message("longer", data: 300_000), message("deep", depth: 62),
                     message("deeper", depth: 63), message("last"),
                 ] {
                     try scenario.device.send(stanza: stanza)
@@ -291,7 +291,8 @@ extension Integration {
                     _ arguments: [String] = ["--since", "1d"],
                     scope: String = "sender"
                 ) throws -> (status: Int32, known: [String: Any]) {
-                    let yaml = try Self.yaml(scenario) + "    id_scope: \(scope)\n"
+                    let key = "    dialect: xmpp\n"
+                    let yaml = try Self.yaml(scenario).replacing(key, with: key + "    id_scope: \(scope)\n")
                     let path = try scenario.server.scratch.write(yaml.utf8, as: "audit.yaml")
                     // Within the last minute a message may be under way.
                     let run = try CommandRun(["audit", "--json", "--against-archive", "--config", path] + arguments)
