@@ -9,10 +9,13 @@ Compare the ratios of one run.
 """
 
 import base64
+import html
 import json
 import os
 import pathlib
+import re
 import shutil
+import signal
 import socket
 import ssl
 import statistics
@@ -24,7 +27,7 @@ import time
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-WORKER = ROOT / ".build/release/upstream-worker"
+WORKER = pathlib.Path(os.environ.get("WORKER_PROGRAM", ROOT / ".build/release/upstream-worker"))
 SECRET = "FAKE-SECRET-for-a-benchmark"
 DOMAIN = "bench.test"
 UNDER_WAY = 1000
@@ -124,17 +127,21 @@ class Bench:
         data.mkdir()
         if os.getuid() == 0:
             shutil.chown(data, "postgres")
-        subprocess.run(
-            as_user("postgres", [str(programs / "initdb"), "-D", str(data), "-A", "trust", "-U", "upstream"]),
-            check=True, stdout=subprocess.DEVNULL, cwd="/",
-        )
-        command = [programs / "postgres", "-D", data, "-c", "listen_addresses=", "-c", f"unix_socket_directories={data}"]
-        self.postgres = self.spawn(as_user("postgres", [str(part) for part in command]), "pg.log")
+        initdb = [str(programs / "initdb"), "-D", str(data), "-A", "trust", "-U", "upstream", "-E", "UTF8"]
+        subprocess.run(as_user("postgres", initdb), check=True, stdout=subprocess.DEVNULL, cwd="/")
+        self.programs = programs
         self.url = f"postgresql://upstream@/postgres?host={data}"
-        wait_for("PostgreSQL", lambda: "ready to accept" in self.logged("pg.log"))
+        self.start_database()
 
-    def server(self, kind):
-        """Starts one and gives its process."""
+    def start_database(self):
+        data, before = self.folder / "pg", self.logged("pg.log").count("ready to accept")
+        command = [self.programs / "postgres", "-D", data, "-c", "listen_addresses="]
+        command += ["-c", f"unix_socket_directories={data}"]
+        self.postgres = self.spawn(as_user("postgres", [str(part) for part in command]), "pg.log")
+        wait_for("PostgreSQL", lambda: self.logged("pg.log").count("ready to accept") > before)
+
+    def server(self, kind, *changes):
+        """Starts one with changes to its configuration, and gives its process."""
         data = self.folder / kind
         data.mkdir(exist_ok=True)
         starttls, direct, component, component_tls, control, _ = self.ports
@@ -147,14 +154,14 @@ class Bench:
                 ("/var/lib/prosody", data), ("/var/log/prosody/prosody.log", log),
                 ("/etc/prosody/certs/example.com.crt", data / "cert.pem"),
                 ("/etc/prosody/certs/example.com.key", data / "key.pem"), ("{ 5222 }", f"{{ {starttls} }}"),
-                ("{ 5223 }", f"{{ {direct} }}"), ("{ 5347 }", f"{{ {component} }}"), *common,
+                ("{ 5223 }", f"{{ {direct} }}"), ("{ 5347 }", f"{{ {component} }}"), *common, *changes,
             )
             accounts = data / DOMAIN.replace(".", "%2e") / "accounts"
             accounts.mkdir(parents=True, exist_ok=True)
             for account in ("worker", "devices"):
                 (accounts / f"{account}.dat").write_text(f'return {{ ["password"] = "{SECRET}"; }};\n')
             (data / "prosody.cfg.lua").write_text(text)
-            user, ready = "prosody", "Activated service 'component'"
+            user, ready = "prosody", ["Activated service 'c2s_direct_tls'", "Activated service 'component'"]
             command = ["prosody", "--config", str(data / "prosody.cfg.lua"), "-F"]
         else:
             api = f"""  - port: {control}
@@ -167,9 +174,10 @@ class Bench:
                 ("port: 5222\n", f"port: {starttls}\n"), ("port: 5223\n", f"port: {direct}\n"),
                 ("port: 5347\n", f"port: {component}\n"), ("port: 5348\n", f"port: {component_tls}\n"), *common,
                 ("listen:\n", "listen:\n" + api), ("modules:\n", "modules:\n  mod_http_api: {}\n  mod_admin_extra: {}\n"),
+                *changes,
             )
             (data / "ejabberd.yml").write_text(text + 'api_permissions:\n  bench: {who: all, what: "*"}\n')
-            user, ready = "ejabberd", "is started in the node"
+            user, ready = "ejabberd", ["is started in the node"]
             command = ["erl", "-noinput", "+K", "true", "-mnesia", "dir", f'"{data}/mnesia"', "-s", "ejabberd"]
             environment = {
                 "EJABBERD_CONFIG_PATH": str(data / "ejabberd.yml"), "EJABBERD_LOG_PATH": str(log), "HOME": str(data),
@@ -180,13 +188,17 @@ class Bench:
         if os.getuid() == 0:
             subprocess.run(["chown", "-R", user, data], check=True)
         process = self.spawn(as_user(user, command), f"{kind}.out", environment)
-        wait_for(kind, lambda: ready in (log.read_text(errors="replace") if log.exists() else ""))
+        said = lambda: log.read_text(errors="replace") if log.exists() else ""
+        wait_for(kind, lambda: all(line in said() for line in ready))
         if kind == "ejabberd":
             for account in ("worker", "devices"):
-                body = json.dumps({"user": account, "host": DOMAIN, "password": SECRET}).encode()
-                headers = {"Content-Type": "application/json"}
-                urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{control}/api/register", body, headers))
+                self.ask("register", {"user": account, "host": DOMAIN, "password": SECRET})
         return process
+
+    def ask(self, command, arguments):
+        """Gives a command of ejabberd's administration."""
+        url, headers = f"http://127.0.0.1:{self.ports[4]}/api/{command}", {"Content-Type": "application/json"}
+        return urllib.request.urlopen(urllib.request.Request(url, json.dumps(arguments).encode(), headers)).read().decode()
 
     def worker(self, name, sender):
         """Starts a worker on a fresh database, and gives its process and its log's name."""
@@ -195,20 +207,34 @@ class Bench:
         subprocess.run(
             ["psql", "-h", data, "-U", "upstream", "-q", "-d", "postgres", "-c", f"CREATE DATABASE {database}"], check=True
         )
+        config = self.configuration(database, sender)
+        subprocess.run([WORKER, "migrate", "up", "--config", config], check=True, capture_output=True)
+        process = self.spawn([WORKER, "run", "--config", config], f"{database}.log")
+        return process, f"{database}.log", database
+
+    def configuration(self, database, sender):
         config = self.folder / f"{database}.json"
         # JSON is YAML.
         config.write_text(json.dumps({
             "database": {"url": self.url.replace("/postgres?", f"/{database}?")}, "senders": [sender],
             "admin": {"listen": "off"}, "log": {"format": "json"},
         }))
-        subprocess.run([WORKER, "migrate", "up", "--config", config], check=True, capture_output=True)
-        process = self.spawn([WORKER, "run", "--config", config], f"{database}.log")
-        return process, f"{database}.log", database
+        return config
+
+    def account(self, **keys):
+        """A sender of a worker that signs in to the account `worker`."""
+        tls = {"mode": "direct", "ca_file": str(self.folder / "cert.pem")}
+        return {
+            "sender_id": "worker", "host": "127.0.0.1", "port": self.ports[1], "domain": DOMAIN, "dialect": "xmpp",
+            "secret_file": str(self.folder / "secret"), "trusted_from": [f"devices@{DOMAIN}"], "tls": tls, **keys,
+        }
+
+    def statement(self, database, text):
+        command = ["psql", "-h", self.folder / "pg", "-U", "upstream", "-At", "-d", database, "-c", text]
+        return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
     def stored(self, database):
-        command = ["psql", "-h", self.folder / "pg", "-U", "upstream", "-At", "-d", database]
-        done = subprocess.run([*command, "-c", "SELECT count(*) FROM upstream.messages"], capture_output=True, check=True)
-        return int(done.stdout)
+        return int(self.statement(database, "SELECT count(*) FROM upstream.messages"))
 
     def measure(self, name, server, worker, database, run):
         before = time.monotonic(), cpu(server.pid), cpu(worker.pid), family_cpu(self.postgres.pid), time.process_time()
@@ -221,15 +247,9 @@ class Bench:
 
     def standard(self, kind, dialect):
         server = self.server(kind)
-        sender = {
-            "sender_id": "worker", "host": "127.0.0.1", "domain": DOMAIN, "dialect": dialect,
-            "secret_file": str(self.folder / "secret"), "trusted_from": [f"devices@{DOMAIN}"],
-        }
-        if dialect == "xmpp":
-            sender |= {"port": self.ports[1], "tls": {"mode": "direct", "ca_file": str(self.folder / "cert.pem")}}
-            address = f"worker@{DOMAIN}"
-        else:
-            sender |= COMPONENT | {"port": self.ports[2], "domain": f"upstream.{DOMAIN}"}
+        sender, address = self.account(), f"worker@{DOMAIN}"
+        if dialect == "component":
+            sender |= COMPONENT | {"port": self.ports[2], "domain": f"upstream.{DOMAIN}", "dialect": dialect}
             address = f"orders@upstream.{DOMAIN}"
         worker, log, database = self.worker(kind, sender)
         wait_for("the stream is bound", lambda: "stream.bound" in self.logged(log))
@@ -343,41 +363,92 @@ class Device:
         self.socket.close()
 
 
+class PacedDevice(Device):
+    """A device that sends so many messages a second, whatever comes back, and notes what does."""
+
+    STANZA = re.compile(r"<message[ >].*?</message>", re.S)
+
+    def __init__(self, port, authority):
+        super().__init__(port, authority)
+        # When each was sent, and acked, by its id; and what the server returned.
+        self.sent, self.acked, self.returned = {}, {}, set()
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def send(self, ids, address, rate):
+        begun = time.monotonic()
+        for number, id in enumerate(ids):
+            time.sleep(max(0, begun + number / rate - time.monotonic()))
+            self.sent[id] = time.monotonic()
+            self.socket.sendall(
+                f"<message to='{address}' id='{id}'><gcm xmlns='google:mobile:data'>"
+                f'{{"message_id":"{id}","from":"FAKE-token","category":"com.example.app","data":{{"n":"{id}"}}}}</gcm>'
+                "<store xmlns='urn:xmpp:hints'/></message>".encode()
+            )
+
+    def listen(self):
+        text = ""
+        while part := self.socket.recv(262144):
+            text += part.decode(errors="replace")
+            end, now = 0, time.monotonic()
+            for stanza in self.STANZA.finditer(text):
+                end, body = stanza.end(), html.unescape(stanza[0])
+                if re.match(r"<message[^>]* type=['\"]error", body):
+                    self.returned.add(re.search(r" id=['\"]([^'\"]*)", body)[1])
+                elif id := re.search(r'"message_id":"([^"]*)"', body):
+                    self.acked.setdefault(id[1], now)
+            text = text[end:]
+
+    def p99(self, ids):
+        """Of the times from sending to the ack, in ms."""
+        times = sorted(self.acked[id] - self.sent[id] for id in ids if id in self.acked)
+        return times[len(times) * 99 // 100] * 1000
+
+
 # Settings of a worker attached as a component, besides host, port and domain.
 COMPONENT = {"tls": {"mode": "none"}}
 
 
-def main():
-    messages = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
-    wanted = sys.argv[3] if len(sys.argv) > 3 else ""
+def run(body, messages=0):
+    """Runs a function with a bench, and removes all that is left of it."""
     if not WORKER.exists():
         sys.exit("make release first")
     folder = pathlib.Path(tempfile.mkdtemp(prefix="upstream-servers-"))
     folder.chmod(0o755)
     bench = Bench(folder, messages)
-    ways = {
-        "emulator": bench.emulator,
-        "Prosody, account": lambda: bench.standard("Prosody", "xmpp"),
-        "ejabberd, account": lambda: bench.standard("ejabberd", "xmpp"),
-        "Prosody, component": lambda: bench.standard("Prosody", "component"),
-        "ejabberd, component": lambda: bench.standard("ejabberd", "component"),
-    }
-    ways = {way: run for way, run in ways.items() if way == "emulator" or wanted in way}
-    results = {way: [] for way in ways}
+    # Ends what it has started, however it is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         bench.database()
-        for _ in range(rounds):
-            for way, run in ways.items():
-                results[way].append(run())
-                shutil.rmtree(folder / "ejabberd", ignore_errors=True)
-                shutil.rmtree(folder / "Prosody", ignore_errors=True)
+        return body(bench)
     finally:
         for process in reversed(bench.processes):
             process.kill()
             process.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
+
+def main():
+    messages = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    rounds = int(sys.argv[2]) if len(sys.argv) > 2 else 3
+    wanted = sys.argv[3] if len(sys.argv) > 3 else ""
+    ways = {
+        "emulator": Bench.emulator,
+        "Prosody, account": lambda bench: bench.standard("Prosody", "xmpp"),
+        "ejabberd, account": lambda bench: bench.standard("ejabberd", "xmpp"),
+        "Prosody, component": lambda bench: bench.standard("Prosody", "component"),
+        "ejabberd, component": lambda bench: bench.standard("ejabberd", "component"),
+    }
+    ways = {way: measure for way, measure in ways.items() if way == "emulator" or wanted in way}
+    results = {way: [] for way in ways}
+
+    def take_turns(bench):
+        for _ in range(rounds):
+            for way, measure in ways.items():
+                results[way].append(measure(bench))
+                shutil.rmtree(bench.folder / "ejabberd", ignore_errors=True)
+                shutil.rmtree(bench.folder / "Prosody", ignore_errors=True)
+
+    run(take_turns, messages)
     print(f"{messages} messages, {rounds} rounds in turns; medians; processor time in µs per message, (cores in use)")
     print("| through | msg/s | to the emulator | server | worker | PostgreSQL | device |")
     print("|---|---|---|---|---|---|---|")
@@ -392,4 +463,5 @@ def main():
         print(f"| {way} | {rate:,.0f} | {ratio:.2f} | " + " | ".join(cells) + " |")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -102,6 +102,19 @@ struct OfflineWalkTests {
         #expect([0, 1, 1_000, 2_000, 12_000].map(OfflineRequest.size) == [100, 100, 100, 50, 10])
     }
 
+    @Test("a store to which a server adds once, while it is read, is read on")
+    func addition() {
+        var store = Store(3_000)
+        var (walk, step, counts) = (OfflineWalk(queue: 5_000), OfflineWalk.Step.ask, 0)
+        while step == .ask, counts < 1_000 {
+            if walk.request == .count { counts += 1 }
+            // What it had received and not yet stored.
+            if counts == 2, walk.request == .count { store.nodes += (0..<1_000).map { "late\($0)" } }
+            step = walk.answered(store.answer(walk.request))
+        }
+        #expect(step == .done && store.nodes.count <= 2_500)
+    }
+
     @Test("a walk ends beside devices that send on and on, though the store is shorter now and then")
     func fluctuates() {
         var store = Store(50)

@@ -25,6 +25,9 @@ package struct OfflineWalk: Sendable {
     ]
     /// How many pages in a row may leave the store no shorter than it was: devices send in bursts.
     static let patience = 10
+    /// After how many pages in a row that have left it shorter it is read on all the same: what a server was still storing
+    /// made it longer once.
+    static let trend = 3
 
     package private(set) var request = OfflineRequest.count
     /// The messages removed so far.
@@ -38,6 +41,7 @@ package struct OfflineWalk: Sendable {
     private var count: Int?
     private var least = Int.max
     private var stalls = 0
+    private var falls = 0
 
     /// A walk before a session for which the server keeps so many unacknowledged messages.
     package init(queue: Int) { harmless = queue / 2 }
@@ -72,7 +76,9 @@ package struct OfflineWalk: Sendable {
 
     private mutating func counted(_ count: Int) -> Step {
         stalls = count < least ? 0 : stalls + 1
+        falls = count < self.count ?? count ? falls + 1 : 0
         (self.count, least) = (count, min(count, least))
+        if count > harmless, stalls >= OfflineWalk.patience, falls >= OfflineWalk.trend { (least, stalls) = (count, 0) }
         guard count > 0, count <= OfflineWalk.short || count > harmless else { return .done }
         guard stalls < OfflineWalk.patience else { return count > harmless ? .outrun : .done }
         guard waiting.isEmpty else { return view() }
