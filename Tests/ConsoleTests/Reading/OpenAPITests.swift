@@ -129,7 +129,7 @@ struct OpenAPITests {
             #expect(job["planned"] as? Int == 1 && job["reason"] as? String == "mended")
             #expect((found["started"] as? [String: Any])?["changed"] as? Bool == true)
             #expect((found["message"] as? String)?.hasPrefix("data: {") == true)
-            let replays = "SELECT string_agg(target || ' ' || state, ', ' ORDER BY target) FROM upstream.replays"
+            let replays = "SELECT string_agg(handlers[1] || ' ' || state, ', ' ORDER BY handlers) FROM upstream.replays"
             #expect(try await console.database.text(replays) == "billing running, shipping running")
         }
     }
