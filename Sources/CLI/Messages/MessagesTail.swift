@@ -120,6 +120,7 @@ struct MessagesTail: ProgramCommand {
         while !Task.isCancelled, var next = tail {
             // Also if the poll fails, so that no message is shown twice.
             defer { tail = next }
+            let isLast = try await isOver(end, connection)
             let gap = try await next.poll(connection) { try screen.show($0, $1) }
             try screen.flush()
             switch gap {
@@ -135,9 +136,16 @@ struct MessagesTail: ProgramCommand {
                 isToldShortened = true
             default: break
             }
-            if let end, next.window.lastSuccess >= end + overlap.duration { return }
+            if isLast { return }
             try await Task.sleep(for: .seconds(1))
         }
+    }
+
+    /// Whether what commits from now on came after the end; a standby shows that once it has replayed all there is.
+    private func isOver(_ end: Timestamp?, _ connection: PostgresConnection) async throws(PostgresError) -> Bool {
+        guard let end, try await connection.databaseTime() >= end + overlap.duration else { return false }
+        let lag = try await connection.readLag()
+        return !lag.isStandby || lag.seconds == 0
     }
 
     private static func text(_ span: Range<Timestamp>) -> String {
