@@ -87,7 +87,8 @@ import Vocabulary
             "function derive_subscriptions",
             "function register_handlers", "function raise_deliveries_missing", "column handler_workers.categories ",
             "column subscriptions.category ", "column workers.handlers ", "comment table workers ",
-            "index CREATE INDEX deliveries_claim_idx ", "relation deliveries_claim_idx ", "column deliveries_claim_idx.",
+            "index CREATE INDEX deliveries_claim_idx ", "relation deliveries_claim_idx ",
+            "column deliveries_claim_idx.",
         ]
         let gone = before.subtracting(after)
         #expect(!gone.isEmpty && gone.allSatisfy { line in names.contains { line.hasPrefix($0) } }, "\(gone)")
