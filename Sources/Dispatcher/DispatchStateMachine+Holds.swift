@@ -60,11 +60,12 @@ extension DispatchStateMachine {
         }
         if control.circuit?.id != circuit?.id {
             circuit = control.circuit
-            let isOpen = control.circuit?.isOpen
-            // If there is none any more, the worker that told of it has gone.
-            let isDoubted =
-                isOpen == nil ? breaker.trust() : untoldCircuit == nil && breaker.doubt(isOpen: isOpen == true)
-            if isDoubted { changes.append(.doubted(isOpen: isOpen == true)) }
+            if let isOpen = circuit?.isOpen {
+                if untoldCircuit == nil, breaker.doubt(isOpen: isOpen) { changes.append(.doubted(isOpen: isOpen)) }
+            } else if breaker.trust() {
+                // The worker that told of it has gone.
+                changes.append(.doubted(isOpen: false))
+            }
         }
         if control.isPaused != isPaused, mode != .stopping {
             released += setPaused(control.isPaused)
