@@ -17,7 +17,12 @@ CHANGES = {
     "Prosody": [
         ('"smacks" }', '"smacks"; "mam" }\ndefault_archive_policy = true\nmax_archive_query_results = 100'),
         ('modules_disabled = { "s2s" }', 'modules_disabled = { "s2s"; "offline" }'),
-        ("storage_archive_item_limit = 40000", "storage_archive_item_limit = 1000000"),
+        # Its own files are read whole for each page.
+        (
+            "storage_archive_item_limit = 40000",
+            'storage_archive_item_limit = 1000000\nstorage = { archive = "sql" }\n'
+            'sql = { driver = "SQLite3", database = "archive.sqlite" }',
+        ),
     ],
     "ejabberd": [
         ("  mod_ping: {}\n", "  mod_ping: {}\n  mod_mam: {default: always}\n"),

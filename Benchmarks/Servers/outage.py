@@ -1,13 +1,18 @@
-"""What is lost in an outage of the database: ejabberd with its default queue, its offline store in Mnesia, and Prosody.
+"""What is lost in an outage of the database: ejabberd and Prosody with their default queues.
 
     Benchmarks/Servers/outage.py [SECONDS] [RATE] [SERVER]     after `make release` and scripts/install-test-tools
+
+Servers are Prosody, ejabberd, whose offline store is in SQLite, and Mnesia: ejabberd with its store there.
 
 PostgreSQL is killed, and started again after so many seconds of traffic (60 at 200 a second). The worker has its defaults.
 Exit code 1 if a message is lost, or returned to its sender.
 """
 
+import contextlib
 import json
+import pathlib
 import signal
+import sqlite3
 import sys
 import time
 
@@ -15,12 +20,23 @@ from servers import DOMAIN, PacedDevice, run, wait_for
 
 # How long the server may take to hand all over, in seconds.
 LIMIT = 900
+# The tables of ejabberd in SQLite, of its package.
+SCHEMA = pathlib.Path("/usr/share/ejabberd/sql/lite.sql")
 
 
 def outage(bench, kind, seconds, rate):
     # The server's own default, where docs/servers.md has a longer one.
-    queue = {"Prosody": ("smacks_max_queue_size = 50000", ""), "ejabberd": (", max_ack_queue: 50000", "")}[kind]
-    bench.server(kind, queue)
+    changes = [("smacks_max_queue_size = 50000", "") if kind == "Prosody" else (", max_ack_queue: 50000", "")]
+    if kind == "ejabberd":
+        data = bench.folder / kind
+        data.mkdir()
+        with contextlib.closing(sqlite3.connect(data / "ejabberd.sqlite")) as tables:
+            tables.executescript(SCHEMA.read_text())
+        changes += [
+            ("auth_method: internal", f'auth_method: internal\nsql_type: sqlite\nsql_database: "{data}/ejabberd.sqlite"'),
+            ("mod_offline: {", "mod_offline: {db_type: sql, "),
+        ]
+    bench.server("Prosody" if kind == "Prosody" else "ejabberd", *changes)
     worker, log, database = bench.worker(kind, bench.account())
     wait_for("the stream is bound", lambda: "stream.bound" in bench.logged(log))
     device = PacedDevice(bench.ports[1], bench.folder / "cert.pem")
@@ -38,7 +54,7 @@ def outage(bench, kind, seconds, rate):
     last = max(device.acked.values()) - begun
     # A store in Mnesia is read slowly: what it holds still is not lost.
     left = 0
-    if kind == "ejabberd":
+    if kind != "Prosody":
         left = json.loads(bench.ask("get_offline_count", {"user": "worker", "host": DOMAIN}))["value"]
     events = bench.logged(log)
     names = ["stream.withdrawn", "offline.reading", "offline.read", "stream.bound", "offline.failed"]

@@ -159,6 +159,35 @@ extension Integration {
             }
         }
 
+        @Test(
+            "an app on Smack (Java): what it puts beside a text changes nothing; it is told by its receipt",
+            arguments: ServerKind.allCases
+        )
+        func smack(_ kind: ServerKind) async throws {
+            try await Self.run(kind, Self.forms) { device, worker, database in
+                // As Smack 4.4 writes it: its ids, a thread, a chat state (XEP-0085), the id again as origin-id.
+                let inner = "<thread xmlns='jabber:client'>2cdfa5c1-77de-4b1e-9f0e-5d64c0c2c5d8</thread>"
+                    + "<active xmlns='http://jabber.org/protocol/chatstates'/>"
+                func stanza(_ id: String, _ content: String) -> String {
+                    #"{"id":"\#(id)","origin":"\#(id)","type":"chat","receipt":true,"inner":"\#(inner)",\#(content)}"#
+                }
+                let container = #"{"data":{"order":17}}"#
+                let forms = [("KX2VO-4", #""body":"{\"order\":17}""#), ("KX2VO-6", #""json":\#(container)"#)]
+                for (id, content) in forms + forms { try device.send(stanza(id, content)) }
+                // A chat state alone is no message.
+                let state = #"{"id":"KX2VO-8","type":"chat","inner":"\#(inner)"}"#
+                try device.send(state)
+                try device.send(stanza("KX2VO-10", #""body":"last""#))
+                try await waitUntil("the last is answered") { device.events("receipt").contains("KX2VO-10") }
+                try await waitUntil("each copy is answered") { device.events("receipt").count == 2 * forms.count + 1 }
+                let rows = try await database.texts(
+                    "SELECT message_id || ' ' || data::text FROM upstream.messages ORDER BY message_id"
+                )
+                #expect(rows == [#"KX2VO-10 "last""#, #"KX2VO-4 {"order":17}"#, #"KX2VO-6 {"order":17}"#])
+                #expect(try await database.count("quarantine") == 0 && device.events("error").isEmpty)
+            }
+        }
+
         @Test("ejabberd sends a reply to the address under which a text was stored")
         func replies() async throws {
             try await Self.run(.ejabberd, Self.forms) { device, worker, database in

@@ -65,7 +65,7 @@ class Device(slixmpp.ClientXMPP):
             if "body" in order:
                 message["body"] = order["body"]
             if "inner" in order:
-                message.xml.append(ET.fromstring(order["inner"]))
+                message.xml.extend(ET.fromstring(f"<all>{order['inner']}</all>"))
             if "origin" in order:
                 ET.SubElement(message.xml, "{urn:xmpp:sid:0}origin-id", {"id": order["origin"]})
             if order.get("receipt"):

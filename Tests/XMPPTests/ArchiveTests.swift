@@ -61,7 +61,7 @@ struct ArchiveTests {
         #expect(end.contains("<max>1</max><before/>") && end.contains("queryid=\"r-archive-1\""))
         #expect(!end.contains(" to="))
         let after = text(session.ask(.after(ArchivePoint(id: "a<1", time: .now))) ?? [])
-        #expect(after.contains("<max>100</max><after>a&lt;1</after>") && after.contains("id=\"r-archive-2\""))
+        #expect(after.contains("<max>50</max><after>a&lt;1</after>") && after.contains("id=\"r-archive-2\""))
         #expect(!after.contains("jabber:x:data"))
         let time = Timestamp(microseconds: 1_700_000_000_700_000)
         let since = text(session.ask(.after(ArchivePoint(time: time))) ?? [])
@@ -301,7 +301,7 @@ struct ArchiveTests {
         var steps = 0
         while steps < 5_000 {
             steps += 1
-            guard case .save(_, end: nil) = circle.answered(Self.page(steps % 2 == 0 ? "a0" : "a1", 100)) else { break }
+            guard case .save(_, end: nil) = circle.answered(Self.page(steps % 2 == 0 ? "a0" : "a1", 50)) else { break }
         }
         #expect(steps == ArchiveWalk.pageLimit)
     }

@@ -8,8 +8,8 @@ package enum ArchiveRequest: Sendable, Equatable {
     /// The messages after a place, and before a time.
     case after(ArchivePoint, until: Timestamp? = nil)
 
-    /// The most messages of a page.
-    package static let size = 100
+    /// The most messages of a page: more would keep live ones waiting at a server with one thread.
+    package static let size = 50
     /// How much longer a result is than its message, in bytes, and how many elements more, some inside each other.
     package static let wrapping = (bytes: 4_096, elements: 4, depth: 3)
 }

@@ -30,7 +30,7 @@ package struct ArchiveWalk: Sendable {
     }
 
     /// The most pages of a walk.
-    package static let pageLimit = 1_000
+    package static let pageLimit = 2_000
 
     /// The page to ask for.
     package private(set) var request: ArchiveRequest
