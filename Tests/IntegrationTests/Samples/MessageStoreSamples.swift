@@ -152,6 +152,7 @@ extension ErasureStatements: StatementCatalog {
         let bodies = [Bodies.day("upstream.messages"), .deadMessages, .conflicts]
         return [
             StatementSample("partitions", partitions), StatementSample("awaitRetention", awaitRetention),
+            StatementSample("tokens", tokens(of: device)),
             StatementSample("count", count(of: device)), StatementSample("dequeue", dequeue([device])),
             StatementSample("conceal", conceal([device], receivedAt: [Timestamp(microseconds: 0)])),
             StatementSample("rest", rest(of: device)), StatementSample("lastQuarantined", lastQuarantined),
@@ -201,6 +202,19 @@ extension HistoryStatements: StatementCatalog {
     static var samples: [StatementSample] {
         let span = Span(since: Timestamp(microseconds: 0), until: Timestamp(microseconds: 1), step: 60)
         return [StatementSample("read", read(.handler, ["orders"], span))]
+    }
+}
+
+extension MaintenanceStatements: StatementCatalog {
+    static var samples: [StatementSample] {
+        let device = Digest128(high: 0, low: 1)
+        return [
+            StatementSample("add", add(.forget, device, by: AuditAuthor("anna", via: .console, reason: "asked"))),
+            StatementSample("list", list(limit: 1)), StatementSample("openErasures", openErasures),
+            StatementSample("start", start(1)), StatementSample("finish", finish(1, .done, "messages 1")),
+            StatementSample("takeRetention", takeRetention),
+            StatementSample("finishRetention", finishRetention(1, .failed, "busy")),
+        ]
     }
 }
 
@@ -386,6 +400,7 @@ let messageStoreCatalogs: [any StatementCatalog.Type] = [
     HandlerStatements.self,
     HealthStatements.self,
     HistoryStatements.self,
+    MaintenanceStatements.self,
     MigrationStatements.self,
     PartitionStatements.self,
     RetentionStatements.self,
