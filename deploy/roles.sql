@@ -112,6 +112,11 @@ BEGIN
             upstream.purge_erasures(integer), upstream.ensure_samples(date, date), upstream.purge_samples(interval)
             TO upstream_worker;
     END IF;
+    -- Runs of retention that the console is asked for.
+    IF to_regclass('upstream.maintenance_requests') IS NOT NULL THEN
+        GRANT EXECUTE ON FUNCTION
+            upstream.take_retention_request(), upstream.finish_retention_request(bigint, text, text) TO upstream_worker;
+    END IF;
     -- Commands record what they do. The audit trail itself it can't write to, and only what is older than 730 days goes.
     GRANT EXECUTE ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) TO upstream_worker;
     -- The functions that store messages run with the caller's rights; anyone may call them.
@@ -146,6 +151,10 @@ BEGIN
     GRANT INSERT, UPDATE, DELETE ON upstream.jobs, upstream.idempotency_keys TO upstream_console;
     GRANT INSERT, DELETE ON upstream.job_items TO upstream_console;
     GRANT EXECUTE ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) TO upstream_console;
+    -- Asking workers for a run of retention, and the owner for a device's erasure.
+    IF to_regclass('upstream.maintenance_requests') IS NOT NULL THEN
+        GRANT EXECUTE ON FUNCTION upstream.request_maintenance(text, uuid, text, text) TO upstream_console;
+    END IF;
 
     -- Read-only. Registration tokens are readable: grant this role only to those you trust with them.
     GRANT USAGE ON SCHEMA upstream TO upstream_reader;

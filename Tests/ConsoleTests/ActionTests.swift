@@ -12,7 +12,8 @@ struct ActionTests {
         ("deliveries/retry-now", #"{"all":true}"#), ("deliveries/cancel", #"{"all":true}"#),
         ("quarantine/dismiss", #"{"all":true}"#), ("conflicts/\(id)/\(id)/release", "{}"), ("jobs/\(id)/cancel", "{}"),
         ("replays/plan", #"{"name":"r"}"#), ("replays/r/start", "{}"), ("replays/r/pause", "{}"),
-        ("replays/r/resume", "{}"), ("replays/r/cancel", "{}"),
+        ("replays/r/resume", "{}"), ("replays/r/cancel", "{}"), ("partitions/run", "{}"),
+        ("devices/\(id)/forget", "{}"),
     ]
     private static let id = "00000000-0000-4000-8000-000000000001"
 

@@ -77,6 +77,7 @@ struct ConsoleRoleTests {
                 replay_events: insert
                 replay_messages: delete insert
                 replays: insert update
+                request_maintenance: execute
                 schema: usage
                 subscriptions: delete
                 workers: delete
@@ -94,7 +95,7 @@ struct ConsoleRoleTests {
                 "dead",
                 "dead/groups", "deliveries", "quarantine", "quarantine/export", "conflicts", "replays", "jobs",
                 "partitions", "audit",
-                "history",
+                "history", "maintenance",
             ] {
                 let reply = try await console.get("/api/v1/" + path, as: .operator_)
                 #expect(reply.status == 200, "\(path): \(reply.text)")
@@ -118,6 +119,7 @@ struct ConsoleRoleTests {
                 VALUES ('orders', gen_random_uuid(), now(), now() + interval '1 hour')
                 """
             )
+            let device = try await console.database.text("SELECT device_key::text FROM upstream.messages")
             let conflict = try await console.database.text(
                 "SELECT message_key || '/' || fingerprint FROM upstream.conflicts"
             )
@@ -131,6 +133,9 @@ struct ConsoleRoleTests {
                 ("quarantine/dismiss", #"{"all":true}"#), ("handlers/none/remove", "{}"),
                 ("handlers/none/remove", #"{"as_of":"2026-03-01T12:00:00Z"}"#),
                 ("handlers/none/remove", #"{"as_of":"2026-03-01T12:00:01Z"}"#),
+                ("partitions/run", "{}"), ("devices/\(device ?? "")/forget", "{}"),
+                ("partitions/run", #"{"as_of":"2026-03-01T12:00:00Z","reason":"r"}"#),
+                ("devices/\(device ?? "")/forget", #"{"as_of":"2026-03-01T12:00:00Z","reason":"r"}"#),
             ] {
                 let reply = try await console.act(path, body)
                 #expect((200...201).contains(reply.status), "\(path): \(reply.text)")
@@ -146,7 +151,7 @@ struct ConsoleRoleTests {
             let set = try await console.act("dead/retry", #"{"all":true}"#)
             #expect(try await console.act("jobs/\(set.object["id"] as? String ?? "")/cancel").status == 200)
             let trail = try await console.get("/api/v1/audit?limit=500", as: .auditor)
-            #expect(trail.items.count == 15, "\(trail.text)")
+            #expect(trail.items.count == 17, "\(trail.text)")
             #expect(trail.items.allSatisfy { $0["role"] as? String == "c" })
         }
     }
@@ -175,6 +180,11 @@ struct ConsoleRoleTests {
             "SELECT upstream.purge_dead_letters(1)", "SELECT upstream.purge_message_ids(0, 1)",
             "SELECT upstream.raise_retention('30 days', '35 days', '90 days', '7 days')",
             "SELECT upstream.set_retention('30 days', '35 days', '90 days', '7 days')",
+            """
+            INSERT INTO upstream.maintenance_requests (kind, who, reason, requested_at) VALUES ('retention', 'x', 'y', now())
+            """,
+            "UPDATE upstream.maintenance_requests SET state = 'done'", "DELETE FROM upstream.maintenance_requests",
+            "SELECT upstream.take_retention_request()", "SELECT upstream.finish_retention_request(1, 'done', '')",
             "SELECT * FROM pg_authid", "COPY upstream.messages TO PROGRAM 'true'",
         ]
         for table in [

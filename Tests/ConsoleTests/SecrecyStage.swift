@@ -87,6 +87,8 @@ struct SecrecyStage {
                 'dead.retry', 'dead letters, group ''PAYLOADjob''',
                 '[{"handler":"billing","error_group":"PAYLOADjob","count":1}]', 'finished', 0, 0, 'x', now() + interval '1 h'
             );
+            INSERT INTO upstream.maintenance_requests (kind, device_key, who, reason, requested_at)
+            SELECT DISTINCT 'forget', device_key, 'x', 'asked', now() FROM upstream.messages;
             SELECT upstream.record_audit('x', 'console', 'dead.retry', 'dead letters, group ''PAYLOADaudit''', 1, NULL);
             """
         )
@@ -129,6 +131,7 @@ struct SecrecyStage {
         let pair = "\(conflict["message_key"] as? String ?? "")/\(name)"
         let copied = [conflict["message_key"] as? String ?? ""]
         let stanzas = try await all("id", "quarantine")
+        let devices = try await all("device_key", "messages")
         let (replays, jobs) = (try await all("replay_id", "replays"), try await all("job", "jobs"))
         values = [
             "/api/v1/messages/:key": keys, "/messages/:reference": keys + ["plain"],
@@ -138,7 +141,7 @@ struct SecrecyStage {
             "/api/v1/jobs/:id/stream": jobs, "/handlers/:name": ["orders"],
             "/api/v1/workers/:instance/dismiss": ["00000000-0000-4000-8000-000000000000"],
             "/api/v1/conflicts/:key/:fingerprint/release": [pair], "/api/v1/jobs/:id/cancel": jobs,
-            "/api/v1/quarantine/:id/dismiss": stanzas,
+            "/api/v1/quarantine/:id/dismiss": stanzas, "/api/v1/devices/:device/forget": devices,
             // What it can read leads elsewhere.
             "/find": ["/find?q=unknown:x"],
         ]

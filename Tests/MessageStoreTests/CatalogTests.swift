@@ -55,9 +55,10 @@ struct CatalogTests {
             """
         )
         let expected = """
-            drop_partition ensure_attempts ensure_partitions ensure_samples keep_dead_messages purge_attempts purge_audit \
-            purge_conflicts purge_dead_letters purge_dead_messages purge_erasures purge_message_ids purge_quarantine \
-            purge_samples raise_retention record_audit
+            drop_partition ensure_attempts ensure_partitions ensure_samples finish_retention_request keep_dead_messages \
+            purge_attempts purge_audit purge_conflicts purge_dead_letters purge_dead_messages purge_erasures \
+            purge_message_ids purge_quarantine purge_samples raise_retention record_audit request_maintenance \
+            take_retention_request
             """
         #expect(names == expected)
         #expect(names == all)

@@ -78,6 +78,7 @@ struct RoleTests {
                 ensure_attempts: execute
                 ensure_partitions: execute
                 ensure_samples: execute
+                finish_retention_request: execute
                 handler_workers: delete insert select update
                 handlers: delete insert select update
                 keep_dead_messages: execute
@@ -106,6 +107,7 @@ struct RoleTests {
                 schema_migrations: select
                 senders: insert select
                 subscriptions: delete insert select update
+                take_retention_request: execute
                 workers: delete insert select update
                 """
         )
@@ -229,6 +231,8 @@ struct RoleTests {
             "ALTER TABLE upstream.deliveries ADD x int", "CREATE ROLE x", "SELECT FROM upstream.audit",
             "INSERT INTO upstream.audit (at, who, role, via, action, subject) VALUES (now(), '', '', 'command', '', '')",
             "DELETE FROM upstream.audit", "TRUNCATE upstream.audit", "UPDATE upstream.audit SET who = 'x'",
+            "SELECT FROM upstream.maintenance_requests", "UPDATE upstream.maintenance_requests SET state = 'done'",
+            "SELECT upstream.request_maintenance('retention', NULL, 'x', 'y')",
         ] {
             await refuses(worker, sql)
         }
@@ -331,6 +335,8 @@ struct RoleTests {
             "SELECT upstream.purge_quarantine(1)", "SELECT upstream.purge_dead_letters(1)",
             "SELECT upstream.purge_dead_messages(0, 1)", "SELECT upstream.keep_dead_messages('2020-01-01', 1)",
             "SELECT upstream.raise_retention('30 days', '35 days', '90 days', '7 days')",
+            "SELECT upstream.request_maintenance('retention', NULL, 'x', 'y')",
+            "SELECT upstream.take_retention_request()",
             // These run with the caller's rights.
             """
             SELECT upstream.store_conflicts(

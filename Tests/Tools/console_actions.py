@@ -57,6 +57,7 @@ class Actions:
         self.act("replay", self.replay)
         self.act("reveal a token", self.reveal)
         self.act("audit trail", self.audit)
+        self.act("forget a device, run retention", self.forget)
 
     def theme(self, page):
         page.goto(self.url + "/")
@@ -230,6 +231,23 @@ class Actions:
         dialog.get_by_role("button", name=re.compile("Give up [0-9]")).click()
         self.toast(page, "Given up")
         page.get_by_text("Nothing matches").wait_for()
+
+    def forget(self, page):
+        page.goto(self.url + self.given["pages"]["message"])
+        page.locator("a[href^='/messages?device=']").first.click()
+        page.get_by_role("button", name="Forget this device").click()
+        dialog = self.confirm(page, "Count first", "she asked")
+        dialog.get_by_text(re.compile("This touches [0-9,]+ messages?")).wait_for()
+        self.check(page, "dialog of forgetting a device")
+        dialog.get_by_role("button", name=re.compile("Ask to erase [0-9]")).click()
+        page.wait_for_url("**/retention")
+        page.get_by_text("she asked").first.wait_for()
+        page.get_by_role("button", name="Run retention now").click()
+        dialog = self.confirm(page, "Count first", "disk full")
+        dialog.get_by_text(re.compile("This touches [0-9,]+ days? of messages")).wait_for()
+        dialog.get_by_role("button", name="Run 1").click()
+        self.toast(page, "Asked for: 1")
+        page.get_by_text("disk full").first.wait_for()
 
     def release(self, page):
         page.goto(self.url + self.given["pages"]["conflict"])

@@ -9,7 +9,7 @@ struct ConsolePart: Sendable {
     static let all = [
         OverviewPart.part, MessagePart.part, HandlerPart.part, DeliveryPart.part, DeadPart.part, QuarantinePart.part,
         ConflictPart.part, ReplayPart.part, RetentionPart.part, AuditPart.part, JobPart.part, HistoryPart.part,
-        SystemPart.part, FindPart.part,
+        SystemPart.part, FindPart.part, MaintenancePart.part,
     ]
 }
 

@@ -217,8 +217,9 @@ enum MessagePart {
             <button type="button" class="button needs-script" id="tail-toggle" aria-pressed="false"
             data-stream="\(list.address("/api/v1/messages/stream"))">Live tail</button>
             """
+        let device = request.mayAct && !list.rows.isEmpty ? list.asked.filter.deviceKey : nil
         let actions: HTML = """
-            \(HTML.when(list.isFirstPage && list.asked.values["until"] == nil, tail))\
+            \(device.map(MaintenancePart.forgetDialog))\(HTML.when(list.isFirstPage && list.asked.values["until"] == nil, tail))\
             <a class="button" href="\(list.address("/replays/new"))">Replay these</a>
             <a class="button" href="\(list.address("/api/v1/messages/export"))" download>Export NDJSON</a>
             """

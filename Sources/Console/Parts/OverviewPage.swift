@@ -19,15 +19,16 @@ enum OverviewPart {
 
     private static func page(_ request: PageRequest) async throws -> HTML {
         let range = HistoryRange(request)
-        let (overview, groups, history) = try await request.look { connection in
+        let (overview, erasures, groups, history) = try await request.look { connection in
             (
-                try await Overview.take(connection),
+                try await Overview.take(connection), try await MaintenanceRequests.openErasures(connection),
                 try await DeadLetters(connection).summary(groups: 5, counted: 2_000),
                 try await History.read(connection, .store, range)
             )
         }
         let view = View(
             overview: overview,
+            erasure: erasures.first,
             groups: groups.map { $0.shown(to: request.sight) },
             mayAct: request.mayAct,
             charts: HistoryCharts(history, held: "commits waited for a standby")
@@ -50,6 +51,8 @@ enum OverviewPart {
 
     private struct View {
         let overview: Overview
+        /// The oldest that was asked for and not done.
+        let erasure: MaintenanceRequest?
         let groups: [DeadLetterGroup]
         let mayAct: Bool
         let charts: HistoryCharts
@@ -84,6 +87,13 @@ enum OverviewPart {
             }
             if store.daysAhead == 0 {
                 list.add(.bad, "no partition", "Tomorrow has no partition yet.", "/retention", "Retention")
+            }
+            if let erasure, now - erasure.requestedAt > .seconds(86_400) {
+                let what: HTML = """
+                    An erasure, asked for \(Part.age(erasure.requestedAt, now: now)), waits: run \
+                    <code>upstream-worker forget --requests</code>.
+                    """
+                list.add(.warning, "not erased", what, "/retention", "Retention")
             }
             addHandlers(to: &list)
             for group in groups {

@@ -14,7 +14,9 @@ enum RetentionPart {
     )
 
     private static func page(_ request: PageRequest) async throws -> HTML {
-        let view = try await request.look { try await RetentionView.take($0) }
+        let (view, asked) = try await request.look { connection in
+            (try await RetentionView.take(connection), try await MaintenanceRequests.list(connection, limit: 20))
+        }
         let plan = view.plan
         let hint: HTML = """
             A worker's start sets it from <code>retention:</code> in its configuration; until then nothing is deleted.
@@ -28,8 +30,17 @@ enum RetentionPart {
                 \(Part.card("Policy", policy(force, plan, view.lastRun)))
                 """
             } ?? Part.card("Policy", Part.empty("No policy is in force yet", hint))
-        let head = Part.head("Retention", "Days of messages, how much they take, and what keeps them.")
-        return request.document("Retention", "\(head)\(body)")
+        let head = Part.head(
+            "Retention",
+            "Days of messages, how much they take, and what keeps them.",
+            actions: HTML.when(request.mayAct && view.policy != nil, MaintenancePart.runDialog)
+        )
+        let requests = MaintenancePart.card(asked.map { $0.shown(to: request.sight) }, now: plan.now)
+        return request.document(
+            "Retention",
+            refresh: asked.contains { $0.finishedAt == nil } ? 10 : nil,
+            "\(head)<div id=\"asked\" data-live>\(requests)</div>\(body)"
+        )
     }
 
     private static func notices(_ plan: RetentionPlan) -> HTML {

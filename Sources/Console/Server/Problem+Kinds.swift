@@ -54,6 +54,7 @@ extension Problem.Kind {
     static let timeout = Self(.gatewayTimeout, "statement-timeout", "The query took too long")
     static let tooLarge = Self(.contentTooLarge, "too-large", "The request is too large")
     static let tooMany = Self(.unprocessableContent, "too-many", "Too many dead letters")
+    static let tooManyAsked = Self(.tooManyRequests, "too-many-asked", "Too many requests are open", 60)
     static let tooManyConnections = passing("too-many-connections", "Too many connections", 2)
     static let tooManyJobs = Self(.tooManyRequests, "too-many-jobs", "Too many sets are prepared", 60)
     static let tooManyKeys = Self(.tooManyRequests, "too-many-keys", "Too many changes", 3600)

@@ -14,6 +14,8 @@ package enum AuditAction: String, CaseIterable, Sendable {
     case cancelDeliveries = "deliveries.cancel"
     case releaseConflict = "conflicts.release"
     case forget = "forget"
+    /// Somebody asked for a device's erasure, which the tables' owner does.
+    case requestErasure = "forget.request"
     case planReplay = "replays.plan"
     case startReplay = "replays.start"
     /// A replay was started again from its first message.
@@ -25,6 +27,8 @@ package enum AuditAction: String, CaseIterable, Sendable {
     case importMessages = "replays.import"
     case setPolicy = "partitions.policy"
     case runRetention = "partitions.run"
+    /// Somebody asked for a run of retention, which a worker does.
+    case requestRetention = "partitions.request"
     case migrateUp = "migrate.up"
     case migrateDown = "migrate.down"
     /// A sender's pin of channel binding was deleted.

@@ -37,6 +37,7 @@ package struct WorkerRight: Sendable, Hashable {
             "ensure_partitions", "ensure_attempts", "raise_retention", "keep_dead_messages", "drop_partition",
             "purge_message_ids", "purge_conflicts", "purge_quarantine", "purge_dead_letters", "purge_dead_messages",
             "purge_attempts", "purge_audit", "purge_erasures", "ensure_samples", "purge_samples", "record_audit",
+            "take_retention_request", "finish_retention_request",
         ]
         let first = [
             WorkerRight(object: "upstream", privilege: "USAGE"),

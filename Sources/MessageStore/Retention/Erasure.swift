@@ -1,7 +1,7 @@
 import Digests
 package import Postgres
 package import UpstreamKit
-import Vocabulary
+package import Vocabulary
 
 /// Counts of what an erasure found or deleted.
 package struct ErasureCounts: Sendable, Equatable {
@@ -43,7 +43,7 @@ package enum ErasureProgress: Sendable {
 /// searched here. Each batch is its own transaction, and the whole may be repeated.
 package struct Erasure: Sendable {
     private let connection: PostgresConnection
-    private let token: [UInt8]
+    private let token: [UInt8]?
     private let device: Digest128
     private let batch: Int64
     private let pause: Duration
@@ -57,14 +57,43 @@ package struct Erasure: Sendable {
         batch: Int = 1_000,
         pause: Duration = .milliseconds(20)
     ) {
-        self.connection = connection
-        self.token = token
-        self.batch = Int64(batch)
-        self.pause = pause
-        device = token.withUnsafeBytes { Digest128(hashing: $0) }
+        self.init(connection, Self.device(of: token), token, batch, pause)
     }
 
+    /// Prepares the erasure of a device by its key: one of its messages tells the token.
+    package init(
+        _ connection: PostgresConnection,
+        device: DeviceKey,
+        batch: Int = 1_000,
+        pause: Duration = .milliseconds(20)
+    ) async throws(PostgresError) {
+        let known: [String] = try await connection.result(of: ErasureStatements.tokens(of: device.digest)).rows { $0 }
+        let token = known.map { Array($0.utf8) }.first { Self.device(of: $0) == device.digest }
+        self.init(connection, device.digest, token, batch, pause)
+    }
+
+    private init(
+        _ connection: PostgresConnection,
+        _ device: Digest128,
+        _ token: [UInt8]?,
+        _ batch: Int,
+        _ pause: Duration
+    ) {
+        (self.connection, self.device, self.token) = (connection, device, token)
+        (self.batch, self.pause) = (Int64(batch), pause)
+    }
+
+    private static func device(of token: [UInt8]) -> Digest128 { token.withUnsafeBytes { Digest128(hashing: $0) } }
+
     package var deviceKey: DeviceKey { DeviceKey(device) }
+
+    /// Whether it leaves stanzas that hold the token: no message is left to tell it, and there are stanzas.
+    package var mayMissStanzas: Bool {
+        get async throws(PostgresError) {
+            guard token == nil else { return false }
+            return try await connection.result(of: ErasureStatements.lastQuarantined).value(Int64?.self) != nil
+        }
+    }
 
     /// The audit trail's name for it.
     private var subject: String { "device \(deviceKey)" }
@@ -75,14 +104,26 @@ package struct Erasure: Sendable {
     package func count(
         report: @Sendable (ErasureProgress) -> Void = { _ in }
     ) async throws(PostgresError) -> ErasureCounts {
-        var counts = ErasureCounts()
-        (counts.messages, counts.deadMessages, counts.conflicts, counts.deliveries, counts.deadLetters) =
-            try await connection.result(of: ErasureStatements.count(of: device)).onlyRow { ($0, $1, $2, $3, $4) }
+        let device = device
+        var counts = try await connection.run { connection throws(PostgresError) in
+            try Self.count(connection, of: device)
+        }
         try await searchQuarantine { found throws(PostgresError) in
             counts.quarantine += found.count
         } report: { id, last in
             report(.quarantine(id: id, of: last, counts))
         }
+        return counts
+    }
+
+    /// Counts a device's rows, without quarantined stanzas, which only a search finds.
+    package static func count(
+        _ connection: isolated PostgresConnection,
+        of device: Digest128
+    ) throws(PostgresError) -> ErasureCounts {
+        var counts = ErasureCounts()
+        (counts.messages, counts.deadMessages, counts.conflicts, counts.deliveries, counts.deadLetters) =
+            try connection.run(ErasureStatements.count(of: device)).onlyRow { ($0, $1, $2, $3, $4) }
         return counts
     }
 
@@ -101,6 +142,8 @@ package struct Erasure: Sendable {
         var counts = ErasureCounts()
         var touched: [String] = []
         var concealed = 0
+        // First: broken off later, messages may be gone that told the token.
+        try await eraseQuarantine(&counts, report)
         let partitions: [String] = try await connection.result(of: ErasureStatements.partitions).rows { $0 }
         for (index, partition) in partitions.enumerated() {
             let before = counts.messages
@@ -124,7 +167,6 @@ package struct Erasure: Sendable {
             try await connection.result(of: ErasureStatements.rest(of: device)).onlyRow { ($0, $1) }
         counts.deliveries += waiting
         counts.deadLetters += dead
-        try await eraseQuarantine(&counts, report)
         // Copies may have messages that are not here any more.
         _ = try await connection.result(of: ErasureStatements.record(device, until: start))
         // Of messages, the partitions are.
@@ -201,7 +243,7 @@ package struct Erasure: Sendable {
         _ found: ([Int64]) async throws(PostgresError) -> Void,
         report: (Int64, Int64) -> Void
     ) async throws(PostgresError) {
-        let token = token
+        guard let token else { return }
         var last: Int64 = 0
         let end = try await connection.result(of: ErasureStatements.lastQuarantined).value(Int64?.self) ?? 0
         while last < end {

@@ -27,6 +27,16 @@ enum ErasureStatements {
         ORDER BY p.since
         """
 
+    /// The registration token that a device's bodies hold, up to three times.
+    static func tokens(of device: Digest128) -> SQL {
+        .joined(
+            ["messages", "dead_messages", "conflicts"].map { table in
+                "(SELECT registration_token FROM upstream.\(raw: table) WHERE device_key = \(device) LIMIT 1)"
+            },
+            separator: " UNION ALL "
+        )
+    }
+
     /// Waits for the end of retention's current transaction, if there is one.
     static let awaitRetention: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.retention', 0))"
 

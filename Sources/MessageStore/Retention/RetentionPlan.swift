@@ -102,6 +102,19 @@ package struct RetentionReport: Sendable, Equatable {
     package var isComplete: Bool { !isBusy && locked.isEmpty && attemptDaysLocked == 0 && refusal == nil }
     /// The number of deleted rows, besides those of dropped days.
     package var rows: Int { ledger + conflicts + quarantine + deadLetters + deadMessages }
+
+    /// What was done, and what was left and why, in a line.
+    package var words: String {
+        switch refusal {
+        case .clock(let difference): return "nothing was deleted: \(difference.description)"
+        case .noPolicy: return "nothing was deleted: no retention policy is in force"
+        case nil: break
+        }
+        let left = [(held.count, "still needed"), (locked.count + attemptDaysLocked, "in use")].filter { $0.0 > 0 }
+            .map { "\(Amount.counted($0.0, "day")) kept, \($0.1)" }
+        let done = "\(Amount.counted(dropped.count, "day")) dropped, \(Amount.counted(rows, "row")) deleted"
+        return ([done] + left + (isBusy ? ["another process was at it"] : [])).joined(separator: "; ")
+    }
 }
 
 /// Why a run deletes nothing.

@@ -34,6 +34,8 @@ package struct RetentionSchedule: Sendable {
 struct RetentionService {
     /// How long a policy must be unchanged before a worker deletes by it, so that all that start together raise it first.
     private static let settling = Duration.seconds(900)
+    /// How often it looks whether somebody asked for a run.
+    private static let interval = Duration.seconds(30)
 
     private let parts: WorkerParts
     private let client: PostgresClient
@@ -56,7 +58,12 @@ struct RetentionService {
             if !isDeclared { isDeclared = await declare() }
             let isComplete = isDeclared ? await runOnce() : false
             let wait = schedule.next(after: .now, isComplete: isComplete) - Timestamp.now
-            guard (try? await Task.sleep(for: max(wait, .microseconds(1)))) != nil else { break }
+            let end = ContinuousClock.now + max(wait, .microseconds(1))
+            repeat {
+                if isDeclared { await runAsAsked() }
+                let rest = min(end - .now, Self.interval)
+                guard (try? await Task.sleep(for: max(rest, .microseconds(1)))) != nil else { break }
+            } while ContinuousClock.now < end
         }
         await client.close()
     }
@@ -92,39 +99,68 @@ struct RetentionService {
 
     /// Runs once, unless today's run is done; returns whether nothing was left for later.
     private func runOnce() async -> Bool {
-        let start = ContinuousClock.now
         do {
-            let outcome = try await client.withConnection { connection -> Outcome in
-                let retention = Retention(connection)
-                let difference = try await retention.clockDifference()
-                guard !difference.isTooLarge else { return .refused(difference) }
-                guard try await retention.isDue() else { return .done(nil) }
-                if let age = try await retention.policy()?.age, age < Self.settling { return .waits }
-                return .done(
-                    try await retention.run(samples: parts.configuration.samples) { progress in
-                        guard case .partition(let partition, let outcome) = progress else { return }
-                        log(partition, outcome)
-                    }
-                )
+            return try await client.withConnection { connection in
+                try await round(connection, isAsked: false).isComplete
             }
-            switch outcome {
-            case .refused(let difference): log(difference)
-            case .waits:
-                logger.event(
-                    .info,
-                    .retentionWaits,
-                    "the retention policy changed recently; nothing is deleted yet",
-                    [.durationSeconds: .seconds(Self.settling)]
-                )
-            case .done(nil): return true
-            case .done(let report?):
-                log(report, ContinuousClock.now - start)
-                return report.isComplete
-            }
-            return false
         } catch {
             fail(error)
             return false
+        }
+    }
+
+    /// One round, with what it logs; unless somebody asked for it, one a day.
+    private func round(_ connection: PostgresConnection, isAsked: Bool) async throws -> Outcome {
+        let start = ContinuousClock.now
+        let retention = Retention(connection)
+        let difference = try await retention.clockDifference()
+        guard !difference.isTooLarge else {
+            log(difference)
+            return .refused(difference)
+        }
+        if !isAsked { guard try await retention.isDue() else { return .done(nil) } }
+        if let age = try await retention.policy()?.age, age < Self.settling {
+            logger.event(
+                .info,
+                .retentionWaits,
+                "the retention policy changed recently; nothing is deleted yet",
+                [.durationSeconds: .seconds(Self.settling)]
+            )
+            return .waits
+        }
+        let report = try await retention.run(samples: parts.configuration.samples) { progress in
+            guard case .partition(let partition, let outcome) = progress else { return }
+            log(partition, outcome)
+        }
+        log(report, ContinuousClock.now - start)
+        return .done(report)
+    }
+
+    /// Runs at once if somebody asked for it in the console, and notes the outcome; what is broken off another worker takes.
+    private func runAsAsked() async {
+        // An outage is the monitor's to tell.
+        try? await client.withConnection { connection in
+            guard let asked = try await MaintenanceRequests.takeRetention(connection) else { return }
+            var (state, words) = (MaintenanceRequest.State.failed, "")
+            do {
+                try await AuditLog.record(over: connection, .runRetention, "retention", by: asked.author)
+                let outcome = try await round(connection, isAsked: true)
+                (state, words) = (outcome.isComplete ? .done : .failed, outcome.words)
+                let (subject, count) = ("retention: partitions dropped", outcome.dropped)
+                try await AuditLog.record(
+                    over: connection,
+                    .runRetention,
+                    subject,
+                    count: count,
+                    by: asked.author,
+                    isEnd: true
+                )
+            } catch {
+                guard !Task.isCancelled else { return }
+                fail(error, "retention that somebody asked for failed")
+                (state, words) = (.failed, "\(error)")
+            }
+            try await MaintenanceRequests.finishRetention(connection, asked.id, state, words)
         }
     }
 
@@ -135,17 +171,28 @@ struct RetentionService {
         case waits
         /// One of the clocks is wrong.
         case refused(ClockDifference)
+
+        /// Whether nothing was left for later.
+        var isComplete: Bool { if case .done(let report) = self { report?.isComplete ?? true } else { false } }
+
+        var dropped: Int { if case .done(let report) = self { report?.dropped.count ?? 0 } else { 0 } }
+
+        var words: String {
+            switch self {
+            case .done(let report): report?.words ?? ""
+            case .waits: "nothing was deleted: the policy changed within the last 15 minutes"
+            case .refused(let difference): "nothing was deleted: \(difference.description)"
+            }
+        }
     }
 
-    private func fail(_ error: any Error) {
+    private func fail(
+        _ error: any Error,
+        _ message: StaticString = "retention failed; retrying in about 15 minutes"
+    ) {
         // Errors during shutdown don't matter.
         guard !Task.isCancelled else { return }
-        logger.event(
-            .warning,
-            .retentionFailed,
-            "retention failed; retrying in about 15 minutes",
-            [.error: .string("\(error)")]
-        )
+        logger.event(.warning, .retentionFailed, message, [.error: .string("\(error)")])
     }
 
     private func log(_ difference: ClockDifference) {
