@@ -96,12 +96,8 @@ struct ArchivePage: Sendable {
     /// Takes the answer to the query, after its results.
     private mutating func takeAnswer(_ stanza: Stanza) -> Part {
         guard let isResult = stanza.isResult(of: id) else { return .none }
-        guard isResult else {
-            answer = .refused(StanzaError(stanza).condition)
-            return .end
-        }
-        guard let end = stanza.child("fin", in: XMLNamespace.archive) else {
-            answer = .refused(.undefinedCondition)
+        guard isResult, let end = stanza.child("fin", in: XMLNamespace.archive) else {
+            answer = .refused(isResult ? .undefinedCondition : StanzaError(stanza).condition)
             return .end
         }
         let set = stanza.child("set", in: XMLNamespace.resultSet, of: end)
