@@ -1,3 +1,4 @@
+import MessageStore
 import Postgres
 import Vocabulary
 
@@ -100,7 +101,7 @@ enum DoctorStatements {
     /// Since when handlers are paused.
     static let paused: SQL = """
         SELECT name, extract(epoch FROM clock_timestamp() - paused_at)::float8 FROM upstream.handlers
-        WHERE paused AND (paused_until IS NULL OR paused_until > now()) AND paused_at IS NOT NULL
+        WHERE \(raw: HandlerStatements.isPaused) AND paused_at IS NOT NULL
         """
 
     static func died(within time: Duration, counted limit: Int) -> SQL {

@@ -61,13 +61,8 @@ package struct IngestBatch: Sendable {
 
     /// Takes out the messages of these devices, nil if there are none; both parts keep their order.
     mutating func extract(_ pins: borrowing DevicePins) -> IngestBatch? {
-        let held = messages.withUnsafeBufferPointer { messages in
-            // Read in place: a copy of a message would retain its bytes.
-            messages.indices.filter { index in
-                guard let base = messages.baseAddress else { return false }
-                return pins.holds((base + index).pointee.deviceKey)
-            }
-        }
+        // Read in place: a copy of a message would retain its bytes.
+        let held = messages.indices.filter { pins.holds(messages.span[$0].deviceKey) }
         guard let first = held.first else { return nil }
         var extracted = IngestBatch(capacity: held.count, since: since)
         var kept: [(sink: any AckSink, count: Int)] = []

@@ -12,9 +12,6 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     package var lockTimeout = 10_000
     /// How long a transaction may be idle before the server ends the session, in milliseconds.
     package var idleInTransactionTimeout = 60_000
-    /// That limit when only our own statements run between begin and commit: far below any lease, as a worker frozen
-    /// there holds its locks until the server ends the session.
-    package static let shortIdleInTransaction = 5_000
     /// How long the server may take to answer a cancel request before we drop the connection, in milliseconds.
     package var cancelGrace = 5_000
     /// Whether to forbid sequential and bitmap scans, hash and merge joins.
@@ -105,6 +102,10 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
         if let database = value("dbname", "PGDATABASE") { text += "/" + database }
         self.description = text
     }
+
+    /// Bounds the time that a transaction may be idle where only our own statements run between begin and commit: far
+    /// below any lease, as a worker frozen there holds its locks until the server ends the session.
+    package mutating func shortenIdleInTransaction() { idleInTransactionTimeout = min(idleInTransactionTimeout, 5_000) }
 
     /// Parameters that a role's defaults may change but our statements rely on: for their meaning, or so that
     /// PostgreSQL's log never quotes what they carry.

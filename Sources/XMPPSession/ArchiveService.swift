@@ -100,7 +100,7 @@ struct ArchiveService: Sendable {
         do throws(StoreError) {
             while true {
                 let begun = eventLoop.now
-                guard let answer = await connection.page(walk.request).value else {
+                guard let answer = await connection.ask(walk.request).value else {
                     return .success(fail("the connection has ended"))
                 }
                 switch walk.answered(answer) {

@@ -113,34 +113,15 @@ package final class Connection: AckSink {
     /// How long the answer to the request for a page may take, and what came with it to be committed.
     private static let pageTimeout = TimeAmount.minutes(2)
 
-    /// Asks our account's archive for a page, once the stream is bound, which must be without presence; one at a time.
+    /// Asks our account's server about messages that it keeps, once the stream is bound, which must be without presence;
+    /// one request at a time.
     ///
-    /// Its answer comes once all of it is committed; nil if the connection ends before.
-    func page(_ request: ArchiveRequest) -> EventLoopFuture<ArchiveAnswer?> {
-        page {
-            $0.ask(request)
-        } take: {
-            $0.takeAnswer()
-        }
-    }
-
-    /// Asks about our account's offline store; likewise.
-    func stored(_ request: OfflineRequest) -> EventLoopFuture<OfflineAnswer?> {
-        page {
-            $0.ask(request)
-        } take: {
-            $0.takeOfflineAnswer()
-        }
-    }
-
-    private func page<Answer: Sendable>(
-        ask: @escaping @Sendable (inout Session) -> [UInt8]?,
-        take: @escaping @Sendable (inout Session) -> Answer?
-    ) -> EventLoopFuture<Answer?> {
-        let promise = eventLoop.makePromise(of: Answer?.self)
+    /// The answer comes once all that came with it is committed; nil if the connection ends before.
+    func ask<Request: StoreRequest>(_ request: Request) -> EventLoopFuture<Request.Answer?> {
+        let promise = eventLoop.makePromise(of: Request.Answer?.self)
         eventLoop.execute { [handler] in
             guard let stream = handler.value else { return promise.succeed(nil) }
-            stream.ask(for: AwaitedPage(for: promise, ask: ask, take: take))
+            stream.ask(for: AwaitedPage(request, promise))
         }
         limit(promise.futureResult)
         return promise.futureResult

@@ -58,7 +58,7 @@ final class OfflineRetrieval: Sendable {
     }
 
     private func run(over connection: Connection, _ fetch: Fetch, lost: @escaping @Sendable (Int) -> Void) {
-        connection.stored(fetch.walk.request).whenSuccess { [self] answer in
+        connection.ask(fetch.walk.request).whenSuccess { [self] answer in
             var fetch = fetch
             guard let answer else {
                 logEnd(fetch)

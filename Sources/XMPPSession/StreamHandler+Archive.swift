@@ -13,15 +13,11 @@ struct AwaitedPage {
     /// Whether the stream is closed once it has come.
     var isLast = false
 
-    /// A page whose promise is fulfilled with what the session has taken.
-    init<Answer: Sendable>(
-        for promise: EventLoopPromise<Answer?>,
-        ask: @escaping @Sendable (inout Session) -> [UInt8]?,
-        take: @escaping @Sendable (inout Session) -> Answer?
-    ) {
-        self.ask = ask
+    /// A page whose promise is fulfilled with the answer to this request.
+    init<Request: StoreRequest>(_ request: Request, _ promise: EventLoopPromise<Request.Answer?>) {
+        ask = { request.ask(in: &$0) }
         finish = { session in
-            guard let answer = take(&session) else { return false }
+            guard let answer = request.takeAnswer(from: &session) else { return false }
             promise.succeed(answer)
             return true
         }

@@ -134,33 +134,13 @@ package final class TrialStream: Sendable {
         _ = await wait { $0.end != nil }
     }
 
-    /// Asks for a page of the account's archive, over a stream without presence; nil if it ends before.
-    package func ask(_ request: ArchiveRequest, _ limit: TimeAmount = patience) async -> ArchiveAnswer? {
-        await page(limit) {
-            $0.ask(request)
-        } take: {
-            $0.takeAnswer()
-        }
-    }
-
-    /// Asks about the account's offline store; likewise.
-    package func ask(_ request: OfflineRequest) async -> OfflineAnswer? {
-        await page(Self.patience) {
-            $0.ask(request)
-        } take: {
-            $0.takeOfflineAnswer()
-        }
-    }
-
-    private func page<Answer: Sendable>(
-        _ limit: TimeAmount,
-        ask: @escaping @Sendable (inout Session) -> [UInt8]?,
-        take: @escaping @Sendable (inout Session) -> Answer?
-    ) async -> Answer? {
-        let promise = eventLoop.makePromise(of: Answer?.self)
+    /// Asks about messages that the account's server keeps, over a stream without presence; nil if it ends before.
+    package func ask<Request: StoreRequest>(_ request: Request, _ limit: TimeAmount = patience) async -> Request.Answer?
+    {
+        let promise = eventLoop.makePromise(of: Request.Answer?.self)
         eventLoop.execute { [handler] in
             guard let stream = handler.value else { return promise.succeed(nil) }
-            stream.ask(for: AwaitedPage(for: promise, ask: ask, take: take))
+            stream.ask(for: AwaitedPage(request, promise))
         }
         let timer = eventLoop.scheduleTask(in: limit) { [handler] in handler.value?.closeNow() }
         defer { timer.cancel() }

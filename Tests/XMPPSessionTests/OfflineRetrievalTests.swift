@@ -43,13 +43,7 @@ struct OfflineRetrievalTests {
         let bench = try Bench(OfflineRetrieval.settings(SharedSettings(settings)).value)
         try bench.requestBinding(SlotBench.features)
         let promise = bench.channel.embeddedEventLoop.makePromise(of: OfflineAnswer?.self)
-        bench.handler.ask(
-            for: AwaitedPage(for: promise) {
-                $0.ask(request)
-            } take: {
-                $0.takeOfflineAnswer()
-            }
-        )
+        bench.handler.ask(for: AwaitedPage(request, promise))
         try bench.read(Server.bindResult, "<enabled xmlns='urn:xmpp:sm:3'/>")
         let greeting = try bench.written()
         #expect(greeting.hasPrefix(enable) && !greeting.contains("presence"))

@@ -19,10 +19,7 @@ package final class FunctionCaller: Sendable {
     /// A caller with its own connections, one for each concurrent call; without `recording` it writes no history.
     package init(_ settings: PostgresSettings, recording: AttemptRecording? = nil) {
         var settings = settings
-        settings.idleInTransactionTimeout = min(
-            settings.idleInTransactionTimeout,
-            PostgresSettings.shortIdleInTransaction
-        )
+        settings.shortenIdleInTransaction()
         self.settings = settings
         self.recording = recording ?? AttemptRecording(worker: "", isWanted: false)
     }

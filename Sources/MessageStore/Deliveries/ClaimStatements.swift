@@ -33,10 +33,8 @@ enum ClaimStatements {
     private static let isSuspect: Statement =
         "crashes > 0 AND crashes + (lease_owner IS NOT NULL)::int BETWEEN \(\.request.suspectFrom) AND \(\.request.mostCrashes)"
     private static let isUntried: Statement = "attempts = 0 AND \(isNoSuspect)"
-    private static let isPaused: Statement = """
-        SELECT FROM upstream.handlers
-        WHERE name = \(\.request.handler) AND paused AND (paused_until IS NULL OR paused_until > now())
-        """
+    private static let isPaused: Statement =
+        "SELECT FROM upstream.handlers WHERE name = \(\.request.handler) AND \(raw: HandlerStatements.isPaused)"
     private static let place: Statement = "(next_attempt_at, received_at, message_key)"
     private static let givenPlace: Statement =
         "(\(\.place.nextAttemptAt), \(\.place.receivedAt), \(\.place.key))"

@@ -254,7 +254,7 @@ package enum HandlerStatements {
     static let isLive = "(heartbeat_at > now() - interval '2 minutes')"
 
     /// A condition on `handlers`: a pause is in force.
-    static let isPaused = "(paused AND (paused_until IS NULL OR paused_until > now()))"
+    package static let isPaused = "(paused AND (paused_until IS NULL OR paused_until > now()))"
 
     /// A condition on `handlers`: a pause that it asked for is in force.
     static let isHeld = "(held_until > now()) IS TRUE"

@@ -27,10 +27,7 @@ package final class PostgresDeliveryStore: DeliveryStore {
     ) {
         var settings = settings
         settings.findsRowsByIndex = true
-        settings.idleInTransactionTimeout = min(
-            settings.idleInTransactionTimeout,
-            PostgresSettings.shortIdleInTransaction
-        )
+        settings.shortenIdleInTransaction()
         // Sessions are few: if rows of many handlers are locked, the others need them in between.
         settings.lockTimeout = min(settings.lockTimeout, 2_000)
         self.settings = settings

@@ -96,12 +96,8 @@ struct ArchivePage: Sendable {
     /// Takes the answer to the query, after its results.
     private mutating func takeAnswer(_ stanza: Stanza) -> Part {
         guard let isResult = stanza.isResult(of: id) else { return .none }
-        guard isResult else {
-            answer = .refused(StanzaError(stanza).condition)
-            return .end
-        }
-        guard let end = stanza.child("fin", in: XMLNamespace.archive) else {
-            answer = .refused(.undefinedCondition)
+        guard isResult, let end = stanza.child("fin", in: XMLNamespace.archive) else {
+            answer = .refused(isResult ? .undefinedCondition : StanzaError(stanza).condition)
             return .end
         }
         let set = stanza.child("set", in: XMLNamespace.resultSet, of: end)
@@ -118,7 +114,7 @@ struct ArchivePage: Sendable {
 // A stream without presence, over which our account's archive is read.
 extension Session {
     /// Begins to ask for a page and returns the query; nil if nothing may be sent any more.
-    package mutating func ask(_ request: ArchiveRequest) -> [UInt8]? {
+    mutating func ask(_ request: ArchiveRequest) -> [UInt8]? {
         guard case .open = state else { return nil }
         pages += 1
         let page = ArchivePage(request, id: "\(idPrefix)-archive-\(pages)")
@@ -128,7 +124,7 @@ extension Session {
     }
 
     /// The answer to the query once all that came with it is committed, and only once; nil until then.
-    package mutating func takeAnswer() -> ArchiveAnswer? {
+    mutating func takeAnswer() -> ArchiveAnswer? {
         guard isSettled, let answer = page?.answer else { return nil }
         page = nil
         return answer

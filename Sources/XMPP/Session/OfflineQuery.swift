@@ -143,7 +143,7 @@ struct OfflineQuery: Sendable {
 // A stream without presence, over which our account's offline store is read.
 extension Session {
     /// Begins to ask about the offline store and returns the query; nil if nothing may be sent any more.
-    package mutating func ask(_ request: OfflineRequest) -> [UInt8]? {
+    mutating func ask(_ request: OfflineRequest) -> [UInt8]? {
         guard case .open = state else { return nil }
         pages += 1
         let query = OfflineQuery(request, id: "\(idPrefix)-offline-\(pages)")
@@ -159,7 +159,7 @@ extension Session {
     /// The answer to the query once all that came before it is committed, and only once; nil until then.
     ///
     /// What devices go on writing to our full address must not hold it up.
-    package mutating func takeOfflineAnswer() -> OfflineAnswer? {
+    mutating func takeOfflineAnswer() -> OfflineAnswer? {
         guard let answer = offline?.answer else { return nil }
         let isBeforeAll = offline?.number.map { management.areLater(than: $0, window.messages) } ?? false
         guard isSettled || isBeforeAll else { return nil }
