@@ -166,7 +166,8 @@ extension Integration {
         func smack(_ kind: ServerKind) async throws {
             try await Self.run(kind, Self.forms) { device, worker, database in
                 // As Smack 4.4 writes it: its ids, a thread, a chat state (XEP-0085), the id again as origin-id.
-                let inner = "<thread xmlns='jabber:client'>2cdfa5c1-77de-4b1e-9f0e-5d64c0c2c5d8</thread>"
+                let inner =
+                    "<thread xmlns='jabber:client'>2cdfa5c1-77de-4b1e-9f0e-5d64c0c2c5d8</thread>"
                     + "<active xmlns='http://jabber.org/protocol/chatstates'/>"
                 func stanza(_ id: String, _ content: String) -> String {
                     #"{"id":"\#(id)","origin":"\#(id)","type":"chat","receipt":true,"inner":"\#(inner)",\#(content)}"#
