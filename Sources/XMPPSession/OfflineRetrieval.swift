@@ -24,8 +24,9 @@ final class OfflineRetrieval: Sendable {
     /// A walk through the store over one connection.
     private struct Fetch {
         var walk: OfflineWalk
-        /// When it was found not to be empty, by the monotonic clock; nil before.
+        /// When it was found not to be empty, by the monotonic clock, and when that was last told; nil before.
         var since: UInt64?
+        var told: UInt64?
     }
 
     private let state = Mutex(State.unknown)
@@ -65,11 +66,7 @@ final class OfflineRetrieval: Sendable {
                 return lost(fetch.walk.removed)
             }
             let step = fetch.walk.answered(answer)
-            if fetch.since == nil, step == .ask, case .count(let count) = answer {
-                fetch.since = clock.monotonic()
-                let words: StaticString = "fetching what the server has stored offline, before the login"
-                logger.event(.notice, .offlineReading, words, [.count: .int(count)])
-            }
+            if step == .ask, case .count(let count) = answer { tell(count, &fetch) }
             // A server that has had it has it, whatever it answers now.
             state.withLock { state in
                 if step != .notOffered { state = .offered } else if case .unknown = state { state = .refused }
@@ -78,12 +75,21 @@ final class OfflineRetrieval: Sendable {
             case .ask: return run(over: connection, fetch, lost: lost)
             case .done, .notOffered: break
             case .tooLong: fail("more than \(OfflineRequest.listLimit) messages, or long addresses")
-            case .outrun: fail("it grows as fast as it is read")
+            case .stuck: fail("it is long, and what is asked for does not come")
             case .refused(let condition): fail(condition.rawValue)
             }
             logEnd(fetch)
             connection.shutDown()
         }
+    }
+
+    /// Logs how long the store is: at first, and once a minute.
+    private func tell(_ count: Int, _ fetch: inout Fetch) {
+        let now = clock.monotonic()
+        if let told = fetch.told, now &- told < 60_000_000_000 { return }
+        (fetch.since, fetch.told) = (fetch.since ?? now, now)
+        let words: StaticString = "fetching what the server has stored offline, before the login"
+        logger.event(.notice, .offlineReading, words, [.count: .int(count)])
     }
 
     private func logEnd(_ fetch: Fetch) {

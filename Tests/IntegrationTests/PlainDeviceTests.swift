@@ -184,7 +184,7 @@ extension Integration {
                 let rows = try await database.texts(
                     "SELECT message_id || ' ' || data::text FROM upstream.messages ORDER BY message_id"
                 )
-                #expect(rows == [#"KX2VO-10 "last""#, #"KX2VO-4 {"order":17}"#, #"KX2VO-6 {"order":17}"#])
+                #expect(rows == [#"KX2VO-10 "last""#, #"KX2VO-4 {"order":17}"#, #"KX2VO-6 {"order": 17}"#])
                 #expect(try await database.count("quarantine") == 0 && device.events("error").isEmpty)
             }
         }

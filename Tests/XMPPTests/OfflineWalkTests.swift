@@ -9,6 +9,10 @@ struct OfflineWalkTests {
         var nodes: [String]
         var unreadable: Set<String> = []
         var inflow = 0
+        /// How many come in all.
+        var most = Int.max
+        /// Whether a page brings nothing.
+        var isDeaf = false
         private(set) var arrived = 0
 
         init(_ count: Int) { nodes = (0..<count).map { "n\($0)" } }
@@ -18,12 +22,13 @@ struct OfflineWalkTests {
             case .count: return .count(nodes.count)
             case .list: return .list(nodes)
             case .view(let wanted):
-                let found = wanted.filter(nodes.contains)
+                let found = isDeaf ? [] : wanted.filter(nodes.contains)
                 return found.isEmpty ? .refused(.itemNotFound) : .viewed(found.filter { !unreadable.contains($0) })
             case .remove(let wanted):
                 nodes.removeAll(where: wanted.contains)
-                nodes += (arrived..<arrived + inflow).map { "later \($0)" }
-                arrived += inflow
+                let next = min(most, arrived + inflow)
+                nodes += (arrived..<next).map { "later \($0)" }
+                arrived = next
                 return .removed
             }
         }
@@ -90,16 +95,20 @@ struct OfflineWalkTests {
         #expect(Self.walk(&poison, removed: 0) == "c l v1 c l")
     }
 
-    @Test("a store that fills as fast as it is read ends the walk; one that fills half as fast does not")
+    @Test("a store longer than the queue is read on as long as pages come, however fast it fills")
     func outrun() {
         var store = Store(2_000)
-        store.inflow = 100
-        _ = Self.walk(&store, to: .outrun, removed: 446)
+        (store.inflow, store.most) = (100, 30_000)
+        _ = Self.walk(&store, removed: 31_753)
         store = Store(2_000)
         store.inflow = 25
         _ = Self.walk(&store, queue: 3_000, removed: 960)
         #expect(store.nodes.count == 1_465)
         #expect([0, 1, 1_000, 2_000, 12_000].map(OfflineRequest.size) == [100, 100, 100, 50, 10])
+        // What another worker takes from us, or a server does not give, is not asked for without end.
+        var away = Store(2_000)
+        away.isDeaf = true
+        _ = Self.walk(&away, to: .stuck, removed: 0)
     }
 
     @Test("a store to which a server adds once, while it is read, is read on")

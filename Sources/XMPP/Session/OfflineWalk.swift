@@ -1,8 +1,9 @@
 /// A walk through an offline store, as a pure value: what to ask for.
 ///
 /// Each page is removed once it is committed. A message that did not come, because it can't be read, stays stored: our
-/// presence brings it. ejabberd finds a message in Mnesia by reading all (900 take seconds, 12,000 a quarter of an hour), so a long
-/// store is read only as far as the session's queue can't hold it, and only while that shrinks it.
+/// presence brings it. ejabberd finds a message in Mnesia by reading all (900 take seconds, 12,000 a quarter of an hour), so of a
+/// long store only as much is read as the session's queue can't hold; that much however long it takes, and however fast the
+/// store grows meanwhile, since the server would return all of it.
 package struct OfflineWalk: Sendable {
     package enum Step: Sendable, Equatable {
         /// Ask for ``OfflineWalk/request``.
@@ -12,8 +13,8 @@ package struct OfflineWalk: Sendable {
         case notOffered
         /// The store is longer than a list may be.
         case tooLong
-        /// The store grows as fast as it is read.
-        case outrun
+        /// The store is longer than the queue, and pages bring nothing of it.
+        case stuck
         case refused(StanzaErrorCondition)
     }
 
@@ -23,11 +24,9 @@ package struct OfflineWalk: Sendable {
     private static let denials: [StanzaErrorCondition] = [
         .featureNotImplemented, .serviceUnavailable, .itemNotFound, .notAllowed, .forbidden, .badRequest,
     ]
-    /// How many pages in a row may leave the store no shorter than it was: devices send in bursts.
+    /// How many pages in a row may leave a store no shorter than it was, or bring nothing of a long one: devices send in
+    /// bursts.
     static let patience = 10
-    /// After how many pages in a row that have left it shorter it is read on all the same: what a server was still storing
-    /// made it longer once.
-    static let trend = 3
 
     package private(set) var request = OfflineRequest.count
     /// The messages removed so far.
@@ -37,11 +36,11 @@ package struct OfflineWalk: Sendable {
     private var waiting: ArraySlice<String> = []
     /// The nodes that were asked for.
     private var tried: Set<String> = []
-    /// How many there were when they were counted last, and at the least.
-    private var count: Int?
-    private var least = Int.max
+    /// How many there were when they were counted last.
+    private var count = 0
+    /// The fewest that were counted, and how many had been removed by the last count.
+    private var (least, progress) = (Int.max, -1)
     private var stalls = 0
-    private var falls = 0
 
     /// A walk before a session for which the server keeps so many unacknowledged messages.
     package init(queue: Int) { harmless = queue / 2 }
@@ -50,7 +49,7 @@ package struct OfflineWalk: Sendable {
     package mutating func answered(_ answer: OfflineAnswer) -> Step {
         switch (request, answer) {
         case (.count, .count(let count)): return counted(count)
-        case (.count, .refused(let condition)) where count == nil && Self.denials.contains(condition):
+        case (.count, .refused(let condition)) where progress < 0 && Self.denials.contains(condition):
             return .notOffered
         case (.list, .list(let nodes)):
             waiting = nodes.filter { !tried.contains($0) }[...]
@@ -75,12 +74,11 @@ package struct OfflineWalk: Sendable {
     }
 
     private mutating func counted(_ count: Int) -> Step {
-        stalls = count < least ? 0 : stalls + 1
-        falls = count < self.count ?? count ? falls + 1 : 0
-        (self.count, least) = (count, min(count, least))
-        if count > harmless, stalls >= OfflineWalk.patience, falls >= OfflineWalk.trend { (least, stalls) = (count, 0) }
-        guard count > 0, count <= OfflineWalk.short || count > harmless else { return .done }
-        guard stalls < OfflineWalk.patience else { return count > harmless ? .outrun : .done }
+        let isLong = count > harmless
+        stalls = count < least || (isLong && removed > progress) ? 0 : stalls + 1
+        (self.count, least, progress) = (count, min(count, least), removed)
+        guard count > 0, count <= OfflineWalk.short || isLong else { return .done }
+        guard stalls < OfflineWalk.patience else { return isLong ? .stuck : .done }
         guard waiting.isEmpty else { return view() }
         guard count <= OfflineRequest.listLimit else { return .tooLong }
         request = .list
@@ -88,7 +86,7 @@ package struct OfflineWalk: Sendable {
     }
 
     private mutating func view() -> Step {
-        let size = OfflineRequest.size(of: count ?? 0)
+        let size = OfflineRequest.size(of: count)
         request = .view(Array(waiting.prefix(size)))
         waiting = waiting.dropFirst(size)
         return .ask
