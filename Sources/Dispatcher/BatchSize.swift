@@ -14,7 +14,8 @@ package struct BatchSize: Sendable, Equatable {
     package private(set) var size: Int
     private let limit: Int
     private let keepsShort: Bool
-    private let longest: Duration
+    /// What a call should not exceed.
+    var longest: Duration
     /// How many calls must go well before the size grows again.
     private var pause = 0
     private var patience = 0

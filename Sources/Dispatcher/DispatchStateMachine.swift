@@ -210,8 +210,14 @@ package struct DispatchStateMachine: Sendable {
     /// Learns from a call how many messages the next ones take.
     package mutating func called(_ call: [Attempt], took: Duration, areTogether: Bool, now: ContinuousClock.Instant) {
         batch.called(call.count, took: took, areTogether: areTogether)
-        guard call.first?.delivery.givesWay == true else { return }
-        replay.called(call.count, took: took, areTogether: areTogether, slots: slots(now: now), now: now)
+        replay.called(
+            call.count,
+            isReplayed: call.first?.delivery.givesWay == true,
+            took: took,
+            areTogether: areTogether,
+            slots: slots(now: now),
+            now: now
+        )
     }
 
     /// How many calls may run at the same time now.

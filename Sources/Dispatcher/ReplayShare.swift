@@ -6,7 +6,8 @@ import Vocabulary
 struct ReplayShare: Sendable {
     /// How long after a live delivery the next is expected.
     private static let expectation = Duration.seconds(60)
-    /// The longest call in the only slot: live deliveries wait for it.
+    /// The longest call in the only slot, for which live deliveries wait; at least three times as long as their own
+    /// calls take, since the smallest is slow where a commit is.
     private static let longest = Duration.milliseconds(3)
     /// The most turns in claims at once.
     private static let mostTurns = 500
@@ -17,6 +18,8 @@ struct ReplayShare: Sendable {
     private(set) var hasMore = false
     /// The size of calls in the only slot.
     private var batch: BatchSize
+    /// How long a call of live deliveries in the only slot takes, about.
+    private var liveCall: Duration?
     private var lastLive: FixedInstant?
     /// The live deliveries claimed, less those that were answered by a replayed one.
     private var liveClaimed = 0
@@ -41,14 +44,23 @@ struct ReplayShare: Sendable {
         slots == 1 && isBesideLive(now) ? min(batch.size, self.batch.size) : batch.size
     }
 
+    /// Learns from a call of `count` deliveries, replayed or live.
     mutating func called(
         _ count: Int,
+        isReplayed: Bool,
         took: Duration,
         areTogether: Bool,
         slots: Int,
         now: ContinuousClock.Instant
     ) {
-        if slots == 1, isBesideLive(now) { batch.called(count, took: took, areTogether: areTogether) }
+        guard slots == 1, isBesideLive(now) else { return }
+        if isReplayed {
+            batch.called(count, took: took, areTogether: areTogether)
+        } else {
+            let mean = liveCall ?? took
+            liveCall = mean + (took - mean) / 8
+            batch.longest = max(Self.longest, mean * 3)
+        }
     }
 
     // MARK: Claims

@@ -139,6 +139,26 @@ struct ReplayShareTests {
         #expect(call(took: .milliseconds(20)).count == 100)
     }
 
+    @Test("In the only slot a replay's calls don't shrink because each commit is slow, as live ones' calls show")
+    func slowCommits() throws {
+        var machine = try machine(batch: 100, concurrency: 1)
+        _ = machine.claimed(replayed(1_001...9_000), hasMore: true, now: start)
+        var (sizes, number) = ([Int](), UInt64(1))
+        // A commit takes 8 ms, a message 0.1 ms.
+        for _ in 1...100 {
+            _ = machine.claimed(live(number...number), hasMore: false, now: start)
+            number += 1
+            for _ in 1...2 {
+                let call = machine.beginCall(now: start)
+                for attempt in call { _ = machine.finished(attempt.id, .settled, now: start, random: 1) }
+                let took = Duration.milliseconds(8) + .microseconds(100) * call.count
+                machine.called(call, took: took, areTogether: true, now: start)
+                if call.first?.delivery.givesWay == true { sizes.append(call.count) }
+            }
+        }
+        #expect(sizes.suffix(50).allSatisfy { (16...100).contains($0) }, "\(sizes)")
+    }
+
     // MARK: Turns
 
     @Test("While live ones always wait, a replay has one delivery in eight, in calls of any size", arguments: [1, 100])
