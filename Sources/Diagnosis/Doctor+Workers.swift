@@ -208,10 +208,9 @@ extension Doctor {
             )
         }
         if let breaker, breaker.isFailing {
-            let probe = breaker.nextProbe.map { ", next probe in \(Amount.time($0.rounded()))" } ?? ""
             diagnosis.find(
                 .handlerFailing,
-                "handler \(state.name) is failing: its circuit breaker is open\(probe); \(waiting) wait",
+                "handler \(state.name) is failing: its circuit breaker is open, \(breaker.probe); \(waiting) wait",
                 fix: "upstream-worker deliveries list --handler \(state.name) shows what fails"
             )
         }

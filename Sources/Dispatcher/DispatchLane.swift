@@ -83,7 +83,8 @@ final class DispatchLane: Sendable {
                 isPaused: machine.isPaused,
                 running: machine.running.count,
                 waiting: machine.waiting.count,
-                lastFailure: machine.lastFailure?.logText
+                lastFailure: machine.lastFailure?.logText,
+                failedInRow: machine.failedInRow
             )
         }
     }

@@ -134,4 +134,6 @@ package struct HandlerActivity: Sendable, Equatable {
     package var waiting: Int
     /// The latest failure of the handler itself, as logs name it; nil without one.
     package var lastFailure: String?
+    /// Attempts that failed since the last success.
+    package var failedInRow = 0
 }

@@ -37,7 +37,7 @@ extension DispatchStateMachine {
         switch end {
         case .settled:
             action.ending = .done
-            action.transition = answered(run)
+            action.transition = transition(after: .done, run, now: now, random: random)
         case .lost:
             if run.isProbe { breaker.probeAbandoned() }
         case .alone:
@@ -126,6 +126,11 @@ extension DispatchStateMachine {
         now: ContinuousClock.Instant,
         random: () -> Double
     ) -> CircuitBreaker.Transition? {
+        switch verdict {
+        case .done: failedInRow = 0
+        case .reject, .retry, .down, .unavailable, .interrupted: failedInRow += 1
+        case .pause, .cancelled: break
+        }
         switch verdict {
         case .done, .reject, .retry: return answered(run)
         case .down(_, let hold?, _): return breaker.held(for: hold, now: now)

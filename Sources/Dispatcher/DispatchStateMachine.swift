@@ -39,6 +39,8 @@ package struct DispatchStateMachine: Sendable {
     var breaker: CircuitBreaker
     /// The latest failure of the handler itself.
     var lastFailure: HandlerFailure?
+    /// Attempts that failed since the last success, also those that the table does not count.
+    package internal(set) var failedInRow = 0
     var waiting = DeliveryQueue()
     var running: [RunID: Run] = [:]
     private var nextRun: RunID = 1

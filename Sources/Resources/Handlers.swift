@@ -48,11 +48,10 @@ extension HandlerView: ShownResource {
 
     private var stateInWords: String {
         if word == .active, let until = state.heldUntil { return "held until \(until.cell)" }
-        guard word == .active, breaker?.isFailing == true else {
+        guard word == .active, let breaker, breaker.isFailing else {
             return word.rawValue + (state.pausedUntil.map { " until \($0.cell)" } ?? "")
         }
-        guard let seconds = breaker?.nextProbe else { return "failing, probing now" }
-        return seconds < 1 ? "failing, next probe now" : "failing, next probe in \(Amount.time(seconds.rounded()))"
+        return "failing, \(breaker.probe)"
     }
 }
 

@@ -52,7 +52,8 @@ extension WaitingDelivery: ShownResource {
             $0.reason
         } cell: {
             $0.reason == .held
-                ? $0.heldUntil.map { "held until \($0.cell)" } ?? "held, probing now" : $0.reason.rawValue
+                ? $0.heldUntil.map { "held until \($0.cell)" } ?? "held, \(HandlerBreaker.probeDue)"
+                : $0.reason.rawValue
         },
         Field("attempts", TableColumn("ATTEMPTS", dropOrder: 3), about: "those that failed and count") { $0.attempts },
         .group("error_group", \.errorGroup, TableColumn("ERROR", minimum: 14, dropOrder: 2)) {

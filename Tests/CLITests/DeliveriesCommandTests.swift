@@ -286,6 +286,13 @@ struct DeliveriesCommandTests {
         let json = try await stage.run(["handlers", "list", "--json"])
         #expect(json.output.contains(#""circuit":"open""#) && !json.output.contains("failing"), "\(json.output)")
         #expect(json.output.contains(#""next_probe_at":"2"#), "\(json.output)")
+        // Its time is over by now.
+        try await stage.fixture.script(
+            "UPDATE upstream.workers SET handlers = jsonb_set(handlers, '{0,next_probe}', '1') WHERE worker = 'host:1'"
+        )
+        let over = try await stage.run(["handlers", "list", "--table"])
+        #expect(over.output.contains("failing, a probe is due or under way"), "\(over.output)")
+        #expect(try await !stage.run(["handlers", "list", "--json"]).output.contains(#""next_probe_at":"2"#))
         // Neither a dead worker's circuit shows, nor what it told the others.
         try await stage.fixture.script(
             """

@@ -329,6 +329,9 @@ struct ActionTests {
             #expect(pauses.items.first?["via"] as? String == "console")
             #expect(try await console.get("/api/v1/audit?action=handlers", as: .auditor).items.count == 5)
             #expect(try await console.get("/api/v1/audit?until=1h", as: .auditor).items.isEmpty)
+            // An action is one word.
+            let page = try await console.get("/audit", as: .auditor).text
+            #expect(page.contains(#"<span class="tag tight"><bdi>handlers.pause<"#), "\(page)")
             for wrong in ["limit=0", "limit=501", "after=x", "since=x", "sice=1h", "who=a%00"] {
                 #expect(try await console.get("/api/v1/audit?\(wrong)", as: .auditor).status == 400, "\(wrong)")
             }

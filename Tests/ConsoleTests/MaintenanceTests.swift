@@ -121,7 +121,21 @@ struct MaintenanceTests {
             #expect(after?.count == due?.count)
             let page = try await console.get("/retention", as: .operator_).text
             #expect(page.contains("Run retention now") && page.contains("disk full"))
+            try await lists(console)
         }
+    }
+
+    /// The page begins with the days that hold something, the latest first, and ends with those ahead.
+    private func lists(_ console: ConsoleHarness) async throws {
+        try await console.database.script("SELECT upstream.ensure_partitions(current_date, current_date + 3)")
+        let table =
+            try await console.get("/retention").text.split(separator: "<caption class=\"unseen\">Days").last ?? ""
+        let days = table.matches(of: /tight">(\d{4}-\d\d-\d\d)<.*?<span class="badge \w+">(\w+)</).map {
+            (day: String($0.1), isAhead: $0.2 == "ahead")
+        }
+        let (held, ahead) = (days.prefix { !$0.isAhead }, days.drop { !$0.isAhead })
+        #expect(held.count >= 3 && ahead.count >= 2 && ahead.allSatisfy(\.isAhead), "\(table)")
+        #expect(held.map(\.day) == held.map(\.day).sorted(by: >) && ahead.map(\.day) == ahead.map(\.day).sorted())
     }
 
     @Test("only who may act sees the buttons, that of a device where a list is of this device")

@@ -8,6 +8,28 @@ import Testing
 struct ReplayPlanTests {
     private static func hide(_ settings: inout ConsoleSettings) { settings.showsPayloads = false }
 
+    @Test("the page of a message that is done leads to a form that sends it again as it is filled in")
+    func again() async throws {
+        try await ConsoleHarness.run([Seed(id: "m-1")]) { console in
+            func replay() async throws -> String {
+                let page = try await console.get("/messages/m-1", as: .operator_).text
+                let link = try #require(page.firstMatch(of: /href="([^"]*)">Replay this/), "\(page)")
+                return String(link.1).replacing("&amp;", with: "&")
+            }
+            let form = try await console.get(try await replay(), as: .operator_).text
+            let key = try #require(try await console.database.text("SELECT message_key::text FROM upstream.messages"))
+            #expect(form.contains(#"value="\#(key)""#), "\(form)")
+            #expect(form.contains(#"value="all" selected"#) && form.contains(#"value="yes" selected"#), "\(form)")
+            #expect(try await !console.get("/replays/new", as: .operator_).text.contains(" selected"))
+            // What waits is not to be sent to those who have it.
+            try await console.kill(1)
+            try await console.database.script(
+                "UPDATE upstream.dead_letters SET (message_key, received_at) = (SELECT message_key, received_at FROM upstream.messages)"
+            )
+            #expect(try await replay() == "/replays/new?message_key=\(key)")
+        }
+    }
+
     @Test("a console that hides payloads plans no replay by what they hold")
     func hiddenPayloads() async throws {
         try await ConsoleHarness.run([Seed(id: "m-1")], configure: Self.hide) { console in

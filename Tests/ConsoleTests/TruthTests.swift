@@ -100,23 +100,21 @@ struct TruthTests {
     )
     func circuit() async throws {
         try await ConsoleHarness.run { console in
-            let handlers = """
-                [{"handler": "orders", "circuit": "open", "next_probe": 30, "paused": false, "running": 0, "waiting": 0, \
-                "attempts": 0, "failed": 0, "failed_in_row": 5, "last_failure": "webhook status 503"}]
-                """
-            try await console.database.script(
-                HealthySystem.worker(handlers: handlers) + """
-                    INSERT INTO upstream.handlers (name, seen_at) VALUES ('orders', now());
-                    INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
-                    VALUES ('orders', gen_random_uuid(), now(), now())
-                    """
-            )
+            try await console.database.script(Self.open(failures: 5, "webhook status 503"))
             let row = try await console.get("/api/v1/deliveries").items.first ?? [:]
             #expect(row["reason"] as? String == "held" && row["held_until"] is String, "\(row)")
             let why = "the circuit is open: 5 failures, last: webhook status 503"
             #expect(row["held_reason"] as? String == why)
             let page = try await console.get("/deliveries").text
             #expect(page.contains(why) && page.contains("held") && !page.contains(">due<"))
+            #expect(page.contains("a probe is due <time"), "\(page)")
+            for path in ["/handlers", "/handlers/orders"] {
+                let page = try await console.get(path).text
+                #expect(
+                    page.contains("circuit open") && page.contains("5 failures, last: webhook status 503"),
+                    "\(path)"
+                )
+            }
             let answer = try await console.act("deliveries/retry-now", #"{"handler":"orders"}"#).object
             #expect(answer["done"] as? Int == 0)
             let unmoved =
@@ -124,6 +122,37 @@ struct TruthTests {
             #expect(answer["why"] as? String == unmoved)
             #expect(answer["more"] as? Bool == false)
         }
+    }
+
+    @Test("of an open circuit nothing is said that is not known: no count of failures, no end that is over")
+    func circuitUnknown() async throws {
+        try await ConsoleHarness.run { console in
+            let last = "exec program ended repeatedly"
+            try await console.database.script(Self.open(failures: 0, last, age: "40 s"))
+            let row = try await console.get("/api/v1/deliveries").items.first ?? [:]
+            #expect(row["held_reason"] as? String == "the circuit is open: \(last)", "\(row)")
+            #expect(row["reason"] as? String == "held" && !(row["held_until"] is String), "\(row)")
+            for path in ["/deliveries", "/handlers/orders", "/handlers"] {
+                let page = try await console.get(path).text
+                #expect(page.contains(last) && !page.contains("0 failures"), "\(path): \(page)")
+                #expect(page.contains("a probe is due or under way") || path == "/handlers", "\(path): \(page)")
+            }
+            let handler = try await console.get("/api/v1/handlers").items.first ?? [:]
+            #expect(handler["circuit"] as? String == "open" && !(handler["next_probe_at"] is String), "\(handler)")
+        }
+    }
+
+    /// A handler whose circuit is open, to be probed 30 s after a report of this age, with a delivery that is due.
+    private static func open(failures: Int, _ last: String, age: String = "0 s") -> String {
+        let handlers = """
+            [{"handler": "orders", "circuit": "open", "next_probe": 30, "paused": false, "running": 0, "waiting": 0, \
+            "attempts": 0, "failed": 0, "failed_in_row": \(failures), "last_failure": "\(last)"}]
+            """
+        return HealthySystem.worker(age: age, handlers: handlers) + """
+            INSERT INTO upstream.handlers (name, seen_at) VALUES ('orders', now());
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+            VALUES ('orders', gen_random_uuid(), now(), now())
+            """
     }
 
     @Test("nobody is shown a part of the console that they may not see")

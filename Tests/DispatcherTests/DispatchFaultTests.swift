@@ -53,6 +53,19 @@ struct DispatchFaultTests {
         #expect(machine.reserve(1) == true)
     }
 
+    @Test("failures in a row are the attempts that failed since a success, also those that do not count")
+    func failedInRow() {
+        var machine = machine()
+        let ends: [(UInt64, HandlerVerdict, Int)] = [
+            (1, .unavailable(after: nil, failure), 1), (2, .reject(failure), 2), (3, .interrupted(failure), 3),
+            (4, .cancelled, 3), (5, .down(after: nil, failure), 4), (6, .done, 0), (7, .retry(after: nil, failure), 1),
+        ]
+        for (number, verdict, expected) in ends {
+            _ = machine.claimed([delivery(number)], hasMore: false, now: start)
+            #expect(run(&machine, verdict)?.number == number && machine.failedInRow == expected, "\(verdict)")
+        }
+    }
+
     @Test("a probe that is refused for its own sake proves that the handler is up")
     func refusedProbe() throws {
         var machine = machine()

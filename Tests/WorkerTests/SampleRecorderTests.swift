@@ -22,6 +22,16 @@ struct SampleRecorderTests {
         metrics.handler(0).duration.observe(0.004, count: count)
     }
 
+    @Test("a worker's row has a handler's failures in a row as they were counted, not as the table counts attempts")
+    func failedInRow() {
+        let identity = WorkerReport(instance: Digest128(high: 0, low: 1), worker: "host:1", version: "1", roles: [])
+        var figures = WorkerFigures(of: identity, metrics, now: .now)
+        var activity = activity(.open)
+        activity[0].failedInRow = 20
+        let row = figures.next(activity: activity, isStopping: false, now: .now)
+        #expect(row.handlers.map(\.failedInRow) == [20])
+    }
+
     @Test("a minute's counts are in one sample of each subject, whatever was written or not; none is counted twice")
     func countsOnce() {
         receive(7)

@@ -31,7 +31,8 @@ enum AuditPart {
                 <span class="sub">\(row.via) · role \(row.role)</span>
                 """
             },
-            "action", "subject", "count", PageColumn("reason", absent: "none given"),
+            PageColumn("action") { "<span class=\"tag tight\">\(stranger: $0.action)</span>" }, "subject", "count",
+            PageColumn("reason", absent: "none given"),
         ]
         let hint: HTML = "Pauses, retries, releases, replays and erasures are recorded here."
         return list.document(

@@ -189,7 +189,7 @@ enum DeliveryPart {
         case .paused: return "\(Part.badge(.warning, "handler paused"))\(sub(row.pausedReason))"
         case .held:
             let end: HTML =
-                row.heldUntil.map { "until \(Part.time($0)), \(Part.age($0, now: now))" } ?? "a probe is under way"
+                row.heldUntil.map { "a probe is due \(Part.age($0, now: now))" } ?? "\(HandlerBreaker.probeDue)"
             return "\(Part.badge(.warning, "held")) \(end)\(sub(row.heldReason))"
         case .retry: return "\(Part.badge(.warning, "will be retried"))\(error)"
         case .postponed: return "\(Part.badge(.idle, "postponed"))\(error)"

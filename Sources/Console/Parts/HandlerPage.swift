@@ -112,20 +112,15 @@ struct HandlerPage {
                 .warning,
                 """
                 <strong>Held.</strong> The handler asked for a pause (Retry-After). \(reason(handler.heldReason))\
-                Ends \(Part.age(end, now: now)).
+                A probe is due \(Part.age(end, now: now)).
                 """
             )
-        } else if view.failing > 0 {
-            let probe: HTML =
-                view.breaker?.nextProbe.map { "Next probe in \(Amount.time($0))." }
-                ?? "A probe is under way."
-            let inRow: HTML =
-                view.reports.compactMap(\.failedInRow).max().map { "\(Amount.counted($0, "failure")) in a row." } ?? ""
+        } else if let breaker = view.breaker, breaker.isFailing {
+            let cause: HTML = breaker.cause.map { ": \(stranger: $0)" } ?? ""
             notes += Part.notice(
                 .bad,
                 """
-                <strong>The circuit is open</strong> in \(Amount.counted(view.failing, "worker")): attempts failed one after the other, \
-                so none is made for a while. \(probe) \(inRow)
+                <strong>The circuit is open</strong> in \(Amount.counted(view.failing, "worker"))\(cause); \(breaker.probe).
                 """
             )
         }

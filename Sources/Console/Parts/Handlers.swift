@@ -192,7 +192,7 @@ enum HandlerPart {
                         \(Part.age($0.attempt.startedAt, now: row.view.at)) \
                         <span class="mono">\(stranger: ($0.attempt.errorGroup ?? "unknown").shortened(60))</span>
                         """
-                    }
+                    } ?? row.view.reason.map { "<span class=\"mono\">\(stranger: $0.shortened(60))</span>" }
                 },
             ]
         )

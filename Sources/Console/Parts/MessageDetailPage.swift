@@ -58,11 +58,18 @@ enum MessageDetailPage {
                 : deadLetters + attempts + data + facts + deliveries + conflicts
         }
 
+        /// The form of a replay of this message alone; of one that is done, to all handlers, however often it was sent.
+        private var replay: PageAddress {
+            let address = PageAddress("/replays/new").query("message_key", key)
+            guard detail.deadLetters.isEmpty, detail.deliveries.isEmpty else { return address }
+            return address.query("scope", "all").query("include_replayed", "yes")
+        }
+
         var head: HTML {
             """
             <header class="head"><div><h1>Message \(stranger: (message?.messageID ?? key).shortened(80))</h1>
             <p class="lead">\(standing)</p></div>
-            <div class="actions"><a class="button" href="\(PageAddress("/replays/new").query("message_key", key))">Replay this</a>
+            <div class="actions"><a class="button" href="\(replay)">Replay this</a>
             <a class="button" href="\(PageAddress("/api/v1/messages").adding(key))">JSON</a></div></header>
             """
         }

@@ -213,6 +213,8 @@ enum MessagePart {
         let (list, senders) = try await PageList.read(request, pageList, values) { connection, _ in
             try await StoredSender.list(connection).count
         }
+        let keys = list.rows.map(\.message.messageKey)
+        let pending = try await keys.isEmpty ? [:] : request.read { try await MessageLookup($0).pending(keys) }
         let tail: HTML = """
             <button type="button" class="button needs-script" id="tail-toggle" aria-pressed="false"
             data-stream="\(list.address("/api/v1/messages/stream"))">Live tail</button>
@@ -227,7 +229,7 @@ enum MessagePart {
             Nothing has been received yet. Start a worker (<code>upstream-worker run</code>), or try everything on this machine \
             with <code>upstream-worker dev</code>.
             """
-        let columns = Self.columns(request.sight, hasSenders: senders > 1)
+        let columns = Self.columns(request.sight, hasSenders: senders > 1, pending)
         var table = list.table("Messages", columns, "No messages yet", hint, id: "message-rows")
         if list.rows.isEmpty, list.asked.mistakes.isEmpty {
             // The live tail fills it.
@@ -252,13 +254,24 @@ enum MessagePart {
     }
 
     /// One line a row; a column that is the same everywhere is left out, and data has what the others leave.
-    private static func columns(_ sight: Sight, hasSenders: Bool) -> [PageColumn<StoredMessage>] {
+    private static func columns(
+        _ sight: Sight,
+        hasSenders: Bool,
+        _ pending: [MessageKey: (waiting: Int, dead: Int)]
+    ) -> [PageColumn<StoredMessage>] {
         let plain = MessageColumn.inTables.filter { $0 != .messageKey && $0.traits.secrecy == .plain }
         let id = PageColumn<StoredMessage>("message_id") { row in
             let address = PageAddress("/messages").adding("\(row.message.messageKey)")
             return Part.link(address, row.message.messageID.shortened(120))
         }
         let received = PageColumn<StoredMessage>("received_at") { Part.time($0.cursor.receivedAt) }
+        // Empty in a row that the live tail adds, of which nothing is known.
+        let state = PageColumn<StoredMessage>(title: "Pending") { row in
+            guard let (waiting, dead) = pending[row.message.messageKey] else { return "<span class=\"muted\">–</span>" }
+            return HTML([(Tone.active, "waiting", waiting), (.bad, "dead", dead)].filter { $0.2 > 0 }) {
+                "\(Part.badge($0.0, "\($0.1) \($0.2)")) "
+            }
+        }
         return (plain + (hasSenders ? [.senderID] : [])).map { column in
             switch column {
             case .receivedAt: received
@@ -266,7 +279,7 @@ enum MessagePart {
             default: PageColumn(column.name)
             }
         }
-            + (sight.payloads ? [PageColumn("data", cell: preview)] : [])
+            + (pending.isEmpty ? [] : [state]) + (sight.payloads ? [PageColumn("data", cell: preview)] : [])
     }
 
     /// The first bytes of the payload.

@@ -95,7 +95,7 @@ enum ReplayPlanning {
         let handlers = try await request.look { try await HandlerStates($0).list(counted: 1) }
         let form =
             request.mayAct
-            ? Self.form(Asked(lenient: request.query.values, sight: sight), handlers.map(\.name), sight)
+            ? Self.form(Asked(lenient: request.query.values, sight: sight), request.query, handlers.map(\.name), sight)
             : Part.empty("Your role looks and does not act", "Ask somebody with the role operator.")
         let lead: HTML =
             "First a plan: it freezes what the filter selects now and counts it. Nothing is sent until you start it."
@@ -109,16 +109,27 @@ enum ReplayPlanning {
         )
     }
 
-    private static func form(_ asked: Asked<MessageFilter>, _ handlers: [String], _ sight: Sight) -> HTML {
+    /// An option of the form, chosen where the page's address says so.
+    private static func option(_ query: PageQuery, _ name: String, _ value: String, _ title: HTML) -> HTML {
+        "<option value=\"\(value)\"\(HTML.when(query[name] == value, " selected"))>\(title)</option>"
+    }
+
+    private static func form(
+        _ asked: Asked<MessageFilter>,
+        _ query: PageQuery,
+        _ handlers: [String],
+        _ sight: Sight
+    ) -> HTML {
         """
         <form class="filter" data-action="/api/v1/replays/plan" data-done="Planned" data-steps="plan">
         <h2 class="unseen">Plan</h2>
         \(FilterForm.fields(asked, prefix: "filter.", without: sight.payloads ? [] : ["where"]))
         <div><label for="f-scope">Send</label><select id="f-scope" name="scope">
-        <option value="not_handled">what a handler has not handled</option><option value="only_failed">only dead letters</option>
-        <option value="all">everything, handled or not</option></select></div>
+        \(option(query, "scope", "not_handled", "what a handler has not handled"))
+        \(option(query, "scope", "only_failed", "only dead letters"))
+        \(option(query, "scope", "all", "everything, handled or not"))</select></div>
         <div><label for="f-replayed">Replayed before</label><select id="f-replayed" name="include_replayed" data-kind="flag">
-        <option value="">leave out</option><option value="yes">send again</option></select></div>
+        <option value="">leave out</option>\(option(query, "include_replayed", "yes", "send again"))</select></div>
         <div><label for="f-handlers">To</label><select id="f-handlers" name="handlers" data-kind="list">
         <option value="">every subscribed handler</option>\(HTML(handlers) { "<option value=\"\(exact: $0)\">\($0)</option>" })</select></div>
         <div><label for="f-rate">At most per second</label>

@@ -91,7 +91,8 @@ enum RetentionPart {
         let largest = max(1, plan.partitions.map(\.bytes).max() ?? 1)
         return Part.table(
             "Days",
-            plan.partitions.reversed(),
+            // What lies ahead holds nothing yet, and so comes last.
+            plan.partitions.filter { $0.fate != .ahead }.reversed() + plan.partitions(.ahead),
             now: plan.now,
             [
                 PageColumn("day") { "<span class=\"mono tight\">\($0.day.start.date)</span>" },

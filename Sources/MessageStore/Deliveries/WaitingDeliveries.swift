@@ -43,7 +43,7 @@ package struct WaitingDelivery: Sendable {
     /// When the handler's pause ends by itself; nil if it is not paused, or until resumed.
     package var pausedUntil: Timestamp?
     package var pausedReason: String?
-    /// When the pause that the handler asked for ends, or an open circuit may be probed; nil without one.
+    /// When the pause that the handler asked for ends, or an open circuit may be probed; nil without one, or once it may.
     package var heldUntil: Timestamp?
     /// The handler's reason for that pause.
     package var heldReason: String?

@@ -21,9 +21,11 @@ package struct HandlerView: Sendable {
     package var running: Int { reports.reduce(0) { $0 + $1.running } }
     /// The number of workers in which its circuit is not closed.
     package var failing: Int { reports.count { $0.circuit != "closed" } }
-    /// When the next probe of an open circuit may begin; nil if none is to come.
-    package var nextProbeAt: Timestamp? {
-        breaker?.nextProbe.flatMap { (0...1e9).contains($0) ? at + .microseconds(Int64($0 * 1e6)) : nil }
+    /// When the next probe of an open circuit may begin; nil if none is to come, or one may begin already.
+    package var nextProbeAt: Timestamp? { breaker?.nextProbeAt(at) }
+    /// Why no attempt is made, in words; nil if nothing keeps one from being made, or it is not known.
+    package var reason: String? {
+        state.pausedReason ?? state.heldReason ?? breaker.flatMap { $0.isFailing ? $0.cause : nil }
     }
 
     /// Combines handlers, by name, with the workers' rows.
@@ -65,16 +67,34 @@ package struct HandlerView: Sendable {
 package struct HandlerBreaker: Sendable, Equatable {
     /// The worst state: `open`, `half_open`, or `closed`.
     package var circuit: String
-    /// The seconds, 0 or more, until the next probe may begin; nil while one is under way, or if the circuit is closed.
+    /// The seconds, 0 or more, until the next probe may begin; nil if no circuit is open.
     package var nextProbe: Double?
-    /// The most failures since a success in one worker.
+    /// The most failed attempts since a success in one worker where it is not closed; 0 if unknown.
     package var failures = 0
     /// The latest failure of the handler itself; nil if unknown.
     package var lastFailure: String?
 
+    /// What opened it, in words; nil if unknown.
+    package var cause: String? {
+        let known = [failures > 0 ? Amount.counted(failures, "failure") : nil, lastFailure].compactMap(\.self)
+        return known.isEmpty ? nil : known.joined(separator: ", last: ")
+    }
+
     /// Why nothing is delivered while it is open, in words.
-    package var why: String {
-        "the circuit is open: \(Amount.counted(failures, "failure"))" + (lastFailure.map { ", last: \($0)" } ?? "")
+    package var why: String { "the circuit is open" + (cause.map { ": \($0)" } ?? "") }
+
+    /// When it is probed next, in words.
+    package var probe: String {
+        guard let left = nextProbe, left > 0 else { return Self.probeDue }
+        return "next probe in \(Amount.time(left.rounded(.up)))"
+    }
+
+    /// What ``probe`` says once the time before it is over: a worker's report does not tell these apart.
+    package static let probeDue = "a probe is due or under way"
+
+    /// When the next probe may begin; nil if that time is over, or it can't be known.
+    func nextProbeAt(_ now: Timestamp) -> Timestamp? {
+        nextProbe.flatMap { 0 < $0 && $0 <= 1e9 ? now + .microseconds(Int64($0 * 1e6)) : nil }
     }
 
     /// Whether at least one circuit is not closed.
@@ -107,8 +127,10 @@ package struct HandlerBreaker: Sendable, Equatable {
             for handler in worker.handlers {
                 var breaker = found[handler.handler] ?? HandlerBreaker(circuit: "closed", nextProbe: nil)
                 if rank(handler.circuit) > rank(breaker.circuit) { breaker.circuit = handler.circuit }
-                breaker.failures = max(breaker.failures, handler.failedInRow ?? 0)
-                if handler.circuit != "closed" { breaker.lastFailure = handler.lastFailure ?? breaker.lastFailure }
+                if handler.circuit != "closed" {
+                    breaker.failures = max(breaker.failures, handler.failedInRow ?? 0)
+                    breaker.lastFailure = handler.lastFailure ?? breaker.lastFailure
+                }
                 if let probe = handler.nextProbe {
                     let left = max(0, probe - age)
                     breaker.nextProbe = min(breaker.nextProbe ?? left, left)
@@ -128,7 +150,7 @@ extension WaitingDelivery {
         guard reason == .due, let breaker, breaker.isFailing else { return self }
         var held = self
         (held.reason, held.heldReason) = (.held, breaker.why)
-        held.heldUntil = breaker.nextProbe.flatMap { $0 < 1e9 ? now + .microseconds(Int64($0 * 1e6)) : nil }
+        held.heldUntil = breaker.nextProbeAt(now)
         return held
     }
 }

@@ -52,7 +52,7 @@ package struct WorkerReport: Sendable, Equatable {
         package var attempts = 0.0
         /// Failed attempts per second.
         package var failed = 0.0
-        /// Failures since the last success, or since the start; nil in rows of older versions.
+        /// Failed attempts since the last success, or since the start; nil in rows of older versions.
         package var failedInRow: Int?
         /// The latest failure of the handler itself, as logs name it.
         package var lastFailure: String?

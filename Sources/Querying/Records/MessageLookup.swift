@@ -171,6 +171,16 @@ package struct MessageLookup: Sendable {
         )
     }
 
+    /// How many deliveries of each of some messages wait, and how many are dead letters; without those that have none.
+    package func pending(
+        _ keys: [MessageKey]
+    ) async throws(PostgresError) -> [MessageKey: (waiting: Int, dead: Int)] {
+        let rows = try await connection.result(of: RecordStatements.pending(keys.map(\.digest))).rows {
+            (key: MessageKey, waiting: Int, dead: Int) in (key, (waiting: waiting, dead: dead))
+        }
+        return Dictionary(rows) { first, _ in first }
+    }
+
     /// The registration tokens of some messages, for masking in what handlers said; never shown themselves.
     ///
     /// One statement looks up every message by key; deleted messages have none.

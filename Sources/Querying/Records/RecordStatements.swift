@@ -86,6 +86,21 @@ enum RecordStatements {
         """
     }
 
+    /// How many deliveries of each of some messages wait, and how many are dead letters; no row where there are none.
+    static func pending(_ keys: [Digest128]) -> SQL {
+        """
+        SELECT key, count(*) FILTER (WHERE NOT is_dead), count(*) FILTER (WHERE is_dead)
+        FROM (
+            SELECT message_key, false FROM upstream.deliveries WHERE message_key = ANY (\(keys))
+            UNION ALL
+            SELECT entry.key, false FROM upstream.delivery_blocks CROSS JOIN LATERAL unnest(keys) AS entry (key)
+            WHERE entry.key = ANY (\(keys))
+            UNION ALL
+            SELECT message_key, true FROM upstream.dead_letters WHERE message_key = ANY (\(keys))
+        ) AS found (key, is_dead) GROUP BY key
+        """
+    }
+
     /// A page of conflicts, the newest first.
     static func conflicts(_ query: ConflictQuery) -> SQL {
         var condition = query.filter.condition(on: .conflicts)

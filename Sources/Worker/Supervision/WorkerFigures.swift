@@ -35,8 +35,6 @@ struct WorkerFigures {
     private let start: ContinuousClock.Instant
     private var report: WorkerReport
     private var before: WorkerCounts
-    /// By handler, at its last success.
-    private var failuresBefore: [UInt64]
 
     /// Figures of a process that starts now.
     init(of identity: WorkerReport, _ metrics: Metrics, now: ContinuousClock.Instant) {
@@ -44,7 +42,6 @@ struct WorkerFigures {
         self.metrics = metrics
         start = now
         before = WorkerCounts(metrics, now)
-        failuresBefore = before.handlers.map { $0.failed }
     }
 
     /// The current row; the next one's rates begin here.
@@ -77,9 +74,6 @@ struct WorkerFigures {
         // Values above the highest bound are only known to exceed it.
         report.rates.ackP50 = acks.bound(below: 0.5, in: bounds).map { min($0, bounds.last ?? 0) }
         report.rates.ackP99 = acks.bound(below: 0.99, in: bounds).map { min($0, bounds.last ?? 0) }
-        for (index, handler) in counts.handlers.enumerated() where handler.done != before.handlers[index].done {
-            failuresBefore[index] = handler.failed
-        }
         let ahead = metrics.clockAhead.value
         report.rates.clockAhead = ahead.isNaN ? nil : (ahead * 1_000).rounded() / 1_000
         report.handlers = activity.map { handler in
@@ -91,7 +85,7 @@ struct WorkerFigures {
             row.isPaused = handler.isPaused
             (row.running, row.waiting, row.lastFailure) = (handler.running, handler.waiting, handler.lastFailure)
             (row.attempts, row.failed) = (rate(now?.done ?? 0, was?.done ?? 0) + failures, failures)
-            row.failedInRow = index.map { Int(clamping: counts.handlers[$0].failed &- failuresBefore[$0]) }
+            row.failedInRow = handler.failedInRow
             return row
         }
         report.certificates = metrics.certificates.all.map {

@@ -38,6 +38,34 @@ struct MessageListTests {
         }
     }
 
+    @Test("the page says of its messages what waits and what is dead, and is silent where all is done")
+    func pending() async throws {
+        try await ConsoleHarness.run(Self.seeds) { console in
+            #expect(try await !console.get("/messages").text.contains("Pending"))
+            try await console.database.script(
+                """
+                INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+                SELECT handler, message_key, received_at, now()
+                FROM upstream.messages, (VALUES ('billing'), ('orders')) AS h (handler) WHERE message_id = 'm1';
+                INSERT INTO upstream.delivery_blocks (token, number, handler, lease_owner, lease_until, keys, times)
+                SELECT 1, 1, 'orders', 'host:1', now() + interval '1 hour', ARRAY[message_key], ARRAY[received_at]
+                FROM upstream.messages WHERE message_id = 'm2';
+                INSERT INTO upstream.dead_letters (
+                    handler, message_key, received_at, attempts, next_attempt_at, lease_token, error_group, last_error
+                ) SELECT 'shipping', message_key, received_at, 20, now(), 0, 'reject', 'no such item'
+                FROM upstream.messages WHERE message_id IN ('m1', 'm3')
+                """
+            )
+            let page = try await console.get("/messages").text
+            func state(_ id: String) throws -> String {
+                let row = try #require(page.split(separator: "<tr>").first { $0.contains(">\(id)<") }, "\(page)")
+                let cell = try #require(row.firstMatch(of: /data-label="Pending">(.*?)<\/td>/))
+                return String(cell.1).replacing(/<[^>]*>/, with: "").trimmingCharacters(in: .whitespaces)
+            }
+            #expect(try ["m1", "m2", "m3", "m4"].map(state) == ["waiting 2 dead 1", "waiting 1", "dead 1", "–"])
+        }
+    }
+
     @Test("every filter of `messages list` narrows, and clauses are those of the command")
     func filters() async throws {
         try await ConsoleHarness.run(Self.seeds) { console in

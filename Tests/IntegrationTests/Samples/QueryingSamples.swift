@@ -53,6 +53,7 @@ extension RecordStatements: StatementCatalog {
             StatementSample("keys", keys(in: digest...digest)),
             StatementSample("deliveries", deliveries(key)),
             StatementSample("deadLetters", deadLetters(key)),
+            StatementSample("pending", pending([digest])),
             StatementSample("conflicts", conflicts(conflict)),
             StatementSample("quarantine", quarantine(query)),
             StatementSample("quarantine, with stanzas", quarantine(stanzas)),
