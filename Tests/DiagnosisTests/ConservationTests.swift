@@ -154,8 +154,8 @@ struct ConservationTests {
     @Test("what an erasure has deleted so far is not missing, batch by batch, and where it was interrupted")
     func erasing() async throws {
         let fixture = try await fixture()
-        // The quarantine comes after the bodies: the erasure fails there.
-        try await fixture.script("ALTER TABLE upstream.quarantine RENAME TO elsewhere")
+        // The list of erasures comes after the bodies: the erasure fails there.
+        try await fixture.script("ALTER TABLE upstream.erasures RENAME TO elsewhere")
         let erasure = Erasure(fixture.admin, token: Array(Self.token.utf8), batch: 1)
         await #expect(throws: PostgresError.self) { try await erasure.run(by: AuditAuthor("someone", via: .command)) }
         let report = try await audit(fixture)
