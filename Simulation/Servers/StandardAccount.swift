@@ -205,7 +205,7 @@ final class StandardAccount: Account {
         guard let hold = session.hold else { return end(session) }
         session.stream = nil
         // The connection may have broken inside a stanza.
-        let isBroken = (stream.link?.unacknowledged ?? 0) > 0 && random.chance(0.3)
+        let isBroken = (stream.link?.unacknowledged ?? 0) > 0 && random.chance(0.7)
         if isBroken, shape.kind == .prosody { session.isDeaf = true }
         judge.note("session \(session.id) is held\(session.isDeaf ? ", and deaf" : "")")
         scheduler.after(hold, as: Scheduler.world) { [self] in
