@@ -25,8 +25,14 @@ struct Command: ParsableCommand {
     @Option(help: "How many workers run; by default 1 to 3, by seed.")
     var workers: Int?
 
-    @Option(help: "The kinds of faults: all, none, or some of \(Fault.Kind.names).")
+    @Option(help: "The kinds of faults: all, usual (those of any CCS), none, or some of \(Fault.Kind.names).")
     var faults = "all"
+
+    @Option(
+        help:
+            "The servers, of which each run has one: all, or some of ccs, prosody, ejabberd, standard for the last two."
+    )
+    var servers = "all"
 
     @Option(help: "How many faults strike in a second of virtual time; by default by seed.")
     var faultsPerSecond: Double?
@@ -41,7 +47,7 @@ struct Command: ParsableCommand {
         if seed != nil, seeds != nil || seconds != nil { throw ValidationError("--seed is a run of its own") }
         if messages < 1 { throw ValidationError("--messages: at least 1") }
         if let workers, !(1...16).contains(workers) { throw ValidationError("--workers: 1 to 16") }
-        _ = try (kinds(), range())
+        _ = try (kinds(), serverKinds(), range())
     }
 
     func run() throws {
@@ -55,6 +61,7 @@ struct Command: ParsableCommand {
                 seed: seed,
                 messages: messages,
                 workers: workers,
+                servers: try serverKinds(),
                 kinds: try kinds(),
                 faultsPerSecond: faultsPerSecond
             )
@@ -83,7 +90,8 @@ struct Command: ParsableCommand {
     private func tell(_ failure: Judge.Failure, of plan: Plan) {
         print("seed \(plan.seed): \(failure.guarantee.rawValue)")
         print("  at \(Double(failure.at) * 1e-9) s: \(failure.text)")
-        var again = "Simulation --seed \(plan.seed) --messages \(messages) --faults \(faults) --trace"
+        var again =
+            "Simulation --seed \(plan.seed) --messages \(messages) --servers \(servers) --faults \(faults) --trace"
         if let workers { again += " --workers \(workers)" }
         if let faultsPerSecond { again += " --faults-per-second \(faultsPerSecond)" }
         print("  again: swift run -c release \(again)")
@@ -97,6 +105,7 @@ struct Command: ParsableCommand {
     private func kinds() throws -> [Fault.Kind] {
         switch faults {
         case "all": return Fault.Kind.allCases
+        case "usual": return Fault.Kind.usual
         case "none": return []
         default:
             return try faults.split(separator: ",").map { name in
@@ -105,6 +114,17 @@ struct Command: ParsableCommand {
                 }
                 return kind
             }
+        }
+    }
+
+    private func serverKinds() throws -> [ServerKind] {
+        guard servers != "all" else { return ServerKind.allCases }
+        return try servers.split(separator: ",").flatMap { name in
+            if name == "standard" { return [ServerKind.prosody, .ejabberd] }
+            guard let kind = ServerKind(rawValue: String(name)) else {
+                throw ValidationError("--servers: unknown kind \(name)")
+            }
+            return [kind]
         }
     }
 

@@ -46,13 +46,15 @@ extension Simulation {
             let left = worker.metrics.messages.snapshot().inFlight
             if left != 0 { judge.fail(.conserved, "worker \(worker.process) ends with \(left) copies in flight") }
         }
-        if let missing = (0..<account.created).first(where: { !judge.isStored($0) }) {
+        let lost = account.lost.filter { !judge.isStored($0) }
+        if let missing = (0..<account.created).first(where: { !judge.isStored($0) && !lost.contains($0) }) {
             judge.fail(.ackAfterCommit, "message \(missing) was acked, and is not stored any more")
         }
-        let good = (0..<plan.messages).count { !plan.text.isOdd($0) }
+        let good = (0..<plan.messages).count { !plan.text.isOdd($0) && !lost.contains($0) }
         let (stored, odd) = database.read { ($0.messages.count, $0.quarantine.count) }
         if stored != good { judge.fail(.storedOnce, "\(stored) rows for \(good) messages") }
-        if odd != plan.messages - good { judge.fail(.stored, "\(odd) rows for \(plan.messages - good) odd messages") }
+        let malformed = plan.messages - good - lost.count
+        if odd != malformed { judge.fail(.stored, "\(odd) rows for \(malformed) odd messages") }
         if let (delivery, count) = database.read({ $0.effects.first { $0.value != 1 } }) {
             judge.fail(.once, "message \(account.number(of: delivery.message) ?? -1) had its effect \(count) times")
         }
@@ -78,7 +80,9 @@ extension Simulation {
         for handler in worker.activity {
             // Fresh and claimed ones, at least two calls' worth each; those that ran and go alone; suspects.
             let least = max(plan.shape.capacity, handler.handler == "immediate" ? 2 * LaneSettings.mostAtOnce : 16)
-            guard handler.waiting > 2 * least + 80 + DispatchSettings().suspectsAtOnce else { continue }
+            // Replayed ones have room of their own.
+            let replayed = plan.database.keepsBodies ? plan.shape.capacity : 0
+            guard handler.waiting > 2 * least + replayed + 80 + DispatchSettings().suspectsAtOnce else { continue }
             judge.fail(.memory, "\(handler.waiting) messages wait for \(handler.handler), of twice \(least)")
         }
     }
@@ -88,8 +92,11 @@ extension Simulation {
     private var areAllHandled: Bool {
         let stuck = stuck.map { handlers.kinds[$0].name }
         for (index, kind) in handlers.kinds.enumerated() where kind.name != stuck {
-            let missing = wantedCounts[index] - doneCount(index)
-            guard missing <= 0 || missing == crashedCount(index) else { return false }
+            let lost = account.lost.count { kind.wants($0, of: plan.text) && !judge.isStored($0) }
+            let missing = wantedCounts[index] - lost - doneCount(index)
+            guard missing <= 0 || missing == crashedCount(index),
+                handlers.again(index).allSatisfy({ isDead($0, index) })
+            else { return false }
         }
         // What is done and not settled yet would be done again.
         return database.read { tables in
@@ -119,14 +126,23 @@ extension Simulation {
         return dead.keys.compactMap { account.number(of: $0.message) }.count { !isDone($0, by: index) }
     }
 
+    private func isDead(_ message: Int, _ index: Int) -> Bool {
+        let delivery = DeliveryKey(handler: handlers.kinds[index].name, message: account.key(message))
+        return database.read { $0.deadLetters[delivery] != nil }
+    }
+
     private var unhandled: String {
         for (index, kind) in handlers.kinds.enumerated() where index != stuck {
-            let missing = (0..<plan.messages).filter { kind.wants($0, of: plan.text) && !isDone($0, by: index) }
+            let missing = (0..<plan.messages).filter {
+                kind.wants($0, of: plan.text) && !isDone($0, by: index)
+                    && (judge.isStored($0) || !account.lost.contains($0))
+            }
             if let first = missing.first {
                 return "\(kind.name) has not done \(missing.count) messages in time, of these \(first) first: \(left)"
             }
         }
-        return "every handler has done every message, and deliveries are left: \(left)"
+        let again = handlers.kinds.indices.map { handlers.again($0).count }
+        return "every handler has done every message, and deliveries are left: \(left); of replays \(again)"
     }
 
     private var left: String {

@@ -1,4 +1,5 @@
 import SimulatedDatabase
+import UpstreamKit
 import Vocabulary
 
 /// A run of a plan: workers, servers, network and database on one thread, faults at their times, judged after each step.
@@ -53,7 +54,8 @@ final class Simulation {
         self.plan = plan
         scheduler = Scheduler(seed: plan.seed)
         judge = Judge(scheduler, trace: Trace(isOn: plan.isTraced))
-        account = Account(scheduler, seed: plan.seed, judge: judge, total: plan.messages, text: plan.text)
+        let type = plan.standard == nil ? Account.self : StandardAccount.self
+        account = type.init(scheduler, judge, plan)
         network = Network(scheduler, seed: plan.seed, account: account)
         database = SimulatedDatabase(
             clock: scheduler.timeSource(RandomSource(seed: plan.seed, for: "database")),
@@ -65,6 +67,7 @@ final class Simulation {
         statements = DatabaseFaults(scheduler, seed: plan.seed, database)
         handlers = Handlers(plan.handlers, scheduler, seed: plan.seed, judge: judge, account: account)
         stuck = plan.stuck
+        if plan.judgesTurns { judge.wasAcked = { [handlers] in handlers.waits($0) } }
         if let stuck { handlers.hang(UInt64(stuck), for: .seconds(1 << 30)) }
         workers = Array(repeating: nil, count: plan.workers)
         wantedCounts = plan.handlers.map { kind in (0..<plan.messages).count { kind.wants($0, of: plan.text) } }
@@ -159,7 +162,9 @@ final class Simulation {
         case .readOnly: during(time) { [database] in database.setReadOnly($0) }
         case .diskFull: during(time) { [database] in database.setDiskFull($0) }
         case .standbyAway: during(time) { [database] in database.setStandby(isConnected: !$0) }
-        case .failOver: database.failOver(keeping: Int64(count - 1))
+        case .failOver:
+            database.failOver(keeping: Int64(count - 1))
+            handlers.forgetReplays()
         case .unconfirmed:
             guard plan.database.replication.isSynchronous else { return }
             database.setStandby(isConnected: false)
@@ -167,6 +172,7 @@ final class Simulation {
             scheduler.after(time, as: Scheduler.world) { [self] in
                 guard case .traffic = phase else { return }
                 if fault.isOther { database.failOver() } else { database.setStandby(isConnected: true) }
+                handlers.forgetReplays()
             }
         case .databaseClock:
             databaseOffset += time
@@ -181,6 +187,11 @@ final class Simulation {
         case .kill: kill(slot, restart: time)
         case .freeze: freeze(slot, for: time)
         case .restart: restart(slot)
+        case .serverRestart:
+            account.restart(inOrder: fault.isOther)
+            network.refuse(for: time)
+        case .replay: replay(handlers.index(draw), most: count * 100)
+        case .refuseResumption: (account as? StandardAccount)?.refuseResumption(for: time)
         }
     }
 
@@ -193,6 +204,16 @@ final class Simulation {
     private func operate(on handler: String, pauses: Bool = false) {
         guard pauses ? !database.pause(handler, reason: "simulated") : !database.resume(handler) else { return }
         scheduler.after(.milliseconds(5), as: Scheduler.world) { [self] in operate(on: handler, pauses: pauses) }
+    }
+
+    /// Queues the latest messages that a handler has done, which does each again.
+    private func replay(_ index: Int, most: Int) {
+        let kind = handlers.kinds[index]
+        guard !kind.isFunction, kind.ordering == .none else { return }
+        let done = (0..<account.created).filter { handlers.isDone($0, by: index) }.suffix(most)
+        let queued = database.replay(kind.name, done.map(account.key)).compactMap(account.number)
+        judge.note("a replay queues \(queued.count) for \(kind.name)")
+        handlers.replayed(queued, index)
     }
 
     private func kill(_ slot: Int, restart pause: Duration) {
@@ -251,6 +272,8 @@ final class Simulation {
     func recover() {
         // A slow database needs some time for each of many.
         let backlog = Duration.milliseconds(100) * (account.total - account.ackedCount)
-        phase = .recovering(until: scheduler.now &+ (Self.recovery + plan.shape.lease + backlog).nanoseconds)
+        // A standard server may read all that it has stored before it answers a ping: eight times as long.
+        let reading = plan.standard == nil ? Duration.zero : .seconds(7 * 15)
+        phase = .recovering(until: scheduler.now &+ (Self.recovery + plan.shape.lease + backlog + reading).nanoseconds)
     }
 }

@@ -26,13 +26,15 @@ struct BatchInsert: Sendable {
         // Bodies in the order of arrival.
         for row in isQueued ? new.sorted() : new {
             if isQueued { bodies.append(StoredBody(batch[row], senderID: senders[Int(batch[row].sender)])) }
+            let body = isQueued && state.keepsBodies ? bodies.last : nil
             state.change(
                 .message(
                     batch[row].messageKey,
                     MessageRow(
                         fingerprint: batch[row].fingerprint,
                         receivedAt: batch[row].receivedAt,
-                        deviceKey: batch[row].deviceKey
+                        deviceKey: batch[row].deviceKey,
+                        body: body
                     )
                 )
             )

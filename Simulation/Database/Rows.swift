@@ -25,6 +25,8 @@ package struct MessageRow: Sendable {
     /// In microseconds since 1970-01-01 UTC, as all times of rows.
     package var receivedAt: Int64
     package var deviceKey: Digest128
+    /// Nil where no replay is to send it again.
+    package var body: StoredBody?
 }
 
 package struct ConflictKey: Hashable, Sendable {
@@ -118,6 +120,8 @@ package struct DeliveryRow: Sendable {
     package var owner: String?
     package var token: Int64 = 0
     package var leaseUntil: Int64?
+    /// Whether a replay has queued it.
+    package var isReplayed = false
 
     /// Whether a claim may take it at that time.
     func isFree(at now: Int64) -> Bool { leaseUntil.map { $0 <= now } ?? true }

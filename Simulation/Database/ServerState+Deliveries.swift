@@ -12,11 +12,12 @@ extension ServerState {
         let found = candidates(request)
         guard !found.isEmpty else { return [] }
         let token = nextToken()
-        var bytes = 0
+        // Of each kind.
+        var bytes = (live: 0, replayed: 0)
         var leased: [(Digest128, DeliveryRow)] = []
-        for (key, row) in found {
-            guard bytes < request.bytes else { break }
-            bytes += row.body.size
+        for (key, row) in found
+        where row.isReplayed ? bytes.replayed < request.replayedBytes : bytes.live < request.bytes {
+            if row.isReplayed { bytes.replayed += row.body.size } else { bytes.live += row.body.size }
             var row = row
             row.crashes = row.suspicion
             (row.owner, row.token, row.leaseUntil) = (request.owner, token, now + request.lease.microseconds)
@@ -42,7 +43,11 @@ extension ServerState {
         tables.queues[request.handler]?.earliest = earliest
         found.sort { $0.row.precedes($1.row, $0.key, $1.key) }
         // A probe takes the newest.
-        return Array(request.isForUntried ? found.suffix(request.limit) : found.prefix(request.limit))
+        if request.isForUntried { return Array(found.suffix(request.limit)) }
+        guard !request.isForSuspects else { return Array(found.prefix(request.limit)) }
+        let live = found.filter { !$0.row.isReplayed }.prefix(request.limit)
+        let rest = min(request.replayed, max(request.limit - live.count, request.owed))
+        return Array(live + found.filter(\.row.isReplayed).prefix(rest))
     }
 
     /// The oldest delivery of each device that has none under lease.

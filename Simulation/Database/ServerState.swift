@@ -38,6 +38,7 @@ struct ServerState: Sendable {
     var refuses: (@Sendable (borrowing IncomingMessage) -> String?)?
     /// Whether a message passes a filter.
     let passes: @Sendable (_ filter: String, StoredBody) -> Bool
+    let keepsBodies: Bool
     /// Those who wait for notifications.
     var listeners: [Int: (worker: String, wake: AsyncStream<Void>.Continuation)] = [:]
     var lastListener = 0
@@ -47,7 +48,7 @@ struct ServerState: Sendable {
 
     init(_ options: SimulatedDatabase.Options, now: ContinuousClock.Instant) {
         journal = Journal(lag: options.replication.lag, now: now)
-        passes = options.passes
+        (passes, keepsBodies) = (options.passes, options.keepsBodies)
     }
 
     struct OpenTransaction: Sendable {

@@ -32,6 +32,8 @@ package final class SimulatedDatabase: Sendable {
         package var lockTimeout = Duration.seconds(2)
         /// `upstream.wants`: whether a message passes a handler's filter.
         package var passes: @Sendable (_ filter: String, StoredBody) -> Bool = { _, _ in true }
+        /// Whether messages are kept whole, for replays.
+        package var keepsBodies = false
         /// The server's time at the start, in microseconds since 1970-01-01 UTC.
         package var epoch: Int64 = 1_800_000_000_000_000
 
@@ -144,6 +146,27 @@ package final class SimulatedDatabase: Sendable {
                 row.resumedAt = now
             }
         }
+    }
+
+    /// Queues messages for a handler again, as a replay does, but for those that wait still; returns those that it has queued.
+    package func replay(_ handler: String, _ messages: [Digest128]) -> [Digest128] {
+        var queued: [Digest128] = []
+        let isDone = operate { state in
+            guard state.tables.handlers[handler] != nil else { return }
+            let blocks = state.tables.blocks.filter { $0.key.handler == handler }.values
+            let packed = Set(blocks.flatMap { $0.bodies.map(\.message.messageKey) })
+            for key in messages where !packed.contains(key) && state.tables.queues[handler]?.rows[key] == nil {
+                guard let body = state.tables.messages[key]?.body else { continue }
+                let delivery = DeliveryKey(handler: handler, message: key)
+                var row = DeliveryRow(body: body, receivedAt: body.message.receivedAt, nextAttemptAt: state.now)
+                row.isReplayed = true
+                state.change(.deadLetter(delivery, nil))
+                state.change(.delivery(delivery, row))
+                queued.append(key)
+            }
+        }
+        if isDone { state.withLock { $0.notify() } }
+        return isDone ? queued : []
     }
 
     /// Drops what all workers have registered, as a restored backup would.

@@ -127,6 +127,7 @@ package final class SimulatedDeliveryStore: DeliveryStore {
                     messageKey: key,
                     attempts: row.attempts,
                     crashes: row.crashes,
+                    replayID: row.isReplayed ? "replay" : nil,
                     lease: Lease(token: row.token, deadline: deadline)
                 )
             }

@@ -41,11 +41,20 @@ struct Fault: Equatable {
         case freeze
         /// A worker stops in an orderly way, and starts again.
         case restart
+        /// The server restarts in order, or crashes.
+        case serverRestart
+        /// A standard server refuses to go on with lost sessions.
+        case refuseResumption
+        /// An operator replays what a handler has done.
+        case replay
 
+        /// Those that every run may have: the same are drawn for a seed as before there were others.
+        static let usual = allCases.filter { ![.serverRestart, .refuseResumption, .replay].contains($0) }
         /// Those that leave the database and processes alone.
         static let outside: Set<Kind> = [
             .cut, .halfOpen, .trickle, .refuseConnections, .ignoreConnections, .close, .drain, .repeatMessages, .flood,
-            .workerClock, .handlerFails, .handlerHangs, .pause, .restart,
+            .workerClock, .handlerFails, .handlerHangs, .pause, .restart, .serverRestart, .refuseResumption,
+            .replay,
         ]
 
         static var names: String { allCases.map(\.rawValue).joined(separator: ", ") }
@@ -84,9 +93,10 @@ struct Fault: Equatable {
         isOther = random.chance(0.6)
     }
 
-    /// Whether deliveries that a worker holds count as ended by its crash: it dies, or is taken for dead.
+    /// Whether deliveries that a worker holds count as ended by its crash: it dies, or is taken for dead, as while it can't
+    /// extend leases.
     func breaksLeases(of length: Duration) -> Bool {
         // A lease may be near its end, and is extended when half of it is over.
-        kind == .kill || [.freeze, .databaseClock].contains(kind) && time > length / 4
+        kind == .kill || [.freeze, .databaseClock, .databaseStalls, .databaseDown].contains(kind) && time > length / 4
     }
 }

@@ -11,6 +11,8 @@ final class Judge {
         case handled = "G6: handled at least once"
         case once = "G6: a function's effects exactly once"
         case limited = "limit: at most so many at once over all workers"
+        case room = "a standard server's queue does not overflow: presence is withdrawn"
+        case turns = "a replay gives way to live messages"
         case ordered = "ordering: device: a device's messages are handled in their order"
         case orderly = "G7: an orderly end within the grace"
         case conserved = "G8: received = settled + in flight"
@@ -27,6 +29,8 @@ final class Judge {
     private let scheduler: Scheduler
     /// Whether the database holds this message, in a state that survives.
     var isStored: (Int) -> Bool = { _ in false }
+    /// Called with each message that is acked.
+    var wasAcked: (Int) -> Void = { _ in }
     private(set) var failure: Failure?
     private(set) var trace: Trace
     private(set) var acks = 0
@@ -59,7 +63,13 @@ final class Judge {
         if unanswered < 1 {
             fail(.ackOnItsStream, "message \(message): no copy waits for an ack on stream \(stream)")
         }
-        if !isStored(message) { fail(.ackAfterCommit, "message \(message) is acked, and not stored") }
+        counted(message, by: "an ack")
+        wasAcked(message)
+    }
+
+    /// Judges whatever lets a server forget a message.
+    func counted(_ message: Int, by what: String) {
+        if !isStored(message) { fail(.ackAfterCommit, "message \(message) is answered for by \(what), and not stored") }
     }
 }
 

@@ -2,8 +2,8 @@ import NIOCore
 import Vocabulary
 
 /// A sender's account at a CCS: the messages of its devices, each delivered until it is acked on one of the account's
-/// streams.
-final class Account {
+/// streams; ``StandardAccount`` is one at another server.
+class Account {
     static let senderID = "42"
     static let domain = "fcm.example.org"
     /// The most unacked copies on one stream, as servers and workers have agreed.
@@ -24,20 +24,22 @@ final class Account {
     var window = Account.usualWindow
     private(set) var created = 0
     private(set) var ackedCount = 0
+    /// The messages that the server has lost, as such servers do, and that their devices don't send again.
+    var lost: Set<Int> { [] }
     private var messages: [Message] = []
     private var numbers: [Digest128: Int] = [:]
     /// Messages to be delivered again: those of streams that have ended.
     private var waiting = CircularBuffer<Int>()
     private(set) var streams: [ServerStream] = []
     private var opened = 0
-    private var random: SplitMix
+    var random: SplitMix
     /// The messages not to be created beyond.
     let total: Int
     private var arrived = 0
 
-    init(_ scheduler: Scheduler, seed: UInt64, judge: Judge, total: Int, text: MessageText) {
-        (self.scheduler, self.judge, self.total, self.text) = (scheduler, judge, total, text)
-        random = SplitMix(seed: seed, for: "account")
+    required init(_ scheduler: Scheduler, _ judge: Judge, _ plan: Plan) {
+        (self.scheduler, self.judge, total, text) = (scheduler, judge, plan.messages, plan.text)
+        random = SplitMix(seed: plan.seed, for: "account")
     }
 
     var address: String { "\(Self.senderID)@\(Self.domain)" }
@@ -50,16 +52,22 @@ final class Account {
 
     func open(for process: Int) -> ServerStream {
         opened += 1
-        let stream = ServerStream(opened, for: process, of: self)
+        let stream = makeStream(opened, for: process)
         streams.append(stream)
         return stream
     }
 
+    func makeStream(_ number: Int, for process: Int) -> ServerStream { ServerStream(number, for: process, of: self) }
+
     func ended(_ stream: ServerStream) {
-        streams.removeAll { $0 === stream }
-        judge.note("stream \(stream.number) has ended")
+        remove(stream)
         for number in stream.outstanding.keys.sorted() where !messages[number].isAcked { waiting.append(number) }
         pump()
+    }
+
+    func remove(_ stream: ServerStream) {
+        streams.removeAll { $0 === stream }
+        judge.note("stream \(stream.number) has ended")
     }
 
     /// A stream drawn for a fault; nil if there is none.
@@ -92,6 +100,8 @@ final class Account {
 
     var hasAllArrived: Bool { arrived == total }
 
+    func isAcked(_ number: Int) -> Bool { messages[number].isAcked }
+
     func acked(_ number: Int) {
         guard !messages[number].isAcked else { return }
         messages[number].isAcked = true
@@ -119,6 +129,11 @@ final class Account {
         while let number = waiting.popFirst() {
             if !messages[number].isAcked { return number }
         }
+        return create()
+    }
+
+    /// A message that has arrived; nil if none has.
+    func create() -> Int? {
         guard created < arrived else { return nil }
         let key = MessageText.key(created, of: Self.senderID)
         messages.append(Message(key: key))
@@ -133,9 +148,18 @@ final class Account {
         for _ in 0..<count {
             let free = streams.filter(\.canDeliver)
             guard !free.isEmpty else { return }
-            // Mostly the latest, whose first copies are under way.
-            let back = random.chance(0.8) ? random.below(min(created, 200)) : random.below(created)
-            free[random.below(free.count)].deliver([created - 1 - back], areOthers: random.chance(0.1))
+            let number = drawn()
+            free[random.below(free.count)].deliver([number], areOthers: random.chance(0.1))
         }
+    }
+
+    /// A message to come again: mostly one of the latest, whose first copies are under way.
+    func drawn() -> Int {
+        created - 1 - (random.chance(0.8) ? random.below(min(created, 200)) : random.below(created))
+    }
+
+    /// Ends every stream, in order or not.
+    func restart(inOrder: Bool) {
+        for stream in streams { if inOrder { stream.close() } else { stream.link?.cut() } }
     }
 }

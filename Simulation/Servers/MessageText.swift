@@ -19,6 +19,7 @@ struct MessageText {
     private static let otherData = Array(#"","data":{"other":""#.utf8)
     private static let close = Array(#""}}"#.utf8)
     private static let end = Array("</gcm></message>".utf8)
+    private static let standardEnd = Array("</json><request xmlns='urn:xmpp:receipts'/>".utf8)
 
     /// How many devices send in turn.
     let devices: Int
@@ -27,6 +28,8 @@ struct MessageText {
     /// Of every so many messages one has no category, or is refused by the database for its content: it belongs in
     /// quarantine, and is acked; 0 for none.
     let (malformedEvery, refusedEvery): (Int, Int)
+    /// Whether they come through a standard server, from its accounts, and ask for receipts (XEP-0184).
+    let isStandard: Bool
 
     func device(of number: Int) -> Int { number % devices }
 
@@ -45,20 +48,31 @@ struct MessageText {
     /// Whether the database refuses a message's row.
     func isRefused(_ number: Int) -> Bool { !isMalformed(number) && Self.isLast(number, of: refusedEvery) }
 
-    /// Appends a message's stanza, or one with the same id and other content.
-    func append(_ number: Int, isOther: Bool = false, to buffer: inout ByteBuffer) {
-        buffer.writeBytes(Self.start)
+    /// Appends a message's stanza, or one with the same id and other content; a standard server's may add a note.
+    func append(_ number: Int, isOther: Bool = false, note: String = "", to buffer: inout ByteBuffer) {
+        guard isStandard else {
+            buffer.writeBytes(Self.start)
+            appendPayload(number, isOther: isOther, to: &buffer)
+            buffer.writeBytes(Self.end)
+            return
+        }
+        buffer.writeString("<message from='\(address(of: number))/1' id='m-")
+        Self.append(number, digits: Self.digits, to: &buffer)
+        buffer.writeString("'><json xmlns='urn:xmpp:json:0'>")
         appendPayload(number, isOther: isOther, to: &buffer)
-        buffer.writeBytes(Self.end)
+        buffer.writeBytes(Self.standardEnd)
+        buffer.writeString(note + "</message>")
     }
+
+    private func address(of number: Int) -> String { "device-\(device(of: number))@\(Account.domain)" }
 
     /// The digest of a message's payload, by which quarantine knows it.
     func payloadDigest(_ number: Int) -> [UInt8] {
-        var buffer = ByteBuffer()
+        let sender = isStandard ? address(of: number) : ""
+        var buffer = ByteBuffer(string: sender)
         appendPayload(number, isOther: false, to: &buffer)
         var digest = SHA256()
-        // The length of the stanza's `from`, which it has not.
-        digest.update(bigEndian: 0)
+        digest.update(bigEndian: UInt64(sender.utf8.count))
         buffer.withUnsafeReadableBytes { digest.update($0) }
         return digest.finish()
     }

@@ -3,13 +3,14 @@ import NIOCore
 import XMLWire
 
 /// The server's end of one stream: reads what the worker writes, and remembers what this stream has delivered.
-final class ServerStream {
+class ServerStream {
     enum Event {
         case opened
         case auth
         case bind(id: String, resource: String)
         case ack(Int)
         case ping(id: String)
+        case standard(StandardStream.Request)
         case closed
         /// An answer, or what calls for none.
         case other
@@ -31,7 +32,7 @@ final class ServerStream {
     private var acks = ClientAckReader()
     // Made right after it, since each needs the other.
     private(set) var link: Link?
-    private(set) var phase = Phase.negotiating
+    fileprivate(set) var phase = Phase.negotiating
     private var isSignedIn = false
     /// Copies that were delivered here and for which the worker has written no ack, by message.
     private var unanswered: [Int: Int] = [:]
@@ -70,18 +71,20 @@ final class ServerStream {
         case .closed: return .closed
         case .skipped: return .other
         case .stanza(let stanza):
-            if stanza.equals(stanza.element(at: 0).name, "message") { return readAck(stanza) }
-            if stanza.equals(stanza.element(at: 0).name, "auth") {
-                framer.reset()
-                return .auth
-            }
-            guard stanza.equals(stanza.element(at: 0).name, "iq"), let id = stanza.attribute("id", of: 0),
-                let type = stanza.attribute("type", of: 0), !stanza.equals(type, "result"), stanza.elementCount > 1
-            else { return .other }
-            let name = stanza.string(id)
-            guard stanza.equals(stanza.element(at: 1).name, "bind") else { return .ping(id: name) }
-            return .bind(id: name, resource: "r\(number)")
+            guard stanza.equals(stanza.element(at: 0).name, "auth") else { return read(stanza) }
+            framer.reset()
+            return .auth
         }
+    }
+
+    func read(_ stanza: Stanza) -> Event {
+        if stanza.equals(stanza.element(at: 0).name, "message") { return readAck(stanza) }
+        guard stanza.equals(stanza.element(at: 0).name, "iq"), let id = stanza.attribute("id", of: 0),
+            let type = stanza.attribute("type", of: 0), !stanza.equals(type, "result"), stanza.elementCount > 1
+        else { return .other }
+        let name = stanza.string(id)
+        guard stanza.equals(stanza.element(at: 1).name, "bind") else { return .ping(id: name) }
+        return .bind(id: name, resource: "r\(number)")
     }
 
     private func readAck(_ stanza: Stanza) -> Event {
@@ -103,16 +106,18 @@ final class ServerStream {
         var answer = ByteBuffer()
         for event in events {
             switch event {
-            case .opened: answer.writeString(isSignedIn ? ServerText.bindable : ServerText.signIn)
+            case .opened: answer.writeString(isSignedIn ? bindable : ServerText.signIn)
             case .auth:
                 isSignedIn = true
                 answer.writeString(ServerText.success)
             case .bind(let id, let resource):
                 answer.writeString(ServerText.bound(id, resource, account))
-                phase = .bound
+                bound()
             case .ping(let id): answer.writeString(ServerText.result(id))
             case .ack(let number): take(number)
+            case .standard(let request): handle(request)
             case .closed:
+                closed()
                 answer.writeString(ServerText.end)
                 write(answer)
                 link?.serverEnds()
@@ -124,6 +129,12 @@ final class ServerStream {
         if phase == .draining, outstandingCount == 0 { close() }
         account.pump()
     }
+
+    var bindable: String { ServerText.bindable }
+    func bound() { phase = .bound }
+    func handle(_ request: StandardStream.Request) {}
+    /// Handles the worker's end of the stream.
+    func closed() {}
 
     private func take(_ number: Int) {
         guard let left = outstanding[number] else { return }
@@ -139,7 +150,7 @@ final class ServerStream {
         account.ended(self)
     }
 
-    private func write(_ bytes: ByteBuffer) {
+    func write(_ bytes: ByteBuffer) {
         if bytes.readableBytes > 0 { link?.serverWrites(bytes) }
     }
 
@@ -149,15 +160,19 @@ final class ServerStream {
         bytes.reserveCapacity(messages.count * 224)
         for number in messages {
             account.text.append(number, isOther: areOthers, to: &bytes)
-            let device = account.text.device(of: number)
-            account.delivered(number, after: latest[device])
-            if account.text.isOrdered(number) { latest[device] = number }
+            sent(number)
             unanswered[number, default: 0] += 1
             outstanding[number, default: 0] += 1
         }
         outstandingCount += messages.count
         account.judge.delivered(messages, on: self.number)
         write(bytes)
+    }
+
+    func sent(_ number: Int) {
+        let device = account.text.device(of: number)
+        account.delivered(number, after: latest[device])
+        if account.text.isOrdered(number) { latest[device] = number }
     }
 
     /// Announces the end; the stream is closed once everything on it is acked, or after a while.
@@ -178,7 +193,7 @@ final class ServerStream {
 
 /// What the server says besides messages, in the hosted service's forms.
 enum ServerText {
-    private static let header =
+    static let header =
         "<?xml version='1.0'?><stream:stream from='fcm.example.org' id='1' version='1.0' xmlns='jabber:client' "
         + "xmlns:stream='http://etherx.jabber.org/streams'>"
     static let signIn =

@@ -53,6 +53,12 @@ final class Handlers: @unchecked Sendable {
         /// Whether each message was done.
         var isDone: [Bool]
         var doneCount = 0
+        /// What a replay has queued and is not done again.
+        var again: Set<Int> = []
+        /// How many live and replayed messages were begun, and what these were when a live one began to wait.
+        var begun = (live: 0, replayed: 0)
+        var waiting: [Int: (live: Int, replayed: Int)] = [:]
+        var hasBegun: Set<Int> = []
     }
 
     let kinds: [Kind]
@@ -94,6 +100,38 @@ final class Handlers: @unchecked Sendable {
 
     func isDone(_ message: Int, by index: Int) -> Bool { states[index].isDone[message] }
 
+    // MARK: Replays
+
+    func replayed(_ messages: [Int], _ index: Int) { states[index].again.formUnion(messages) }
+
+    /// A server that takes over may lack what a replay has queued.
+    func forgetReplays() { for index in states.indices { states[index].again = [] } }
+
+    func again(_ index: Int) -> Set<Int> { states[index].again }
+
+    /// A message is stored: it waits for its handlers.
+    func waits(_ message: Int) {
+        // What a filter passes is claimed first, meanwhile others begin.
+        for index in kinds.indices where !kinds[index].isFiltered && kinds[index].wants(message, of: account.text) {
+            if !states[index].hasBegun.contains(message) { states[index].waiting[message] = states[index].begun }
+        }
+    }
+
+    /// Judges the turns: one in eight is a replayed message's, and, after they had to wait, some at once.
+    private func begins(_ key: Digest128, _ index: Int) {
+        guard let message = account.number(of: key) else { return }
+        if states[index].again.contains(message) {
+            states[index].begun.replayed += 1
+        } else {
+            states[index].begun.live += 1
+        }
+        states[index].hasBegun.insert(message)
+        guard let before = states[index].waiting.removeValue(forKey: message) else { return }
+        let replayed = states[index].begun.replayed - before.replayed
+        guard replayed > (states[index].begun.live - before.live) / 7 + 64 else { return }
+        judge.fail(.turns, "\(kinds[index].name) begins \(replayed) replayed messages while \(message) waits")
+    }
+
     /// The registrations of one worker.
     func registrations(_ time: TimeSource) -> [HandlerRegistration] {
         kinds.enumerated().map { index, kind in
@@ -124,6 +162,7 @@ final class Handlers: @unchecked Sendable {
     }
 
     private func handle(_ message: UpstreamMessage, _ index: Int, _ time: TimeSource) async throws -> HandlerOutcome {
+        begins(message.messageKey.digest, index)
         states[index].running += 1
         defer { states[index].running -= 1 }
         if let most = kinds[index].most, areShared, states[index].running > most {
@@ -140,6 +179,7 @@ final class Handlers: @unchecked Sendable {
     }
 
     fileprivate func handle(_ calls: [AttemptCall], _ index: Int, _ time: TimeSource) async -> CallEnd {
+        for call in calls { begins(call.delivery.messageKey, index) }
         guard let works = try? await work(index, time) else { return CallEnd(calls.map { _ in .verdict(.cancelled) }) }
         guard works else { return .failed(.retry(after: nil, HandlerFailure("the handler fails")), of: calls.count) }
         // It may have got to a part of them.
@@ -174,6 +214,7 @@ final class Handlers: @unchecked Sendable {
         guard let message = account.number(of: key), kinds[index].wants(message, of: account.text) else {
             return judge.fail(.handled, "\(kinds[index].name) got a message that is not for it")
         }
+        states[index].again.remove(message)
         if !states[index].isDone[message] {
             if kinds[index].ordering == .device, let before = account.predecessor(of: message),
                 !isDone(before, by: index)

@@ -17,6 +17,8 @@ struct WorkerShape {
     var lease = Duration.seconds(60)
     /// The most deliveries in memory for a handler, of each of two kinds.
     var capacity = 2_000
+    /// The account's server if it is a standard one.
+    var standard: StandardAccount.Shape?
 }
 
 /// One worker process: the real parts from decrypted bytes to the store's port and back, as the composition root joins
@@ -57,7 +59,10 @@ final class SimulatedWorker: @unchecked Sendable {
         )
         deliveries = SimulatedDeliveryStore(database, worker: name)
         queue = IngestQueue(writers: shape.writers, batchLimit: shape.batchLimit, clock: time)
-        let logger = Logger(label: "simulation") { _ in SwiftLogNoOpLogHandler() }
+        let judge = simulation.judge
+        let logger = Logger(label: "simulation") { _ in
+            judge.trace.isOn ? TraceLog(judge, process: process) as any LogHandler : SwiftLogNoOpLogHandler()
+        }
         var settings = DispatchSettings()
         settings.lease = shape.lease
         settings.drain = Simulation.grace / 5
@@ -86,7 +91,7 @@ final class SimulatedWorker: @unchecked Sendable {
         let arrivals = ArrivalClock(wall: { clock.now() }, monotonic: monotonic)
         var environment = Connection.Environment(ingest: queue, clock: arrivals, metrics: metrics)
         environment.random = random
-        var sending = Self.settings
+        var sending = Self.settings(shape.standard)
         sending.connections = shape.connections
         sending.transport = { _, _, eventLoop in network.value.connect(eventLoop, of: process) }
         sender = SenderService(
@@ -97,17 +102,28 @@ final class SimulatedWorker: @unchecked Sendable {
         )
     }
 
-    private static var settings: SenderSettings {
+    private static func settings(_ standard: StandardAccount.Shape?) -> SenderSettings {
         var stream = StreamSettings(senderID: Account.senderID, domain: Account.domain)
         stream.username = stream.address
         stream.window = Account.usualWindow
-        return SenderSettings(
+        if let standard {
+            (stream.dialect, stream.allowsPlain, stream.username) = (.xmpp, true, Account.senderID)
+            stream.trustedFrom = ["*@\(Account.domain)"]
+            stream.resource = "worker"
+            (stream.serverQueue, stream.resume) = (standard.queue, standard.resume)
+            var payload = PlainPayload.strict
+            payload.ack = .receipt
+            stream.payload = .plain(payload)
+        }
+        var settings = SenderSettings(
             stream,
             host: Account.domain,
             port: 5235,
             security: .direct(context),
             secret: { Array("secret".utf8) }
         )
+        settings.fetchesOffline = standard != nil
+        return settings
     }
 
     /// Never used, as the transport brings its own security.

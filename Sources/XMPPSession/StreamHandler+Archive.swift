@@ -58,10 +58,16 @@ extension StreamHandler where Delegate: PageReader {
         if page.isLast { shutDown() }
     }
 
+    /// The longest wait for the rest of a page at the end: the connection may be dead.
+    private static var restTimeout: TimeAmount { .seconds(5) }
+
     /// Closes the connection properly, in the middle of a page of the offline store once that has come: the server would
     /// return to their senders the messages that it has sent and we have not read.
     func shutDownAfterPage() {
-        guard case .bound(let bound) = phase, bound.session.isViewing, delegate.page != nil else { return shutDown() }
+        guard case .bound(let bound) = phase, bound.session.isViewing, delegate.page != nil, let context else {
+            return shutDown()
+        }
         delegate.page?.isLast = true
+        context.eventLoop.assumeIsolated().scheduleTask(in: Self.restTimeout) { self.shutDown() }
     }
 }

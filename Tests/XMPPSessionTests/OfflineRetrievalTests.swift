@@ -273,6 +273,20 @@ struct OfflineRetrievalTests {
         #expect(try peer.heard().hasSuffix(Server.closingTag))
     }
 
+    @Test("a shutdown in the middle of a page of which nothing more comes waits for 5 s (G7)")
+    func shutDownInASilentPage() throws {
+        let bench = try SlotBench()
+        defer { bench.finish() }
+        let peer = try bench.accept()
+        let list = try peer.answer(try peer.bind(), Self.count(2))
+        _ = try peer.answer(list, Self.list("a", "b"))
+        bench.shutDown()
+        bench.loop.advanceTime(by: .seconds(4))
+        #expect(try peer.heard() == "")
+        bench.loop.advanceTime(by: .seconds(1))
+        #expect(try peer.heard().hasSuffix(Server.closingTag))
+    }
+
     @Test("a session that the server has given up: what it stored meanwhile is fetched before the login, once")
     func givenUp() throws {
         let bench = try SlotBench(resume: .seconds(60))

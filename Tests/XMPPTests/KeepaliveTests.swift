@@ -172,7 +172,7 @@ struct KeepaliveTests {
             if now == first { _ = session.stanza(try stanza("<message/>"), receivedAt: 0, parsedAt: now * second) }
             guard now == next else { continue }
             switch session.timerFired(timer.id, now: now * second) {
-            case .wait(let more): timer = more
+            case .wait(let more), .refresh(_, let more): timer = more
             case .end(_, .silent):
                 // 8 times 15 s at most; 15 s from the first stanza, which comes too late at 158.
                 #expect(now == min((first ?? 400) + 15, 160))
@@ -207,7 +207,8 @@ struct KeepaliveTests {
             case .withdraw = session.timerFired(begun.id, now: 45 * second),
             let back = session.readingPaused(false, now: 66 * second).timer,
             case .wait(let due) = session.timerFired(back.id, now: 66 * second),
-            case .refresh(_, let next) = session.timerFired(due.id, now: 67 * second)
+            case .refresh(_, let again) = session.timerFired(due.id, now: 67 * second),
+            case .refresh(_, let next) = session.timerFired(again.id, now: 72 * second)
         else { throw Unexpected("not back") }
         #expect(session.writePatience == 8)
         guard case .ping = session.timerFired(next.id, now: 87 * second) else { throw Unexpected("no ping") }

@@ -42,7 +42,7 @@ struct PresenceTests {
             #expect(next.delay == .seconds(25))
             guard case .ping = session.timerFired(next.id, now: 30 * second) else { throw Unexpected("no ping") }
         }
-        // While nothing is read it would bring more than is wanted; coming back from a long pause does the same.
+        // While nothing is read it would bring more than is wanted; coming back from a long pause needs it as well.
         var busy = try makeSession(.missing)
         _ = busy.start()
         guard let begun = busy.readingPaused(true, now: 1 * second).timer else { throw Unexpected("no timer") }
@@ -53,8 +53,12 @@ struct PresenceTests {
             throw Unexpected("not coming back")
         }
         #expect(busy.timerFired(away.id, now: 20 * second) == .none)
-        guard case .refresh(let bytes, _) = busy.timerFired(back.id, now: 21 * second) else { throw Unexpected("away") }
-        #expect(text(bytes) == "<presence/>")
+        guard case .refresh(let bytes, let soon) = busy.timerFired(back.id, now: 21 * second) else {
+            throw Unexpected("away")
+        }
+        #expect(text(bytes) == "<presence/>" && soon.delay == .seconds(5))
+        guard case .refresh(let more, _) = busy.timerFired(soon.id, now: 26 * second) else { throw Unexpected("once") }
+        #expect(text(more) == "<presence type=\"unavailable\"/><presence/>")
         #expect(busy.presence.needsRefresh == false)
     }
 
@@ -114,11 +118,15 @@ struct PresenceTests {
             }
             guard let back = session.readingPaused(false, now: 70 * second).timer else { throw Unexpected("no timer") }
             #expect(back.delay == .seconds(1) && session.readingPaused(false, now: 70 * second) == Session.Settlement())
-            guard case .refresh(let bytes, let ping) = session.timerFired(back.id, now: 71 * second) else {
+            guard case .refresh(let bytes, let again) = session.timerFired(back.id, now: 71 * second) else {
                 throw Unexpected("still away")
             }
+            #expect(text(bytes) == "<presence/>" && again.delay == .seconds(5))
+            guard case .refresh(_, let ping) = session.timerFired(again.id, now: 76 * second) else {
+                throw Unexpected("no second presence")
+            }
             // 30 s of reading since the login.
-            #expect(text(bytes) == "<presence/>" && ping.delay == .seconds(10))
+            #expect(ping.delay == .seconds(5))
             guard case .ping = session.timerFired(ping.id, now: 81 * second) else { throw Unexpected("no ping") }
             // At the end there is nothing to come back for.
             _ = session.readingPaused(true, now: 82 * second)
@@ -238,7 +246,8 @@ struct PresenceTests {
         guard case .ping(let bytes, let answer) = session.timerFired(ping.id, now: 34 * second) else {
             throw Unexpected("no ping")
         }
-        #expect(!bytes.isEmpty && answer.delay == .seconds(15))
+        // The second presence is due before the answer.
+        #expect(!bytes.isEmpty && answer.delay == .seconds(5))
     }
 
     @Test(

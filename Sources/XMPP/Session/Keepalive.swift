@@ -158,6 +158,9 @@ struct Keepalive: Sendable {
         return awaitsStore ? ping.limit : .max
     }
 
+    /// When the timer has to fire, or to look before.
+    func look(now: UInt64) -> UInt64 { grain == .max ? due : min(due, now &+ grain) }
+
     func pause(now: UInt64) -> Duration? {
         pausedSince.map { .nanoseconds(Int64(clamping: now > $0 ? now - $0 : 0)) }
     }

@@ -6,9 +6,9 @@ import Vocabulary
 /// its `<enabled/>` and is counted. While nobody reads, a server would queue in memory and drop messages beyond a limit;
 /// while we are unavailable it stores them, and sends them with our next presence.
 ///
-/// A message that a server was about to store while our first presence emptied the store would stay there until the next
-/// login. So presence is withdrawn and given once more a few seconds later, in one write. The same after a resumption,
-/// as the last presence may not have arrived, or was ``unavailable``.
+/// A message that a server was about to store while our presence emptied the store would stay there until the next login.
+/// So presence is withdrawn and given once more a few seconds later, in one write. The same after a resumption, as the last
+/// presence may not have arrived, or was ``unavailable``.
 ///
 /// When to withdraw follows from what the server's queue can still hold of the measured inflow. Each return empties the
 /// store, so one soon after another waits longer (hysteresis): a database that stalls again and again must not have the
@@ -34,7 +34,7 @@ struct Presence: Sendable {
     static let shortestCalm = Duration.seconds(1)
     static let longestCalm = Duration.seconds(30)
     static let memory = Duration.seconds(60)
-    /// The time from login, or resumption, to the second presence: longer than a server takes to store a message.
+    /// The time from login, resumption or return to the second presence: longer than a server takes to store a message.
     static let refreshDelay = Duration.seconds(5)
     /// The presence that makes the server store messages.
     static var unavailable: [UInt8] { Array("<presence type=\"unavailable\"/>".utf8) }
@@ -48,10 +48,10 @@ struct Presence: Sendable {
     /// How many unacknowledged stanzas the server keeps.
     private let queue: Int
     private var state: State
-    /// Whether the store has been emptied a second time.
+    /// Whether the store has been emptied a second time since then.
     private var isRefreshed: Bool
     private var calm = Presence.shortestCalm
-    private var returnedAt: UInt64?
+    private(set) var returnedAt: UInt64?
     private var inflow = Inflow()
 
     init(_ offer: StreamManagement.Offer, priority: Int8 = 0, queue: Int = StreamSettings.usualQueue) {
@@ -104,7 +104,7 @@ struct Presence: Sendable {
     mutating func becomeAvailable(now: UInt64) -> [UInt8]? {
         guard case .unavailable = state else { return nil }
         state = .available
-        returnedAt = now
+        (returnedAt, isRefreshed) = (now, false)
         return Presence.available(priority)
     }
 
@@ -114,8 +114,6 @@ struct Presence: Sendable {
         state = .unavailable(since: now, readingSince: nil)
         let isSoon = returnedAt.map { now &- $0 < Presence.memory.nanoseconds } ?? false
         calm = isSoon ? min(calm * 2, Presence.longestCalm) : Presence.shortestCalm
-        // Coming back empties the store.
-        isRefreshed = true
         return Presence.unavailable
     }
 

@@ -40,7 +40,8 @@ extension Session {
     /// When presence is to be given, again or anew; never while reading is paused.
     private var presenceDue: UInt64 {
         guard keepalive.pause(now: 0) == nil else { return .max }
-        return presence.needsRefresh ? boundAt &+ Presence.refreshDelay.nanoseconds : presence.returnDue ?? .max
+        guard presence.needsRefresh else { return presence.returnDue ?? .max }
+        return (presence.returnedAt ?? boundAt) &+ Presence.refreshDelay.nanoseconds
     }
 
     /// Sets the timer if it would fire later than this: a stream that keeps pausing must not put it off forever.
@@ -129,7 +130,7 @@ extension Session {
             management.wrote(isReturn ? 1 : 2)
             if isReturn { keepalive.storeRequested() }
             let bytes = isReturn ? presence.becomeAvailable(now: now) ?? [] : presence.refresh()
-            return .refresh(bytes, timer.set(at: keepalive.due, now: now))
+            return .refresh(bytes, timer.set(at: min(keepalive.look(now: now), presenceDue), now: now))
         }
         switch keepalive.timerFired(now: now, sent: bytes) {
         case .wait(let delay): return .wait(timer.set(at: min(now &+ delay.nanoseconds, presenceDue), now: now))
