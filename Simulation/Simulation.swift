@@ -272,8 +272,9 @@ final class Simulation {
     func recover() {
         // A slow database needs some time for each of many.
         let backlog = Duration.milliseconds(100) * (account.total - account.ackedCount)
-        // A standard server may read all that it has stored before it answers a ping: eight times as long.
-        let reading = plan.standard == nil ? Duration.zero : .seconds(7 * 15)
+        // A standard server may read all that it has stored before it answers a ping: eight times as long. Then there is what
+        // devices have sent again meanwhile.
+        let reading = plan.standard == nil ? Duration.zero : .seconds(7 * 15 + 75)
         phase = .recovering(until: scheduler.now &+ (Self.recovery + plan.shape.lease + backlog + reading).nanoseconds)
     }
 }
