@@ -74,7 +74,7 @@ struct ArchiveService: Sendable {
             switch try await points.claim(sender: sender, archive: archive, reader: environment.reader) {
             case .taken: return .taken
             case .first: request = .end
-            case .from(let point): request = .after(point)
+            case .from(let point): request = .after(point, most: ArchiveRequest.shortSize)
             }
             let connection = Connection(settings: settings, on: eventLoop, environment: environment, logger: logger)
             connection.open()
@@ -103,14 +103,15 @@ struct ArchiveService: Sendable {
                 guard let answer = await connection.ask(walk.request).value else {
                     return .success(fail("the connection has ended"))
                 }
-                switch walk.answered(answer) {
+                let took = eventLoop.now - begun
+                switch walk.answered(answer, took: .nanoseconds(took.nanoseconds)) {
                 case .again:
                     logger.event(.notice, .archivePurged, "the archive has lost our place: reading on from its time")
                 case .fail(let failure): return .success(fail(failure.description))
                 case .save(let point, let end):
                     guard try await save(point, end) else { return .success(.taken) }
                     guard end == nil else { return .success(finish(walk, end)) }
-                    await rest(after: eventLoop.now - begun)
+                    await rest(after: took)
                 }
             }
         } catch {

@@ -61,7 +61,7 @@ struct ArchiveTests {
         #expect(end.contains("<max>1</max><before/>") && end.contains("queryid=\"r-archive-1\""))
         #expect(!end.contains(" to="))
         let after = text(session.ask(.after(ArchivePoint(id: "a<1", time: .now))) ?? [])
-        #expect(after.contains("<max>50</max><after>a&lt;1</after>") && after.contains("id=\"r-archive-2\""))
+        #expect(after.contains("<max>100</max><after>a&lt;1</after>") && after.contains("id=\"r-archive-2\""))
         #expect(!after.contains("jabber:x:data"))
         let time = Timestamp(microseconds: 1_700_000_000_700_000)
         let since = text(session.ask(.after(ArchivePoint(time: time))) ?? [])
@@ -291,6 +291,17 @@ struct ArchiveTests {
         #expect(walk.answered(.refused(.itemNotFound)) == .fail(.refused(.itemNotFound)))
     }
 
+    @Test("pages are short, so that live messages don't wait behind one, but not where that makes them no quicker")
+    func pace() {
+        var walk = ArchiveWalk(.after(Self.point, most: ArchiveRequest.shortSize))
+        for (turn, (took, most)) in [(1, 10), (51, 100), (51, 100), (50, 10)].enumerated() {
+            _ = walk.answered(Self.page("p\(turn)", 10), took: .milliseconds(took))
+            #expect(walk.request == .after(ArchivePoint(id: "p\(turn)", time: Self.point.time), most: most))
+        }
+        // More than that page was to hold.
+        #expect(walk.answered(Self.page("p", 11)) == .fail(.overfull))
+    }
+
     @Test("the same page again ends a walk; so do pages in a circle or without end, for this time")
     func endless() {
         var same = ArchiveWalk(.after(Self.point))
@@ -299,9 +310,9 @@ struct ArchiveTests {
         #expect(nameless.answered(Self.page(nil)) == .fail(.stuck))
         var circle = ArchiveWalk(.after(Self.point))
         var steps = 0
-        while steps < 5_000 {
+        while steps <= ArchiveWalk.pageLimit {
             steps += 1
-            guard case .save(_, end: nil) = circle.answered(Self.page(steps % 2 == 0 ? "a0" : "a1", 50)) else { break }
+            guard case .save(_, end: nil) = circle.answered(Self.page(steps % 2 == 0 ? "a0" : "a1", 100)) else { break }
         }
         #expect(steps == ArchiveWalk.pageLimit)
     }

@@ -5,11 +5,13 @@ import XMLWire
 package enum ArchiveRequest: Sendable, Equatable {
     /// The last message: only its place is wanted, as that of the archive's end.
     case end
-    /// The messages after a place, and before a time.
-    case after(ArchivePoint, until: Timestamp? = nil)
+    /// So many messages after a place, and before a time.
+    case after(ArchivePoint, until: Timestamp? = nil, most: Int = size)
 
-    /// The most messages of a page: more would keep live ones waiting at a server with one thread.
-    package static let size = 50
+    /// The most messages of a page.
+    package static let size = 100
+    /// The messages of a page that keeps live ones waiting for as short as can be, at a server with one thread.
+    package static let shortSize = 10
     /// How much longer a result is than its message, in bytes, and how many elements more, some inside each other.
     package static let wrapping = (bytes: 4_096, elements: 4, depth: 3)
 }
@@ -51,8 +53,8 @@ struct ArchivePage: Sendable {
     /// The query, to our own account.
     var query: [UInt8] {
         var (form, place, most) = ("", "<before/>", 1)
-        if case .after(let point, let until) = request {
-            most = ArchiveRequest.size
+        if case .after(let point, let until, let size) = request {
+            most = size
             place = point.id.map { "<after>\($0.xmlEscaped)</after>" } ?? ""
             form = ArchivePage.form(start: point.id == nil ? point.time : nil, end: until)
         }
@@ -88,7 +90,7 @@ struct ArchivePage: Sendable {
             .flatMap { $0.count <= 40 ? try? Timestamp(parsing: stanza.string($0)) : nil }
         last.time = time ?? last.time
         // One that sends more than it was asked for is not believed; nor read on.
-        guard case .after = request, count <= ArchiveRequest.size else { return .result(message: nil, storedAt: nil) }
+        guard case .after(_, _, let most) = request, count <= most else { return .result(message: nil, storedAt: nil) }
         let message = forwarded.flatMap { stanza.child("message", in: XMLNamespace.client, of: $0) }
         return .result(message: message, storedAt: time)
     }

@@ -30,7 +30,9 @@ package struct ArchiveWalk: Sendable {
     }
 
     /// The most pages of a walk.
-    package static let pageLimit = 2_000
+    package static let pageLimit = 10_000
+    /// A short page that takes longer is as slow as a long one: a server may read all of an archive for each.
+    static let slowPage = Duration.milliseconds(50)
 
     /// The page to ask for.
     package private(set) var request: ArchiveRequest
@@ -40,25 +42,28 @@ package struct ArchiveWalk: Sendable {
 
     package init(_ request: ArchiveRequest) { self.request = request }
 
-    /// Handles the answer to ``request``, whose results are committed.
-    package mutating func answered(_ answer: ArchiveAnswer) -> Step {
+    /// Handles the answer to ``request``, whose results are committed; `took` is the page's time, after which the size of
+    /// the next one goes if it is given.
+    package mutating func answered(_ answer: ArchiveAnswer, took: Duration? = nil) -> Step {
         switch (answer, request) {
         case (.page(_, let last, _), .end):
             return .save(last, end: .complete)
         // The message is no longer there: the time at which it was stored is a place as well.
-        case (.refused(.itemNotFound), .after(var point, let until)) where point.id != nil && point.time != nil:
+        case (.refused(.itemNotFound), .after(var point, let until, let most))
+        where point.id != nil && point.time != nil:
             point.id = nil
-            request = .after(point, until: until)
+            request = .after(point, until: until, most: most)
             return .again
         case (.refused(let condition), _): return .fail(.refused(condition))
-        case (.page(let count, let last, let isComplete), .after(let point, let until)):
-            guard count <= ArchiveRequest.size else { return .fail(.overfull) }
+        case (.page(let count, let last, let isComplete), .after(let point, let until, let most)):
+            guard count <= most else { return .fail(.overfull) }
             results += count
             pages += 1
             let next = ArchivePoint(id: last.id ?? point.id, time: last.time ?? point.time)
             if isComplete || count == 0 { return .save(next, end: .complete) }
             guard let id = last.id, id != point.id else { return .fail(.stuck) }
-            request = .after(next, until: until)
+            let size = took.map { $0 > Self.slowPage ? ArchiveRequest.size : ArchiveRequest.shortSize } ?? most
+            request = .after(next, until: until, most: size)
             return .save(next, end: pages < ArchiveWalk.pageLimit ? nil : .interrupted)
         }
     }
