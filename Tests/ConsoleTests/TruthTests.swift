@@ -128,7 +128,7 @@ struct TruthTests {
     func circuitUnknown() async throws {
         try await ConsoleHarness.run { console in
             let last = "exec program ended repeatedly"
-            try await console.database.script(Self.open(failures: 0, last, age: "40 s"))
+            try await console.database.script(Self.open(failures: 0, last, probe: 2, age: "10 s"))
             let row = try await console.get("/api/v1/deliveries").items.first ?? [:]
             #expect(row["held_reason"] as? String == "the circuit is open: \(last)", "\(row)")
             #expect(row["reason"] as? String == "held" && !(row["held_until"] is String), "\(row)")
@@ -142,10 +142,10 @@ struct TruthTests {
         }
     }
 
-    /// A handler whose circuit is open, to be probed 30 s after a report of this age, with a delivery that is due.
-    private static func open(failures: Int, _ last: String, age: String = "0 s") -> String {
+    /// A handler whose circuit is open, to be probed so many seconds after a report of this age, with a delivery that is due.
+    private static func open(failures: Int, _ last: String, probe: Int = 30, age: String = "0 s") -> String {
         let handlers = """
-            [{"handler": "orders", "circuit": "open", "next_probe": 30, "paused": false, "running": 0, "waiting": 0, \
+            [{"handler": "orders", "circuit": "open", "next_probe": \(probe), "paused": false, "running": 0, "waiting": 0, \
             "attempts": 0, "failed": 0, "failed_in_row": \(failures), "last_failure": "\(last)"}]
             """
         return HealthySystem.worker(age: age, handlers: handlers) + """

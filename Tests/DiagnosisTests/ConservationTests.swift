@@ -154,8 +154,15 @@ struct ConservationTests {
     @Test("what an erasure has deleted so far is not missing, batch by batch, and where it was interrupted")
     func erasing() async throws {
         let fixture = try await fixture()
-        // The list of erasures comes after the bodies: the erasure fails there.
-        try await fixture.script("ALTER TABLE upstream.erasures RENAME TO elsewhere")
+        // Its end is not recorded: it fails there.
+        try await fixture.script(
+            """
+            CREATE FUNCTION public.interrupt() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN RAISE EXCEPTION 'interrupted'; END $$;
+            CREATE TRIGGER interrupt BEFORE INSERT ON upstream.audit FOR EACH ROW WHEN (NEW.count = 2)
+                EXECUTE FUNCTION public.interrupt()
+            """
+        )
         let erasure = Erasure(fixture.admin, token: Array(Self.token.utf8), batch: 1)
         await #expect(throws: PostgresError.self) { try await erasure.run(by: AuditAuthor("someone", via: .command)) }
         let report = try await audit(fixture)

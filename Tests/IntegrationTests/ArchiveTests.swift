@@ -174,7 +174,7 @@ extension Integration {
                 try await scenario.database.withLockedLedger {
                     let worker = try await scenario.startWorker(Self.yaml(scenario))
                     try await waitUntil("the page is in flight") {
-                        try await worker.scrape().sum("upstream_messages_in_flight") == 40
+                        try await worker.scrape().sum("upstream_messages_in_flight") == 10
                     }
                     #expect(try await Self.point(scenario) == before)
                     worker.send(SIGKILL)

@@ -124,6 +124,16 @@ struct OfflineWalkTests {
         #expect(step == .done && store.nodes.count <= 2_500)
     }
 
+    @Test("what is no longer stored is forgotten: a store may be read for hours")
+    func forgets() {
+        var walk = OfflineWalk(queue: 500)
+        let answers: [OfflineAnswer] = [
+            .count(2), .list(["1", "2"]), .viewed(["1"]), .removed, .count(2), .list(["2", "3"]),
+        ]
+        for answer in answers { #expect(walk.answered(answer) == .ask) }
+        #expect(walk.tried == ["2"] && walk.request == .view(["3"]))
+    }
+
     @Test("a walk ends beside devices that send on and on, though the store is shorter now and then")
     func fluctuates() {
         var store = Store(50)

@@ -34,8 +34,8 @@ package struct OfflineWalk: Sendable {
     /// How many come with our presence without harm.
     private let harmless: Int
     private var waiting: ArraySlice<String> = []
-    /// The nodes that were asked for.
-    private var tried: Set<String> = []
+    /// The nodes that were asked for, of those that were listed last: what did not come is not asked for again.
+    private(set) var tried: Set<String> = []
     /// How many there were when they were counted last.
     private var count = 0
     /// The fewest that were counted, and how many had been removed by the last count.
@@ -52,6 +52,7 @@ package struct OfflineWalk: Sendable {
         case (.count, .refused(let condition)) where progress < 0 && Self.denials.contains(condition):
             return .notOffered
         case (.list, .list(let nodes)):
+            tried.formIntersection(nodes)
             waiting = nodes.filter { !tried.contains($0) }[...]
             return waiting.isEmpty ? .done : view()
         case (.view(let nodes), .viewed(let viewed)):
