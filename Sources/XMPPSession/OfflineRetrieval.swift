@@ -2,6 +2,7 @@ import Logging
 import NIOCore
 import Synchronization
 import Telemetry
+import Vocabulary
 import XMLWire
 import XMPP
 
@@ -86,7 +87,7 @@ final class OfflineRetrieval: Sendable {
     /// Logs how long the store is: at first, and once a minute.
     private func tell(_ count: Int, _ fetch: inout Fetch) {
         let now = clock.monotonic()
-        if let told = fetch.told, now &- told < 60_000_000_000 { return }
+        if let told = fetch.told, now &- told < Duration.seconds(60).nanoseconds { return }
         (fetch.since, fetch.told) = (fetch.since ?? now, now)
         let words: StaticString = "fetching what the server has stored offline, before the login"
         logger.event(.notice, .offlineReading, words, [.count: .int(count)])

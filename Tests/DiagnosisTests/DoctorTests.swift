@@ -309,17 +309,7 @@ struct DoctorTests {
     @Test("the roles of roles.sql see enough, and what they don't see is said", arguments: ["w", "r"])
     func roles(_ role: String) async throws {
         let fixture = try await DoctorFixture()
-        let roles = try DeployedRoles.script()
-        try await fixture.database.script("BEGIN; SELECT pg_advisory_xact_lock(1); \(roles); COMMIT")
-        try await fixture.database.script(
-            """
-            BEGIN; SELECT pg_advisory_xact_lock(1);
-            DO $$ BEGIN
-                IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'w') THEN CREATE ROLE w LOGIN IN ROLE upstream_worker; END IF;
-                IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'r') THEN CREATE ROLE r LOGIN IN ROLE upstream_reader; END IF;
-            END $$; COMMIT
-            """
-        )
+        try await fixture.database.script(try DeployedRoles.scriptWithLogins())
         let diagnosis = try await fixture.examine(as: role)
         #expect(Set(diagnosis.findings.map(\.name.rawValue)) == ["fsync-off", "no-standby"], "\(diagnosis.findings)")
         let unseen = Set(diagnosis.unseen.map(\.subject))

@@ -44,16 +44,7 @@ extension Integration {
         )
         func worker() async throws {
             let database = try await database(days: 0)
-            try await database.script(try DeployedRoles.script())
-            try await database.script(
-                """
-                DO $$ BEGIN
-                    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'w') THEN
-                        CREATE ROLE w LOGIN IN ROLE upstream_worker;
-                    END IF;
-                END $$
-                """
-            )
+            try await database.script(try DeployedRoles.scriptWithLogins())
             let folder = try TemporaryFolder()
             let url = database.url.replacingOccurrences(of: "user=upstream", with: "user=w")
             let yaml = "database: {url: \"\(url)\"}\nadmin: {listen: off}\nlog: {format: json}\n"

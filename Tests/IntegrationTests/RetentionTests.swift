@@ -279,16 +279,7 @@ extension Integration {
         @Test("a worker with the least role receives, handles, and lets go what is too old")
         func worker() async throws {
             let database = try await database()
-            try await database.script(try DeployedRoles.script())
-            try await database.script(
-                """
-                DO $$ BEGIN
-                    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'w') THEN
-                        CREATE ROLE w LOGIN IN ROLE upstream_worker;
-                    END IF;
-                END $$
-                """
-            )
+            try await database.script(try DeployedRoles.scriptWithLogins())
             try await Stage.run(on: database) {
                 $0.load = LoadProfile(count: 300)
                 $0.faults = try FaultScript(parsing: "every 50: duplicate")

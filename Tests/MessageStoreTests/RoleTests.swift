@@ -11,19 +11,9 @@ import Vocabulary
 extension StoreFixture {
     /// Applies `deploy/roles.sql`, twice, and makes a role within each of its two: `w` and `r`.
     func addRoles() async throws {
-        let roles = try DeployedRoles.script()
-        // Roles belong to the whole cluster, and tests run side by side.
-        try await script("BEGIN; SELECT pg_advisory_xact_lock(1); \(roles); COMMIT")
-        try await script("BEGIN; SELECT pg_advisory_xact_lock(1); \(roles); COMMIT")
-        try await script(
-            """
-            DO $$ BEGIN
-                PERFORM pg_advisory_xact_lock(1);
-                IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'w') THEN CREATE ROLE w LOGIN IN ROLE upstream_worker; END IF;
-                IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'r') THEN CREATE ROLE r LOGIN IN ROLE upstream_reader; END IF;
-            END $$
-            """
-        )
+        let roles = try DeployedRoles.scriptWithLogins()
+        try await script(roles)
+        try await script(roles)
     }
 
     /// How to connect as one of the roles.

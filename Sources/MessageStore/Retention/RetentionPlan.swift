@@ -105,11 +105,7 @@ package struct RetentionReport: Sendable, Equatable {
 
     /// What was done, and what was left and why, in a line.
     package var words: String {
-        switch refusal {
-        case .clock(let difference): return "nothing was deleted: \(difference.description)"
-        case .noPolicy: return "nothing was deleted: no retention policy is in force"
-        case nil: break
-        }
+        if let refusal { return refusal.words }
         let left = [(held.count, "still needed"), (locked.count + attemptDaysLocked, "in use")].filter { $0.0 > 0 }
             .map { "\(Amount.counted($0.0, "day")) kept, \($0.1)" }
         let done = "\(Amount.counted(dropped.count, "day")) dropped, \(Amount.counted(rows, "row")) deleted"
@@ -123,6 +119,14 @@ package enum RetentionRefusal: Sendable, Equatable {
     case clock(ClockDifference)
     /// No worker has set a policy in this database yet.
     case noPolicy
+
+    /// That nothing was deleted, and why.
+    package var words: String {
+        switch self {
+        case .clock(let difference): "nothing was deleted: \(difference.description)"
+        case .noPolicy: "nothing was deleted: no retention policy is in force"
+        }
+    }
 }
 
 package enum RetentionProgress: Sendable {

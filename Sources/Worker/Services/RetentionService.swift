@@ -181,7 +181,7 @@ struct RetentionService {
             switch self {
             case .done(let report): report?.words ?? ""
             case .waits: "nothing was deleted: the policy changed within the last 15 minutes"
-            case .refused(let difference): "nothing was deleted: \(difference.description)"
+            case .refused(let difference): RetentionRefusal.clock(difference).words
             }
         }
     }
