@@ -126,7 +126,7 @@ extension Simulation {
         return dead.keys.compactMap { account.number(of: $0.message) }.count { !isDone($0, by: index) }
     }
 
-    private func isDead(_ message: Int, _ index: Int) -> Bool {
+    func isDead(_ message: Int, _ index: Int) -> Bool {
         let delivery = DeliveryKey(handler: handlers.kinds[index].name, message: account.key(message))
         return database.read { $0.deadLetters[delivery] != nil }
     }

@@ -83,6 +83,7 @@ final class Simulation {
             let key = account.key(number)
             return database.read { $0.messages[key] != nil }
         }
+        handlers.isDead = { [unowned self] in isDead($0, $1) }
     }
 
     func run() -> Report {
