@@ -100,7 +100,7 @@ package final class SimulatedDeliveryStore: DeliveryStore {
         }
     }
 
-    package func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog] {
+    package func keep(_ handlers: [String]) async throws(StoreError) {
         try await run(.keep) { state in state.see(handlers) }
         if let own = registered.withLock(\.self) {
             let known = try await run(.keep) { state in state.keep(own.token) }
@@ -111,7 +111,10 @@ package final class SimulatedDeliveryStore: DeliveryStore {
                 }
             }
         }
-        return try await run(.backlog) { state in handlers.map { state.backlog($0) } }
+    }
+
+    package func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog] {
+        try await run(.backlog) { state in handlers.map { state.backlog($0) } }
     }
 
     // MARK: Leases

@@ -57,7 +57,10 @@ package protocol DeliveryStore: Sendable {
     /// Handlers with subscriptions or deliveries that no worker has run for minutes.
     func unclaimed() async throws(StoreError) -> [String]
 
-    /// The backlog of each handler, counted up to a limit; also records that this worker runs them.
+    /// Records that this worker is alive and runs these handlers.
+    func keep(_ handlers: [String]) async throws(StoreError)
+
+    /// The backlog of each handler, counted up to a limit.
     func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog]
 
     /// Calls `wake` for other workers' notifications; returns only if none arrive, as behind some poolers.

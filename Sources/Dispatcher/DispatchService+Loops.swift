@@ -234,9 +234,16 @@ extension DispatchService {
 
     func statisticsLoop() async {
         var told: Set<String> = []
+        let names = lanes.map(\.settings.name)
+        // What a long transaction keeps from being vacuumed is counted past each time: a twentieth of the time at most.
+        var next = clock.now()
         repeat {
             _ = await shared.once { () async throws(StoreError) in
-                for backlog in try await shared.store.backlog(lanes.map(\.settings.name)) {
+                try await shared.store.keep(names)
+                let begin = clock.now()
+                guard begin >= next else { return }
+                defer { next = clock.now() + (clock.now() - begin) * 19 }
+                for backlog in try await shared.store.backlog(names) {
                     lanes.first { $0.settings.name == backlog.handler }?.report.backlog(backlog)
                 }
                 for name in try await shared.store.unclaimed() where told.insert(name).inserted {

@@ -26,6 +26,7 @@ extension QuietDeliveries {
     ) async throws(StoreError) -> Set<LeaseReference> { Set(leases) }
     func pause(_ handler: String, reason: String) async throws(StoreError) {}
     func unclaimed() async throws(StoreError) -> [String] { [] }
+    func keep(_ handlers: [String]) async throws(StoreError) {}
     func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog] { [] }
 }
 

@@ -176,7 +176,7 @@ struct SharedCircuitTests {
         #expect(try await fixture.deliveries.controls(["orders"]).first?.circuit == nil)
         guard !isInOrder else { return }
         // It was only away.
-        _ = try await other.backlog(["orders"])
+        try await other.keep(["orders"])
         #expect(try await fixture.deliveries.controls(["orders"]).first?.circuit == opened)
     }
 }

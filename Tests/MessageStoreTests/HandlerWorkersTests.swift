@@ -62,11 +62,11 @@ struct HandlerWorkersTests {
         let token = try await old.register([older])
         try await pass("11 minutes", fixture, "token <> \(token)")
         try await pass("31 seconds", fixture, "token = \(token)")
-        _ = try await old.backlog(["orders"])
+        try await old.keep(["orders"])
         #expect(try await fixture.store.text(subscribed) == both, "the watcher has come only now")
         // An outage for everybody: the first who comes back does not take the others for dead.
         try await pass("1 hour", fixture, "true")
-        _ = try await old.backlog(["orders"])
+        try await old.keep(["orders"])
         #expect(try await fixture.store.text(subscribed) == both)
         // Ten minutes of heartbeats later.
         try await fixture.store.script(
@@ -75,10 +75,10 @@ struct HandlerWorkersTests {
             SET heartbeat_at = now() - interval '35 seconds', alive_since = now() - interval '11 minutes' WHERE token = \(token)
             """
         )
-        _ = try await old.backlog(["orders"])
+        try await old.keep(["orders"])
         #expect(try await fixture.store.text(subscribed) == "com.example.orders")
         // It was not dead after all.
-        _ = try await fixture.deliveries.backlog(["orders"])
+        try await fixture.deliveries.keep(["orders"])
         #expect(try await fixture.store.text(subscribed) == both)
     }
 
@@ -143,7 +143,7 @@ struct HandlerWorkersTests {
         try await fixture.store.addRoles()
         let worker = PostgresDeliveryStore(try fixture.store.settings(as: "w"), worker: "host:7")
         _ = try await worker.register([newer])
-        _ = try await worker.backlog(["orders"])
+        try await worker.keep(["orders"])
         try await pass("3 minutes", fixture, "worker <> 'host:7'")
         let states = HandlerStates(fixture.store.admin)
         var workers = try #require(try await states.list().first).workers

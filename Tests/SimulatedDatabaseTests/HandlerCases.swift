@@ -26,19 +26,19 @@ extension ConformanceTests {
             // Just over ten minutes after six; and ages, which are compared to ten seconds, stay so on a slow machine.
             for _ in 0..<8 {
                 try await site.pass(.milliseconds(100_200))
-                _ = try await a.backlog(["orders"])
+                try await a.keep(["orders"])
                 text += try await site.rows(.registrations) + site.rows(.subscriptions) + site.rows(.handlers)
             }
             // It comes back, and finds its registration gone.
-            _ = try await b.backlog(["orders"])
+            try await b.keep(["orders"])
             text += try await site.rows(.registrations) + site.rows(.subscriptions)
             try await site.pass(.seconds(20))
-            _ = try await a.backlog(["orders"])
+            try await a.keep(["orders"])
             text += try await site.rows(.registrations)
             try await site.pass(.seconds(500))
             text.append("\(try await a.unclaimed())")
             // After a gap nobody is in a position to judge others.
-            _ = try await a.backlog(["orders"])
+            try await a.keep(["orders"])
             text += try await site.rows(.registrations) + site.rows(.subscriptions)
             return text + ["\(try await a.unclaimed())"]
         },

@@ -101,6 +101,7 @@ extension Site {
             await outcome { () async throws(StoreError) in _ = try await store.settle(settlements, of: "orders") },
             await outcome { () async throws(StoreError) in _ = try await store.unclaimed() },
             await outcome { () async throws(StoreError) in _ = try await store.backlog(["orders"]) },
+            await outcome { () async throws(StoreError) in try await store.keep(["orders"]) },
         ]
     }
 

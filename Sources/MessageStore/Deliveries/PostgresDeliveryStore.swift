@@ -148,10 +148,15 @@ package final class PostgresDeliveryStore: DeliveryStore {
         }
     }
 
-    package func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog] {
+    package func keep(_ handlers: [String]) async throws(StoreError) {
         try await run { connection throws(PostgresError) in
             try connection.run(DeliveryStatements.seen, handlers)
             try keepHandlers(connection)
+        }
+    }
+
+    package func backlog(_ handlers: [String]) async throws(StoreError) -> [Backlog] {
+        try await run { connection throws(PostgresError) in
             let parameters = BacklogParameters(handlers: handlers, limit: Backlog.depthLimit)
             return try connection.run(DeliveryStatements.backlog, parameters).rows {
                 // The age is null if nothing waits.
