@@ -14,7 +14,7 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     package var idleInTransactionTimeout = 60_000
     /// How long the server may take to answer a cancel request before we drop the connection, in milliseconds.
     package var cancelGrace = 5_000
-    /// Whether to forbid sequential and bitmap scans, hash and merge joins.
+    /// Whether to forbid sequential and bitmap scans, hash and merge joins, and sorting what an index has in order.
     ///
     /// For tables that fill and empty all the time: the planner's statistics are from the last vacuum, so it would
     /// mistake a scan over everything deleted since for a look-up of a few rows. Measured: 100,000 dead entries read
@@ -115,7 +115,9 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     ]
 
     /// Parameters that leave only plans that find each row by an index, in the order of what they are looked up by.
-    package static let plansByIndex = ["seqscan", "bitmapscan", "hashjoin", "mergejoin"].map { ("enable_\($0)", "off") }
+    package static let plansByIndex = ["seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort"].map {
+        ("enable_\($0)", "off")
+    }
 
     /// The script, without a final semicolon, that sets our parameters by `SET SESSION` or `SET LOCAL`.
     func parameters(_ command: String, version: Int32) -> String {

@@ -111,19 +111,75 @@ struct ClaimCostTests {
     ) async throws -> Cost {
         var cost = Cost(buffers: 0, entries: 0, claimed: 0)
         for _ in 0..<rounds {
-            await fixture.deliveries.close()
-            let before = try await counters(fixture, sessions: 2)
-            cost.claimed += try await deliveries.claim(request).count
-            await deliveries.close()
-            let after = try await counters(fixture, sessions: 2)
-            cost.buffers += after.0 - before.0
-            cost.entries += after.1 - before.1
+            let round = try await self.cost(fixture, deliveries) { try await deliveries.claim(request).count }
+            cost.claimed += round.claimed
+            cost.buffers += round.buffers
+            cost.entries += round.entries
         }
         return Cost(
             buffers: cost.buffers / Int64(rounds),
             entries: cost.entries / Int64(rounds),
             claimed: cost.claimed / rounds
         )
+    }
+
+    /// What some work reads that returns how many rows it took.
+    private func cost(
+        _ fixture: DeliveriesFixture,
+        _ deliveries: PostgresDeliveryStore,
+        of work: () async throws -> Int
+    ) async throws -> Cost {
+        await fixture.deliveries.close()
+        let before = try await counters(fixture, sessions: 2)
+        let taken = try await work()
+        await deliveries.close()
+        let after = try await counters(fixture, sessions: 2)
+        return Cost(buffers: after.0 - before.0, entries: after.1 - before.1, claimed: taken)
+    }
+
+    @Test(
+        "where a snapshot keeps 50,000 handled rows, and a vacuum has counted 80 others, 500 are claimed and settled by index"
+    )
+    func heldSnapshot() async throws {
+        let fixture = try await DeliveriesFixture([.make("orders")])
+        await fixture.writer.close()
+        let report = try await PostgresConnection.open(fixture.store.settings)
+        try await report.run { connection throws(PostgresError) in
+            try connection.script("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM upstream.deliveries")
+        }
+        func insert(_ count: Int, due: String) async throws {
+            try await inOwnSession(
+                fixture,
+                """
+                INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+                SELECT 'orders', gen_random_uuid(), now(), now() + \(due) FROM generate_series(1, \(count)) AS n
+                """
+            )
+        }
+        try await inOwnSession(fixture, "ALTER TABLE upstream.deliveries SET (autovacuum_enabled = off)")
+        try await insert(50_000, due: "n * interval '-1 ms' - interval '1 s'")
+        let request = ClaimRequest.make(limit: 500)
+        while case let batch = try await fixture.deliveries.claim(request), !batch.isEmpty {
+            _ = try await fixture.deliveries.settle(batch.map { $0.settled(.done) }, of: "orders")
+        }
+        try await insert(80, due: "interval '0'")
+        try await inOwnSession(fixture, "VACUUM ANALYZE upstream.deliveries")
+        try await insert(1_000, due: "interval '0'")
+        for _ in 0..<2 {
+            var claimed: [Delivery] = []
+            let claim = try await cost(fixture, fixture.deliveries) {
+                claimed = try await fixture.deliveries.claim(request)
+                return claimed.count
+            }
+            let settlements = claimed.map { $0.settled(.done) }
+            let settlement = try await cost(fixture, fixture.deliveries) {
+                try await fixture.deliveries.settle(settlements, of: "orders")
+            }
+            print("claim: \(claim); settlement: \(settlement)")
+            #expect(claim.claimed == 500 && claim.entries < 10_000, "\(claim)")
+            #expect(settlement.claimed == 500 && settlement.entries < 10_000, "\(settlement)")
+        }
+        await report.close()
     }
 
     @Test("a claim of 500, and a probe, read no more of a large table than of a small one, whatever is known of it")

@@ -103,11 +103,11 @@ enum FunctionStatements {
         SELECT message_key, lease_token FROM ended
         """
 
-    /// Found by key alone, which settings of the transaction and the `||` enforce.
+    /// Found by key alone, which settings of the transaction, the `||` and the array enforce.
     private static let ended: Part = """
         DELETE FROM upstream.deliveries
         USING (SELECT * FROM unnest(\(\.keys), \(\.tokens)) AS each (key, token) ORDER BY key) AS input
-        WHERE message_key = key AND handler || '' = \(\.handler) AND lease_token = token
+        WHERE message_key = ANY (ARRAY[key]) AND handler || '' = \(\.handler) AND lease_token = token
         """
 
     static let isReadOnly: PreparedStatement<Void> = "SELECT current_setting('transaction_read_only') = 'on'"

@@ -20,10 +20,12 @@ enum SettleStatements {
 
     /// The row of `input` (key, token), if its lease is still ours.
     ///
-    /// Found by key alone, which ``PostgresSettings/findsRowsByIndex`` and the `||` enforce: otherwise the planner may
-    /// walk all of the handler's deliveries, which it believes to be few.
-    static let isHeld: Part =
-        "message_key = key AND handler || '' = \(\.handler) AND lease_token = token AND lease_owner IS NOT NULL"
+    /// Found by key alone, which ``PostgresSettings/findsRowsByIndex``, the `||` and the array enforce: otherwise the
+    /// planner may walk all of the handler's deliveries, or in the order of their keys all there are, which it believes
+    /// to be few.
+    static let isHeld: Part = """
+        message_key = ANY (ARRAY[key]) AND handler || '' = \(\.handler) AND lease_token = token AND lease_owner IS NOT NULL
+        """
 
     // MARK: Rows
 
