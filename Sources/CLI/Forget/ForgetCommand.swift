@@ -89,7 +89,8 @@ struct ForgetCommand: ProgramCommand {
                 (counts, state) = try await perform(request, erasure, connection, console)
             } catch {
                 // What keeps one device from being erased may leave the others alone, such as a lock.
-                guard await connection.isOpen, error.failureClass != .permission else { throw error }
+                let isOfAll = error.endsSession || [.permission, .cancelled].contains(error.failureClass)
+                guard !isOfAll else { throw error }
                 console.message("request \(request.id), device \(device): \(error); it is taken again")
                 fault = fault ?? error
                 continue
