@@ -262,7 +262,9 @@ struct ErasureTests {
         try await session.run { connection throws(PostgresError) in
             try connection.script("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('upstream.retention', 0))")
         }
-        let own = try await PostgresConnection.open(store.settings)
+        var patient = store.settings
+        patient.lockTimeout = 60_000
+        let own = try await PostgresConnection.open(patient)
         async let counts = Erasure(own, token: [UInt8](Self.token.utf8), pause: .zero).run(by: .tester)
         // The days are done.
         try await store.waitUntil("SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)")
