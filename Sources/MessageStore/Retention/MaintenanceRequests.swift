@@ -118,6 +118,7 @@ package enum MaintenanceRequests {
         }
         var outcome = counts.tables.filter { $0.count > 0 }.map { "\($0.name) \($0.count)" }.joined(separator: ", ")
         if outcome.isEmpty { outcome = "nothing was left" }
+        if begun.searched != nil { outcome += "; more by another run, see the audit trail" }
         if isPartial {
             outcome +=
                 "; no message told the token, so that the quarantine was not searched: `forget --token-file` does"
