@@ -1,6 +1,7 @@
 import DatabaseSupport
 import Foundation
 import IntegrationSupport
+import Postgres
 import Testing
 
 extension Integration {
@@ -72,6 +73,76 @@ extension Integration {
                     "anna|console|partitions.run.finished|retention: partitions dropped|1|disk full",
                 ]
             )
+        }
+
+        @Test("a request that meets another run of retention does not fail: it is taken again")
+        func busy() async throws {
+            let database = try await database(days: 0)
+            try await database.script(
+                """
+                SELECT upstream.ensure_partitions(current_date - 50, current_date - 50);
+                SELECT upstream.request_maintenance('retention', NULL, 'anna', 'disk full')
+                """
+            )
+            let session = try await PostgresConnection.open(PostgresSettings(url: database.url))
+            try await session.run { connection throws(PostgresError) in
+                try connection.script(
+                    """
+                    SET idle_in_transaction_session_timeout = 0; BEGIN;
+                    SELECT pg_advisory_xact_lock(hashtextextended('upstream.retention', 0))
+                    """
+                )
+            }
+            let folder = try TemporaryFolder()
+            let yaml = "database: {url: \"\(database.url)\"}\nadmin: {listen: off}\nlog: {format: json}\n"
+            let worker = try ChildWorker(yaml: yaml, in: folder, ["--roles", "dispatch"])
+            try await waitUntil("the request was tried") {
+                try await trail(database, "partitions.run.finished").count == 1
+            }
+            let state = "SELECT concat_ws(' ', state, outcome) FROM upstream.maintenance_requests"
+            #expect(try await database.texts(state) == ["running"])
+            await session.close()
+            // As ten minutes later.
+            try await database.script(
+                "UPDATE upstream.maintenance_requests SET started_at = started_at - interval '11 minutes'"
+            )
+            try await waitUntil("the request is done") {
+                try await database.texts(state) == ["done 1 day dropped, 0 rows deleted"]
+            }
+            worker.send(SIGTERM)
+            #expect(try await worker.exitCode() == 0)
+        }
+
+        @Test("forget --requests: a device that can't be erased does not keep the next one from being erased")
+        func apart() async throws {
+            let database = try await database(days: 1)
+            let folder = try TemporaryFolder()
+            let config = try folder.write("database: {url: \"\(database.url)\"}\n".utf8, as: "config.yaml")
+            try await database.script(
+                """
+                SELECT upstream.request_maintenance('forget', device_key, 'anna', 'she asked')
+                FROM (SELECT device_key FROM upstream.messages ORDER BY registration_token) AS device;
+                DO $$ BEGIN EXECUTE format(
+                    'ALTER TABLE upstream.erasures ADD CONSTRAINT broken CHECK (device_key <> %L)',
+                    (SELECT device_key FROM upstream.maintenance_requests ORDER BY id LIMIT 1)
+                ); END $$
+                """
+            )
+            func run() throws -> (CommandRun, [String]) {
+                let run = try CommandRun(["forget", "--config", config, "--requests", "--json"])
+                let done = try run.object()["requests"] as? [[String: Any]]
+                return (run, try #require(done).compactMap { $0["state"] as? String })
+            }
+            let states = "SELECT state FROM upstream.maintenance_requests ORDER BY id"
+            let (first, done) = try run()
+            #expect(first.status != 0 && done == ["done"], "\(first.errors)")
+            #expect(first.errors.contains("request 1, device ") && !first.errors.contains("FAKE"), "\(first.errors)")
+            #expect(try await database.texts(states) == ["running", "done"])
+            try await database.script("ALTER TABLE upstream.erasures DROP CONSTRAINT broken")
+            let (second, rest) = try run()
+            #expect(second.status == 0 && rest == ["done"], "\(second.errors)")
+            #expect(try await database.texts(states) == ["done", "done"])
+            #expect(try await database.count("messages") == 0)
         }
 
         @Test(

@@ -76,6 +76,32 @@ extension Integration {
             #expect(try run("run").status == 0)
         }
 
+        @Test("a day that can't be dropped, for a view reads it, keeps no other, nor the rest, and the run is not done")
+        func undroppable() async throws {
+            let database = try await database()
+            let folder = try TemporaryFolder()
+            let config = try configuration(database, in: folder)
+            try await database.script(
+                """
+                DO $$ BEGIN EXECUTE format('CREATE VIEW report AS SELECT message_id FROM %s', (
+                    SELECT relation::regclass FROM upstream.partitions() ORDER BY since LIMIT 1
+                )); END $$;
+                UPDATE upstream.quarantine SET received_at = \(Self.old), last_seen_at = \(Self.old)
+                """
+            )
+            let first = try CommandRun(["partitions", "run", "--config", config])
+            #expect(first.status != 0 && first.errors.contains("other objects depend on it"), "\(first.errors)")
+            let left = "SELECT count(*) FROM upstream.partitions() WHERE until < now() - interval '40 days'"
+            // Of four, the day of the view and the one that a delivery needs.
+            #expect(try await database.integer(left) == 2)
+            #expect(try await database.count("quarantine") == 0)
+            #expect(try await database.count("retention_runs") == 0)
+            try await database.script("DROP VIEW report")
+            #expect(try CommandRun(["partitions", "run", "--config", config]).status == 1)
+            #expect(try await database.integer(left) == 1)
+            #expect(try await database.count("retention_runs") == 1)
+        }
+
         @Test("partitions run while another is at it is a temporary failure")
         func busy() async throws {
             let database = try await database()

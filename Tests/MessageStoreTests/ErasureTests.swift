@@ -252,6 +252,87 @@ struct ErasureTests {
         #expect(traces(in: try dump(fixture)) == [])
     }
 
+    @Test(
+        "what comes while the erasure runs is kept and delivered; what a worker has kept of erased messages is erased"
+    )
+    func meanwhile() async throws {
+        let fixture = try await seed()
+        let store = fixture.store
+        let session = try await PostgresConnection.open(store.settings)
+        try await session.run { connection throws(PostgresError) in
+            try connection.script("BEGIN; SELECT pg_advisory_xact_lock(hashtextextended('upstream.retention', 0))")
+        }
+        var patient = store.settings
+        patient.lockTimeout = 60_000
+        let own = try await PostgresConnection.open(patient)
+        async let counts = Erasure(own, token: [UInt8](Self.token.utf8), pause: .zero).run(by: .tester)
+        // The days are done.
+        try await store.waitUntil("SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)")
+        _ = try await fixture.writer.commit([Self.message(40, of: Self.token, at: IncomingMessage.now(), "later")])
+        // As rows that were made of a worker's block just then, and an attempt that failed since.
+        try await store.script(
+            """
+            UPDATE upstream.deliveries SET device_key = '\(Self.key(Self.token))'
+            WHERE message_key IN (SELECT message_key FROM upstream.messages WHERE message_id = 'm-40');
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, last_error)
+            SELECT 'orders', i.message_key, i.received_at, now(), '\(Self.payload)' FROM upstream.message_ids AS i
+            JOIN (SELECT message_key FROM upstream.erasures ORDER BY id LIMIT 2) AS gone USING (message_key);
+            WITH dead AS (
+                DELETE FROM upstream.deliveries WHERE message_key = (SELECT message_key FROM upstream.erasures ORDER BY id LIMIT 1)
+                RETURNING *
+            ), tried AS (
+                INSERT INTO upstream.attempt_batches (
+                    settled_at, handler, worker, outcome, first_received, last_received, keys, ages, durations, error_groups
+                )
+                SELECT now(), handler, 'w', 'rejected', received_at, received_at, ARRAY[message_key], '{1}', '{1}', ARRAY[last_error]
+                FROM dead
+            )
+            INSERT INTO upstream.dead_letters (
+                handler, message_key, received_at, attempts, next_attempt_at, lease_token, last_error, error_group
+            )
+            SELECT handler, message_key, received_at, 1, now(), 1, last_error, 'g' FROM dead
+            """
+        )
+        #expect(traces(in: try dump(fixture)).contains("ME-payload"))
+        let waiting = try #require(try await fixture.count())
+        try await session.run { connection throws(PostgresError) in try connection.script("COMMIT") }
+        _ = try await counts
+        #expect(try await store.count("messages WHERE registration_token = '\(Self.token)'") == 1)
+        #expect(try await fixture.count("device_key = '\(Self.key(Self.token))'") == 1)
+        #expect(try await fixture.count() == waiting - 1)
+        #expect(!traces(in: try dump(fixture)).contains("ME-payload"))
+        await session.close()
+        await own.close()
+    }
+
+    @Test("a device's rows are counted in one pass over them, however little memory the server gives")
+    func countsMany() async throws {
+        let fixture = try await StoreFixture()
+        let device = Self.key(Self.token)
+        try await fixture.script(
+            """
+            INSERT INTO upstream.handlers (name) VALUES ('orders');
+            INSERT INTO upstream.messages (
+                message_key, sender_id, message_id, registration_token, device_key, category, data, received_at)
+            SELECT gen_random_uuid(), '1', 'm', 't', '\(device)', 'c', '{}', now() FROM generate_series(1, 40000);
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at)
+            SELECT 'orders', message_key, received_at, now() FROM upstream.messages;
+            INSERT INTO upstream.dead_letters (
+                handler, message_key, received_at, attempts, next_attempt_at, lease_token, error_group, device_key)
+            SELECT 'orders', gen_random_uuid(), now(), 1, now(), 1, 'g', '\(device)' FROM generate_series(1, 3);
+            ANALYZE upstream.messages, upstream.deliveries
+            """
+        )
+        try await fixture.setDefault("work_mem", "64kB")
+        // Within a second; a comparison of each with each takes minutes.
+        var settings = fixture.settings
+        settings.statementTimeout = 20_000
+        let connection = try await PostgresConnection.open(settings)
+        let counts = try await Erasure(connection, token: [UInt8](Self.token.utf8)).count()
+        #expect((counts.messages, counts.deliveries, counts.deadLetters) == (40_000, 40_000, 3))
+        await connection.close()
+    }
+
     @Test("what ANALYZE keeps holds no token and no payload, before and after")
     func statistics() async throws {
         let fixture = try await seed()

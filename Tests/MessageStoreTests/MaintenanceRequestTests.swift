@@ -161,6 +161,39 @@ struct MaintenanceRequestTests {
     }
 
     @Test(
+        "broken off once the messages are gone, and with them the token, the next run knows that stanzas were searched"
+    )
+    func brokenOffLate() async throws {
+        let fixture = try await seed()
+        _ = try await ask(fixture, .forget, Self.device)
+        try await fixture.script("ALTER TABLE upstream.erasures ADD CONSTRAINT broken CHECK (message_key IS NOT NULL)")
+        await #expect(throws: PostgresError.self) { try await perform(fixture) }
+        #expect(try await fixture.count("messages") == 1)
+        try await fixture.script("ALTER TABLE upstream.erasures DROP CONSTRAINT broken")
+        let (counts, state) = try await perform(fixture)
+        #expect(counts.total == 0 && state == .done)
+        let request = try #require(try await MaintenanceRequests.list(fixture.admin, limit: 1).first)
+        #expect(
+            request.state == .done && request.outcome == "nothing was left; more by another run, see the audit trail"
+        )
+    }
+
+    @Test("two at once: what another has ended meanwhile stays ended, and one that is cancelled is left alone")
+    func twice() async throws {
+        let fixture = try await seed()
+        _ = try await ask(fixture, .forget, Self.device)
+        let listed = try #require(try await MaintenanceRequests.openErasures(fixture.admin).first)
+        _ = try await perform(fixture)
+        let ended = try #require(try await MaintenanceRequests.list(fixture.admin, limit: 1).first)
+        let late = try await Erasure(fixture.admin, device: try #require(listed.deviceKey), pause: .zero)
+        #expect(try await MaintenanceRequests.perform(listed, late, over: fixture.admin).state == .done)
+        #expect(try await MaintenanceRequests.list(fixture.admin, limit: 1) == [ended])
+        try await fixture.script("DELETE FROM upstream.maintenance_requests")
+        let gone = try await MaintenanceRequests.perform(listed, late, over: fixture.admin)
+        #expect(gone.counts.total == 0 && gone.state == .open)
+    }
+
+    @Test(
         "where no message tells the token, it says that stanzas were not searched, and takes another's token for none"
     )
     func unknownToken() async throws {

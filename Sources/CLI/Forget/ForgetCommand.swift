@@ -80,15 +80,21 @@ struct ForgetCommand: ProgramCommand {
     /// Erases what the console's people asked for, which they were shown and confirmed.
     private func forgetRequested(_ connection: PostgresConnection, _ console: Terminal) async throws {
         var (rows, objects, isWhole): ([[String]], [JSONMembers], Bool) = ([], [], true)
+        var fault: PostgresError?
         for request in try await MaintenanceRequests.openErasures(connection) {
             guard let device = request.deviceKey else { continue }
-            let erasure = try await Erasure(connection, device: device)
-            let bar = ProgressBar("forget", on: console)
-            defer { bar.clear() }
-            let (counts, state) =
-                dryRun
-                ? (try await erasure.count { Self.show($0, bar) }, request.state)
-                : try await MaintenanceRequests.perform(request, erasure, over: connection) { Self.show($0, bar) }
+            let (erasure, counts, state): (Erasure, ErasureCounts, MaintenanceRequest.State)
+            do throws(PostgresError) {
+                erasure = try await Erasure(connection, device: device)
+                (counts, state) = try await perform(request, erasure, connection, console)
+            } catch {
+                // What keeps one device from being erased may leave the others alone, such as a lock.
+                let isOfAll = error.endsSession || [.permission, .cancelled].contains(error.failureClass)
+                guard !isOfAll else { throw error }
+                console.message("request \(request.id), device \(device): \(error); it is taken again")
+                fault = fault ?? error
+                continue
+            }
             isWhole = isWhole && state != .failed
             rows.append(["\(request.id)", "\(device)", request.who, state.rawValue, Amount.count(counts.total)])
             var object = members(counts, erasure)
@@ -100,17 +106,30 @@ struct ForgetCommand: ProgramCommand {
         if json {
             try console.json(object: ["requests": objects])
         } else if rows.isEmpty {
-            console.message("nobody asked for a device's erasure")
+            if fault == nil { console.message("nobody asked for a device's erasure") }
         } else {
             console.table(TextTable(["REQUEST", "DEVICE", "WHO", "STATE", .init(dryRun ? "ROWS" : "ERASED")], rows))
             if !dryRun { console.message(Self.rest) }
         }
+        if let fault { throw fault }
         guard isWhole else {
             throw CommandFailure(
                 .negative,
                 "no message told a device's token, so that the quarantine was not searched: run forget with its token's file"
             )
         }
+    }
+
+    private func perform(
+        _ request: MaintenanceRequest,
+        _ erasure: Erasure,
+        _ connection: PostgresConnection,
+        _ console: Terminal
+    ) async throws(PostgresError) -> (ErasureCounts, MaintenanceRequest.State) {
+        let bar = ProgressBar("forget", on: console)
+        defer { bar.clear() }
+        if dryRun { return (try await erasure.count { Self.show($0, bar) }, request.state) }
+        return try await MaintenanceRequests.perform(request, erasure, over: connection) { Self.show($0, bar) }
     }
 
     private func members(_ counts: ErasureCounts, _ erasure: Erasure) -> JSONMembers {

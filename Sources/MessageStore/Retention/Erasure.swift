@@ -132,10 +132,11 @@ package struct Erasure: Sendable {
     /// Deletes, and vacuums the tables affected; after an error, what was deleted before stays deleted.
     ///
     /// Recorded before anything is deleted; with each transaction that deletes bodies of a day, so that an audit knows
-    /// what is gone so far; and at the end with the number of rows.
+    /// what is gone so far; and at the end with the number of rows. `searched` is called once the quarantine was searched.
     package func run(
         by author: AuditAuthor,
-        report: @Sendable (ErasureProgress) -> Void = { _ in }
+        report: @Sendable (ErasureProgress) -> Void = { _ in },
+        searched: (ErasureCounts) async throws(PostgresError) -> Void = { _ in }
     ) async throws(PostgresError) -> ErasureCounts {
         try await AuditLog.record(over: connection, .forget, subject, by: author)
         let start = try await connection.databaseTime()
@@ -144,6 +145,7 @@ package struct Erasure: Sendable {
         var concealed = 0
         // First: broken off later, messages may be gone that told the token.
         try await eraseQuarantine(&counts, report)
+        try await searched(counts)
         let partitions: [String] = try await connection.result(of: ErasureStatements.partitions).rows { $0 }
         for (index, partition) in partitions.enumerated() {
             let before = counts.messages
@@ -162,11 +164,7 @@ package struct Erasure: Sendable {
         _ = try await connection.result(of: ErasureStatements.awaitRetention)
         while try await eraseBatch(.deadMessages, \.deadMessages, &counts, &concealed, author) { try await rest(pause) }
         while try await eraseBatch(.conflicts, \.conflicts, &counts, &concealed, author) { try await rest(pause) }
-        // What names the device without having a body any more.
-        let (waiting, dead): (Int, Int) =
-            try await connection.result(of: ErasureStatements.rest(of: device)).onlyRow { ($0, $1) }
-        counts.deliveries += waiting
-        counts.deadLetters += dead
+        try await eraseRest(&counts, &concealed)
         // Copies may have messages that are not here any more.
         _ = try await connection.result(of: ErasureStatements.record(device, until: start))
         // Of messages, the partitions are.
@@ -222,6 +220,26 @@ package struct Erasure: Sendable {
         counts.deliveries += gone.deliveries
         counts.deadLetters += gone.deadLetters
         return gone.bodies > 0
+    }
+
+    /// Deletes what is without a body, and names the device or an erased message.
+    ///
+    /// A worker that just then made rows of its deliveries may have kept some of erased messages. What has a body arrived
+    /// meanwhile, and is delivered.
+    private func eraseRest(_ counts: inout ErasureCounts, _ concealed: inout Int) async throws(PostgresError) {
+        let device = device
+        let (waiting, dead, hidden) = try await connection.inTransaction {
+            connection throws(PostgresError) -> (Int, Int, Int) in
+            let gone: [(key: Digest128, time: Timestamp, isDead: Bool)] =
+                try connection.run(ErasureStatements.rest(of: device)).rows { ($0, $1, $2) }
+            let conceal = ErasureStatements.conceal(gone.map(\.key), receivedAt: gone.map(\.time))
+            let hidden = gone.isEmpty ? 0 : try connection.run(conceal).affectedRows
+            let dead = gone.count { $0.isDead }
+            return (gone.count - dead, dead, hidden)
+        }
+        counts.deliveries += waiting
+        counts.deadLetters += dead
+        concealed += hidden
     }
 
     private func eraseQuarantine(

@@ -41,27 +41,33 @@ enum ErasureStatements {
     static let awaitRetention: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.retention', 0))"
 
     /// Counts a device's rows in each table except the quarantine.
+    ///
+    /// Without OR: that would be a subplan, which is hashed only where the planner expects it to fit into `work_mem`, and
+    /// else is read once for each delivery.
     static func count(of device: Digest128) -> SQL {
-        """
-        WITH body AS MATERIALIZED (
-            SELECT message_key AS key FROM upstream.messages WHERE device_key = \(device)
-        ), content AS MATERIALIZED (
-            SELECT upstream.release_key(message_key, fingerprint) AS key
-            FROM upstream.conflicts WHERE device_key = \(device)
-        ), kept AS MATERIALIZED (
-            SELECT message_key AS key FROM upstream.dead_messages WHERE device_key = \(device)
-        ), known AS MATERIALIZED (
-            SELECT key FROM body UNION ALL SELECT key FROM content UNION ALL SELECT key FROM kept
-        )
-        SELECT
-            (SELECT count(*) FROM body),
-            (SELECT count(*) FROM kept),
-            (SELECT count(*) FROM content),
-            (SELECT count(*) FROM upstream.deliveries
-            WHERE device_key = \(device) OR message_key IN (SELECT key FROM known)),
-            (SELECT count(*) FROM upstream.dead_letters
-            WHERE device_key = \(device) OR message_key IN (SELECT key FROM known))
-        """
+        func entries(_ table: String) -> SQL {
+            """
+            (SELECT count(*) FROM upstream.\(raw: table) WHERE message_key IN (
+                SELECT key FROM known UNION SELECT message_key FROM upstream.\(raw: table) WHERE device_key = \(device)))
+            """
+        }
+        return """
+            WITH body AS MATERIALIZED (
+                SELECT message_key AS key FROM upstream.messages WHERE device_key = \(device)
+            ), content AS MATERIALIZED (
+                SELECT upstream.release_key(message_key, fingerprint) AS key
+                FROM upstream.conflicts WHERE device_key = \(device)
+            ), kept AS MATERIALIZED (
+                SELECT message_key AS key FROM upstream.dead_messages WHERE device_key = \(device)
+            ), known AS MATERIALIZED (
+                SELECT key FROM body UNION ALL SELECT key FROM content UNION ALL SELECT key FROM kept
+            )
+            SELECT
+                (SELECT count(*) FROM body),
+                (SELECT count(*) FROM kept),
+                (SELECT count(*) FROM content),
+                \(entries("deliveries")), \(entries("dead_letters"))
+            """
     }
 
     /// Locks some bodies of a device; returns their deliveries' keys, their places and when they were received.
@@ -105,19 +111,36 @@ enum ErasureStatements {
     }
 
     /// Deletes and counts the deliveries and dead letters of some messages.
-    static func dequeue(_ keys: [Digest128]) -> SQL { deleted("message_key = ANY (\(keys))") }
-
-    /// Deletes and counts the deliveries and dead letters that name a device.
-    static func rest(of device: Digest128) -> SQL { deleted("device_key = \(device)") }
-
-    private static func deleted(_ condition: SQL) -> SQL {
+    static func dequeue(_ keys: [Digest128]) -> SQL {
         """
         WITH waiting AS (
-            DELETE FROM upstream.deliveries WHERE \(condition) RETURNING 1
+            DELETE FROM upstream.deliveries WHERE message_key = ANY (\(keys)) RETURNING 1
         ), dead AS (
-            DELETE FROM upstream.dead_letters WHERE \(condition) RETURNING 1
+            DELETE FROM upstream.dead_letters WHERE message_key = ANY (\(keys)) RETURNING 1
         )
         SELECT (SELECT count(*) FROM waiting), (SELECT count(*) FROM dead)
+        """
+    }
+
+    /// Deletes the deliveries and dead letters without a body that name a device or an erased message of it.
+    static func rest(of device: Digest128) -> SQL {
+        """
+        WITH named AS MATERIALIZED (
+            SELECT message_key FROM upstream.erasures WHERE device_key = \(device)
+            UNION SELECT message_key FROM upstream.deliveries WHERE device_key = \(device)
+            UNION SELECT message_key FROM upstream.dead_letters WHERE device_key = \(device)
+        ), waiting AS (
+            DELETE FROM upstream.deliveries AS d
+            WHERE message_key IN (SELECT message_key FROM named)
+                AND NOT EXISTS (SELECT FROM upstream.message_of(d.message_key, d.received_at))
+            RETURNING message_key, received_at
+        ), dead AS (
+            DELETE FROM upstream.dead_letters AS d
+            WHERE message_key IN (SELECT message_key FROM named)
+                AND NOT EXISTS (SELECT FROM upstream.message_of(d.message_key, d.received_at))
+            RETURNING message_key, received_at
+        )
+        SELECT message_key, received_at, false FROM waiting UNION ALL SELECT message_key, received_at, true FROM dead
         """
     }
 

@@ -96,17 +96,29 @@ package enum MaintenanceRequests {
     }
 
     /// Erases what was asked for, and notes the outcome; broken off, it is to be done again.
+    ///
+    /// Another process may do it at the same time: then each deletes a part, and what has ended stays as it is. A request
+    /// that runs has an outcome once stanzas were searched, and only then messages go: where `erasure` found none that
+    /// tells the token, this is known.
     package static func perform(
         _ request: MaintenanceRequest,
         _ erasure: Erasure,
         over connection: PostgresConnection,
         report: @Sendable (ErasureProgress) -> Void = { _ in }
     ) async throws(PostgresError) -> (counts: ErasureCounts, state: MaintenanceRequest.State) {
-        _ = try await connection.result(of: MaintenanceStatements.start(request.id))
-        let isPartial = try await erasure.mayMissStanzas
-        let counts = try await erasure.run(by: request.author, report: report)
+        let taken: (state: MaintenanceRequest.State, searched: String?)? =
+            try await connection.result(of: MaintenanceStatements.start(request.id)).firstRow { ($0, $1) }
+        guard let begun = taken, begun.state == .running else {
+            return (ErasureCounts(), taken?.state ?? request.state)
+        }
+        let isPartial = if begun.searched == nil { try await erasure.mayMissStanzas } else { false }
+        let counts = try await erasure.run(by: request.author, report: report) { counts throws(PostgresError) in
+            guard !isPartial else { return }
+            _ = try await connection.result(of: MaintenanceStatements.searched(request.id, counts.quarantine))
+        }
         var outcome = counts.tables.filter { $0.count > 0 }.map { "\($0.name) \($0.count)" }.joined(separator: ", ")
         if outcome.isEmpty { outcome = "nothing was left" }
+        if begun.searched != nil { outcome += "; more by another run, see the audit trail" }
         if isPartial {
             outcome +=
                 "; no message told the token, so that the quarantine was not searched: `forget --token-file` does"
@@ -131,9 +143,20 @@ enum MaintenanceStatements {
 
     static let openErasures: SQL = "\(raw: rows) WHERE finished_at IS NULL AND kind = 'forget' ORDER BY id"
 
+    /// Takes a request unless it has ended; returns its state and outcome.
     static func start(_ id: Int64) -> SQL {
         """
-        UPDATE upstream.maintenance_requests SET state = 'running', started_at = clock_timestamp()
+        UPDATE upstream.maintenance_requests
+        SET state = CASE WHEN finished_at IS NULL THEN 'running' ELSE state END,
+            started_at = CASE WHEN finished_at IS NULL THEN clock_timestamp() ELSE started_at END
+        WHERE id = \(id) RETURNING state, outcome
+        """
+    }
+
+    /// Notes that the quarantine was searched, and how many stanzas were deleted.
+    static func searched(_ id: Int64, _ stanzas: Int) -> SQL {
+        """
+        UPDATE upstream.maintenance_requests SET outcome = \("quarantine \(stanzas)")
         WHERE id = \(id) AND finished_at IS NULL
         """
     }

@@ -141,15 +141,8 @@ package struct Retention: Sendable {
             return done
         }
         let plan = try await plan(under: policy)
-        for partition in plan.partitions where partition.fate == .drop || partition.fate == .held {
-            guard partition.fate == .drop || force else {
-                done.held.append(partition)
-                report(.partition(partition, .pending))
-                continue
-            }
-            try await drop(partition, force: force, &done, report)
-            if done.isBusy { return done }
-        }
+        let dropFault = try await dropDays(of: plan, force: force, &done, report)
+        if done.isBusy { return done }
         try await purge(.deadLetters, \.deadLetters, &done, report)
         try await purge(.deadMessages, \.deadMessages, &done) { _, _, _ in }
         try await purge(.ledger, \.ledger, &done) { block, all, deleted in
@@ -157,9 +150,11 @@ package struct Retention: Sendable {
         }
         try await purge(.conflicts, \.conflicts, &done, report)
         try await purge(.quarantine, \.quarantine, &done, report)
-        let fault = await purgeHistory(&done, samples)
-        if done.isComplete { _ = try await connection.result(of: RetentionStatements.record(done, plan.now)) }
-        if let fault { throw fault }
+        let historyFault = await purgeHistory(&done, samples)
+        if done.isComplete, dropFault == nil {
+            _ = try await connection.result(of: RetentionStatements.record(done, plan.now))
+        }
+        if let fault = dropFault ?? historyFault { throw fault }
         return done
     }
 
@@ -184,6 +179,31 @@ package struct Retention: Sendable {
     }
 
     // MARK: Days
+
+    /// Drops what has expired, until somebody else is at it.
+    ///
+    /// - Returns: The first failure; what keeps one day from being dropped, such as a view that reads it, keeps no other.
+    private func dropDays(
+        of plan: RetentionPlan,
+        force: Bool,
+        _ done: inout RetentionReport,
+        _ report: @Sendable (RetentionProgress) -> Void
+    ) async throws(PostgresError) -> PostgresError? {
+        var fault: PostgresError?
+        for partition in plan.partitions where partition.fate == .drop || partition.fate == .held {
+            guard partition.fate == .drop || force else {
+                done.held.append(partition)
+                report(.partition(partition, .pending))
+                continue
+            }
+            do throws(PostgresError) { try await drop(partition, force: force, &done, report) } catch {
+                guard !error.endsSession, error.failureClass != .cancelled else { throw error }
+                fault = fault ?? error
+            }
+            if done.isBusy { break }
+        }
+        return fault
+    }
 
     private func drop(
         _ partition: PartitionPlan,

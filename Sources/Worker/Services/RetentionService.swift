@@ -155,6 +155,8 @@ struct RetentionService {
                     by: asked.author,
                     isEnd: true
                 )
+                // Another process does it, or did the day's own run: this is taken again, and finds what is left.
+                guard !outcome.isBusy else { return }
             } catch {
                 guard !Task.isCancelled else { return }
                 fail(error, "retention that somebody asked for failed")
@@ -174,6 +176,9 @@ struct RetentionService {
 
         /// Whether nothing was left for later.
         var isComplete: Bool { if case .done(let report) = self { report?.isComplete ?? true } else { false } }
+
+        /// Whether another process was running retention.
+        var isBusy: Bool { if case .done(let report) = self { report?.isBusy ?? false } else { false } }
 
         var dropped: Int { if case .done(let report) = self { report?.dropped.count ?? 0 } else { 0 } }
 

@@ -28,7 +28,8 @@ extension MaintenanceStatements: StatementCatalog {
         return [
             StatementSample("add", add(.forget, device, by: AuditAuthor("anna", via: .console, reason: "asked"))),
             StatementSample("list", list(limit: 1)), StatementSample("openErasures", openErasures),
-            StatementSample("start", start(1)), StatementSample("finish", finish(1, .done, "messages 1")),
+            StatementSample("start", start(1)),
+            StatementSample("searched", searched(1, 1)), StatementSample("finish", finish(1, .done, "messages 1")),
             StatementSample("takeRetention", takeRetention),
             StatementSample("finishRetention", finishRetention(1, .failed, "busy")),
         ]
