@@ -109,6 +109,7 @@ final class Simulation {
     }
 
     private var isOver: Bool { if case .over = phase { true } else { false } }
+    private var isTraffic: Bool { if case .traffic = phase { true } else { false } }
 
     // MARK: Traffic
 
@@ -137,7 +138,7 @@ final class Simulation {
     // MARK: Faults
 
     private func strike(_ fault: Fault) {
-        guard case .traffic = phase else { return }
+        guard isTraffic else { return }
         struck += 1
         if fault.breaksLeases(of: plan.shape.lease) { brokenLeases += 1 }
         if !Fault.Kind.outside.contains(fault.kind) { handlers.areShared = false }
@@ -171,7 +172,7 @@ final class Simulation {
             database.setStandby(isConnected: false)
             statements.breakOffWaits(for: time)
             scheduler.after(time, as: Scheduler.world) { [self] in
-                guard case .traffic = phase else { return }
+                guard isTraffic else { return }
                 if fault.isOther { database.failOver() } else { database.setStandby(isConnected: true) }
                 handlers.forgetReplays()
             }
@@ -201,8 +202,9 @@ final class Simulation {
         scheduler.after(time, as: Scheduler.world) { change(false) }
     }
 
-    /// As an operator; waits for a lock.
+    /// As an operator; waits for a lock, with a pause only as long as there are faults.
     private func operate(on handler: String, pauses: Bool = false) {
+        if pauses, !isTraffic { return }
         guard pauses ? !database.pause(handler, reason: "simulated") : !database.resume(handler) else { return }
         scheduler.after(.milliseconds(5), as: Scheduler.world) { [self] in operate(on: handler, pauses: pauses) }
     }
