@@ -165,6 +165,7 @@ extension SenderSettings {
         settings.stream.messageLimit = limits.stanzaBytes
         let wrapping = ArchiveRequest.wrapping
         settings.limits.stanzaBytes = max(limits.stanzaBytes + wrapping.bytes, OfflineRequest.stanzaLimit)
+        settings.limits.skipsLongStanzas = true
         settings.limits.elements += wrapping.elements
         settings.limits.depth += wrapping.depth
         return settings
