@@ -1,5 +1,6 @@
 import Testing
 import Vocabulary
+import XMLWire
 
 @testable import XMPP
 
@@ -281,6 +282,59 @@ struct ArchiveTests {
         // Nothing new leaves the place as it is.
         var idle = ArchiveWalk(.after(Self.point))
         #expect(idle.answered(Self.page(nil, 0)) == .save(Self.point, end: .complete))
+    }
+
+    @Test("a page of messages that can't be read is not the archive's end: anybody can write such a page")
+    func unreadable() throws {
+        var session = try Self.asked()
+        for _ in 1...10 { _ = session.skipped(.message) }
+        _ = try session.hear(Self.end("a10"))
+        let taken = session.takeAnswer()
+        let answer = try #require(taken)
+        var walk = ArchiveWalk(.after(Self.point))
+        let next = ArchivePoint(id: "a10", time: Self.point.time)
+        #expect(walk.answered(answer) == .save(next, end: nil))
+        #expect(walk.request == .after(next))
+        // The last one, and a server that never says so.
+        #expect(
+            walk.answered(Self.page("a12", 0, complete: true))
+                == .save(ArchivePoint(id: "a12", time: next.time), end: .complete)
+        )
+        var silent = ArchiveWalk(.after(Self.point))
+        #expect(silent.answered(Self.page("a0", 0)) == .save(Self.point, end: .complete))
+    }
+
+    @Test(
+        "what devices write to our full address after a page does not hold it up; whatever came before its end does",
+        arguments: [false, true]
+    )
+    func busy(_ isArchivedLast: Bool) throws {
+        let settings = StreamSettings(
+            senderID: "1234567890",
+            domain: Self.domain,
+            dialect: .xmpp,
+            trustedFrom: ["devices@gcm.googleapis.com"]
+        )
+        let address = try #require(JID("\(Self.own)/r"))
+        let stream = BoundStream(address: address, greeting: [], management: .offered)
+        var session = Session(settings, idPrefix: "r", stream: stream, now: 0)
+        _ = try session.hear(Said.enabled)
+        _ = session.ask(.after(Self.point))
+        func deliver(_ xml: String) throws -> IncomingMessage {
+            guard case .deliver(let message, _) = try session.hear(xml) else { throw Unexpected("not delivered") }
+            return message
+        }
+        let live = try deliver(Self.payload("live").replacing(" xmlns='jabber:client'", with: ""))
+        let archived = try deliver(Self.result("a1", Self.payload("1")))
+        _ = try session.hear(Self.end("a1", complete: true))
+        _ = try deliver(Self.payload("later").replacing(" xmlns='jabber:client'", with: ""))
+        _ = session.committed([isArchivedLast ? live : archived])
+        #expect(session.takeAnswer() == nil)
+        _ = session.committed([isArchivedLast ? archived : live])
+        #expect(session.isSettled == false)
+        let answer = session.takeAnswer()
+        #expect(answer != nil)
+        #expect(session.takeAnswer() == nil)
     }
 
     @Test("where the last message was purged, a walk goes on from its time, once")

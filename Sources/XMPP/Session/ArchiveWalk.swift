@@ -60,8 +60,11 @@ package struct ArchiveWalk: Sendable {
             results += count
             pages += 1
             let next = ArchivePoint(id: last.id ?? point.id, time: last.time ?? point.time)
-            if isComplete || count == 0 { return .save(next, end: .complete) }
-            guard let id = last.id, id != point.id else { return .fail(.stuck) }
+            if isComplete { return .save(next, end: .complete) }
+            // Results that can't be read are not counted, and anybody can write a page of such messages.
+            guard let id = last.id, id != point.id else {
+                return count == 0 ? .save(next, end: .complete) : .fail(.stuck)
+            }
             let size = took.map { $0 > Self.slowPage ? ArchiveRequest.size : ArchiveRequest.shortSize } ?? most
             request = .after(next, until: until, most: size)
             return .save(next, end: pages < ArchiveWalk.pageLimit ? nil : .interrupted)
