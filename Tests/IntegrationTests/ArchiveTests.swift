@@ -123,11 +123,16 @@ extension Integration {
                         "<message to='\(scenario.device.address)' id='\(id)'><gcm xmlns='google:mobile:data'>\(json)</gcm>"
                         + "<x xmlns='urn:x'>\(open)\(close)</x><store xmlns='urn:xmpp:hints'/></message>"
                 }
+                let space = "urn:" + String(repeating: "n", count: 20_000)
+                // Each element gets the name of its namespace: megabytes, which is a stranger's as well.
+                let longest =
+                    "<message to='\(scenario.device.address)'><body>x</body><x xmlns='urn:x' xmlns:p='\(space)'>"
+                    + String(repeating: "<p:b/>", count: 150) + "</x></message>"
+                let deeper = (0..<25).map { message("deeper\($0)", depth: 63) }
                 // 64 elements inside each other, and 256 KiB.
-                for stanza in [
-                    message("long", data: 261_000), message("longer", data: 300_000), message("deep", depth: 62),
-                    message("deeper", depth: 63), message("last"),
-                ] {
+                for stanza in [message("long", data: 261_000), message("longer", data: 300_000), longest]
+                    + [message("deep", depth: 62)] + deeper + [message("last")]
+                {
                     try scenario.device.send(stanza: stanza)
                 }
                 // Nobody has this address: once it is returned, the server has taken all before it.
