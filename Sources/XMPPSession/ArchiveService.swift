@@ -107,6 +107,7 @@ struct ArchiveService: Sendable {
                 switch walk.answered(answer, took: .nanoseconds(took.nanoseconds)) {
                 case .again:
                     logger.event(.notice, .archivePurged, "the archive has lost our place: reading on from its time")
+                case .check: break
                 case .fail(let failure): return .success(fail(failure.description))
                 case .save(let point, let end):
                     guard try await save(point, end) else { return .success(.taken) }

@@ -279,9 +279,28 @@ struct ArchiveTests {
         let third = ArchivePoint(id: "a3", time: Self.point.time)
         #expect(walk.answered(Self.page("a3", 1, complete: true)) == .save(third, end: .complete))
         #expect(walk.results == 3)
-        // Nothing new leaves the place as it is.
-        var idle = ArchiveWalk(.after(Self.point))
-        #expect(idle.answered(Self.page(nil, 0)) == .save(Self.point, end: .complete))
+    }
+
+    @Test(
+        "where nothing follows the last message, the archive's end tells whether it still knows it: if not, its time does",
+        arguments: [("a0", false), (nil, false), ("b7", true)] as [(String?, Bool)]
+    )
+    func unknown(_ last: String?, _ isLost: Bool) {
+        for isComplete in [false, true] {
+            var walk = ArchiveWalk(.after(Self.point, most: 7))
+            #expect(walk.answered(Self.page(nil, 0, complete: isComplete)) == .check)
+            #expect(walk.request == .end)
+            let step = walk.answered(Self.page(last, 1, complete: true))
+            #expect(step == (isLost ? .again : .save(Self.point, end: .complete)))
+            guard isLost else { continue }
+            let place = ArchivePoint(time: Self.point.time)
+            #expect(walk.request == .after(place, most: 7) && walk.results == 0)
+            // Nothing there either.
+            #expect(walk.answered(Self.page(nil, 0, complete: true)) == .save(place, end: .complete))
+        }
+        var refused = ArchiveWalk(.after(Self.point))
+        _ = refused.answered(Self.page(nil, 0))
+        #expect(refused.answered(.refused(.forbidden)) == .fail(.refused(.forbidden)))
     }
 
     @Test("a page of messages that can't be read is not the archive's end: anybody can write such a page")

@@ -81,7 +81,7 @@ package struct ArchiveReading {
             }
             let messages = await stream.takeMessages().map(Message.init)
             switch walk.answered(answer) {
-            case .again: continue
+            case .again, .check: continue
             case .fail(let reason): throw failure("cannot read the archive: \(reason.description)")
             case .save(let point, let end):
                 try await body(messages, point.time)
