@@ -179,7 +179,7 @@ extension Integration {
                 try await scenario.database.withLockedLedger {
                     let worker = try await scenario.startWorker(Self.yaml(scenario))
                     try await waitUntil("the page is in flight") {
-                        try await worker.scrape().sum("upstream_messages_in_flight") == 10
+                        try await worker.scrape().sum("upstream_messages_in_flight") == 4
                     }
                     #expect(try await Self.point(scenario) == before)
                     worker.send(SIGKILL)
@@ -268,7 +268,7 @@ extension Integration {
                                     "UPDATE upstream.archive_points SET leased_until = now() - interval '1 second' "
                                         + "WHERE leased_until > now()"
                                 )
-                                return first.inFlight == second.inFlight && first.inFlight >= 10
+                                return first.inFlight == second.inFlight && first.inFlight >= 4
                             }
                         }
                         try await waitUntil("all is stored", limit: .seconds(90)) {
@@ -277,7 +277,7 @@ extension Integration {
                         try await waitUntil("one has read to the end") {
                             Self.readings(first) + Self.readings(second) == [600]
                         }
-                        #expect(first.settled(.duplicate) + second.settled(.duplicate) >= 10)
+                        #expect(first.settled(.duplicate) + second.settled(.duplicate) >= 4)
                         try await scenario.waitForAcks(ids)
                     }
                 }

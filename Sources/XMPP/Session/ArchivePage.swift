@@ -10,8 +10,9 @@ package enum ArchiveRequest: Sendable, Equatable {
 
     /// The most messages of a page.
     package static let size = 100
-    /// The messages of a page that keeps live ones waiting for as short as can be, at a server with one thread.
-    package static let shortSize = 10
+    /// The messages of a page that keeps live ones waiting for as short as can be, at a server with one thread: Prosody
+    /// takes 0.5 ms for each page and 0.2 ms for each message, and as long again for its ack.
+    package static let shortSize = 4
     /// How much longer a result is than its message, in bytes, and how many elements more, some inside each other.
     package static let wrapping = (bytes: 4_096, elements: 4, depth: 3)
 }

@@ -32,7 +32,7 @@ package struct ArchiveWalk: Sendable {
     }
 
     /// The most pages of a walk.
-    package static let pageLimit = 10_000
+    package static let pageLimit = 50_000
     /// A short page that takes longer is as slow as a long one: a server may read all of an archive for each.
     static let slowPage = Duration.milliseconds(50)
 
