@@ -75,7 +75,8 @@ package struct ArchiveWalk: Sendable {
             }
             pages += 1
             let next = ArchivePoint(id: last.id ?? point.id, time: last.time ?? point.time)
-            if isComplete { return .save(next, end: .complete) }
+            // A full page may be the last; a server that says so of each must not have us read one an hour.
+            if isComplete, count < most || last.id == nil { return .save(next, end: .complete) }
             // Results that can't be read are not counted, and anybody can write a page of such messages.
             guard let id = last.id, id != point.id else {
                 return count == 0 ? .save(next, end: .complete) : .fail(.stuck)
