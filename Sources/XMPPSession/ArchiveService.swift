@@ -19,7 +19,7 @@ struct ArchiveService: Sendable {
     private static let leaseCheck = Duration.seconds(120)
     private static let retry = Backoff(initial: .seconds(60), maximum: interval, minimum: .seconds(30))
     /// The pause after a page is as long as the page took, within this: at most half of a server's time is taken.
-    private static let pause = TimeAmount.milliseconds(10)...TimeAmount.seconds(5)
+    private static let pause = TimeAmount.milliseconds(15)...TimeAmount.seconds(5)
 
     private enum Outcome {
         case done

@@ -12,7 +12,7 @@ package enum ArchiveRequest: Sendable, Equatable {
     package static let size = 100
     /// The messages of a page that keeps live ones waiting for as short as can be, at a server with one thread: Prosody
     /// takes 0.5 ms for each page and 0.2 ms for each message, and as long again for its ack.
-    package static let shortSize = 4
+    package static let shortSize = 5
     /// How much longer a result is than its message, in bytes, and how many elements more, some inside each other.
     package static let wrapping = (bytes: 4_096, elements: 4, depth: 3)
 }
