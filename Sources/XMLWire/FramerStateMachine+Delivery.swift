@@ -65,7 +65,7 @@ extension FramerStateMachine {
         return .fail
     }
 
-    /// Handles more of a skipped stanza, read from `start` on, which now has this size.
+    /// Handles more of a skipped stanza, read from `start` on, which now has this size, or this memory.
     mutating func skipped(_ outcome: StanzaSkipper.Outcome, size: Int, start: Int) -> SkipAction {
         guard case .skipping(let reason) = state else { return .fail }
         switch outcome {

@@ -21,7 +21,7 @@ struct FramerStateMachine: ~Copyable {
         case replayingHeader
         /// A stanza has begun, or the stream's end tag, with `depth` elements open. To `delivering` or `rejecting`.
         case inStanza(depth: Int)
-        /// A stanza exceeds a limit, and the parser was told to stop. To `skipping`.
+        /// A stanza exceeds a limit, and the parser was told to stop, or is left. To `skipping`.
         case rejecting(SkippedStanza.Reason)
         /// The ``StanzaSkipper`` reads a stanza to its end, to be discarded. To `delivering`.
         case skipping(SkippedStanza.Reason)
@@ -191,15 +191,25 @@ struct FramerStateMachine: ~Copyable {
         }
     }
 
+    enum KeptAction {
+        case readOn
+        /// Read the stanza from its first byte with a ``StanzaSkipper``, then call ``skippingBegan(with:)``.
+        case skip
+    }
+
     /// Handles the size of the kept part of an unfinished header or stanza.
-    mutating func kept(bytes: Int) {
+    mutating func kept(bytes: Int) -> KeptAction {
         switch state {
         case .inHeader where bytes >= limits.headerBytes:
             state = .failed(XMLStreamError(.limit(.headerBytes)), at: .header)
+        case .inStanza where bytes >= limits.stanzaBytes && limits.skipsLongStanzas:
+            state = .rejecting(.length)
+            return .skip
         case .inStanza where bytes >= limits.stanzaBytes:
             state = .failed(XMLStreamError(.limit(.stanzaBytes)), at: .stanza)
         default: break
         }
+        return .readOn
     }
 
     // MARK: - The parser's reports

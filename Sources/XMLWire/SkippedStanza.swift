@@ -3,6 +3,8 @@ package struct SkippedStanza: Sendable, Equatable {
     /// The limit exceeded; a raw value is its name for the log.
     package enum Reason: String, Sendable {
         case depth, elements, attributes, namespaces
+        /// ``StreamLimits/stanzaBytes``, with ``StreamLimits/skipsLongStanzas``.
+        case length
         /// A name longer than the parser accepts.
         case name
         /// ``StreamLimits/parsedBytes``

@@ -3,12 +3,15 @@
 /// They apply at every moment, also inside an unfinished start tag, attribute or CDATA section, and however the bytes
 /// are cut into reads. A stanza over ``stanzaBytes`` and a header over ``headerBytes`` end the stream with
 /// `policy-violation`. A stanza over any other limit is skipped to its end, since any account that may write to us can
-/// send one.
+/// send one; one over ``stanzaBytes`` too with ``skipsLongStanzas``.
 package struct StreamLimits: Sendable, Equatable {
     /// Bytes of one stanza, from `<` to `>` (configuration: `limits.stanza`).
     ///
     /// A reference counts as one byte: each quotation mark of a stanza may reach us as the six bytes of `&quot;`.
     package var stanzaBytes = 256 * 1024
+    /// Whether a stanza over ``stanzaBytes`` is skipped as well, where it would come again and again; ``stanzaBytes`` then
+    /// bounds the memory for it, which holds the names of its open elements.
+    package var skipsLongStanzas = false
     /// Elements open at once inside the stream; the stanza itself is the first (configuration: `limits.depth`).
     package var depth = 64
     /// Elements of one stanza, itself included.

@@ -143,10 +143,7 @@ package final class XMLFramer {
 
         window.slice = UnsafeRawBufferPointer(rebasing: rest.prefix(min(Self.sliceBytes, budget)))
         window.unfinishedStart = 0
-        if machine.pointee.isParsing, holdsBackSlice(from: parser) {
-            keepUnfinished()
-            return UnsafeRawBufferPointer(rebasing: rest[window.slice.count...])
-        }
+        if machine.pointee.isParsing, holdsBackSlice(from: parser) { return keepUnfinished(rest) }
         if machine.pointee.isParsing { parser.parse(window.slice) }
         window.base += window.slice.count
         return leaveParser(isWellFormed: parser.isWellFormed, rest)
@@ -155,11 +152,8 @@ package final class XMLFramer {
     /// Continues after the parser has returned, or after a stanza that needed none.
     private func leaveParser(isWellFormed: Bool, _ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
         switch machine.pointee.parserReturned(isWellFormed: isWellFormed) {
-        case .keepUnfinished:
-            keepUnfinished()
-            return UnsafeRawBufferPointer(rebasing: rest[window.slice.count...])
-        case .skip:
-            return beginSkipping(rest)
+        case .keepUnfinished: return keepUnfinished(rest)
+        case .skip: return beginSkipping(rest, from: window.unfinishedStart)
         case .replaceParser(let offset):
             giveUpParser()
             return UnsafeRawBufferPointer(rebasing: rest[offset...])
@@ -206,17 +200,22 @@ package final class XMLFramer {
         }
     }
 
-    /// Copies the unfinished end of the slice, and checks its size against the limits.
-    private func keepUnfinished() {
+    /// Copies the unfinished end of the slice, checks its size against the limits, and returns the rest of the buffer.
+    private func keepUnfinished(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+        let end = window.slice.count
+        var action = FramerStateMachine.KeptAction.readOn
         switch position {
         case .header:
             header.append(contentsOf: window.slice)
-            machine.pointee.kept(bytes: header.count)
+            action = machine.pointee.kept(bytes: header.count)
         case .stanza:
             builder.pointee.keepRaw(UnsafeRawBufferPointer(rebasing: window.slice[window.unfinishedStart...]))
-            machine.pointee.kept(bytes: builder.pointee.size(knownBelow: limits.stanzaBytes))
-        case .beforeHeader, .betweenStanzas, .closed:
-            break
+            action = machine.pointee.kept(bytes: builder.pointee.size(knownBelow: limits.stanzaBytes))
+        case .beforeHeader, .betweenStanzas, .closed: break
+        }
+        switch action {
+        case .readOn: return UnsafeRawBufferPointer(rebasing: rest[end...])
+        case .skip: return beginSkipping(rest, from: end)
         }
     }
 
@@ -302,23 +301,25 @@ package final class XMLFramer {
         return StanzaName(startTag: start)
     }
 
-    /// Skips the stanza that the parser was reading, from its first byte on; returns what remains of the buffer.
-    private func beginSkipping(_ rest: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer {
+    /// Skips the stanza that the parser was reading, from its first byte on, of which the kept part comes before `start`;
+    /// returns what remains of the buffer.
+    private func beginSkipping(_ rest: UnsafeRawBufferPointer, from start: Int) -> UnsafeRawBufferPointer {
         giveUpParser()
         var begun = Skipping(id: builder.pointee.stanzaID())
         let outcome = builder.pointee.raw.withUnsafeBytes { begun.read($0) }
         builder.pointee.reset(keepingStorage: false)
         skipping = begun
         guard machine.pointee.skippingBegan(with: outcome) == .more else { return rest }
-        return skip(rest, from: window.unfinishedStart)
+        return skip(rest, from: start)
     }
 
     /// Reads more of the skipped stanza, and hands it over at its end; returns the rest of the buffer.
     private func skip(_ rest: UnsafeRawBufferPointer, from start: Int) -> UnsafeRawBufferPointer {
         let end = UnsafeRawBufferPointer(rebasing: rest[rest.count...])
-        guard let outcome = skipping?.read(UnsafeRawBufferPointer(rebasing: rest[start...])), let read = skipping,
-            case .deliver(let reason) = machine.pointee.skipped(outcome, size: read.size.bytes, start: start)
+        guard let outcome = skipping?.read(UnsafeRawBufferPointer(rebasing: rest[start...])), let read = skipping
         else { return end }
+        let size = limits.skipsLongStanzas ? read.skipper.capacity : read.size.bytes
+        guard case .deliver(let reason) = machine.pointee.skipped(outcome, size: size, start: start) else { return end }
         skipping = nil
         let (name, count) = (read.skipper.name, read.byteCount)
         sink?(.skipped(SkippedStanza(reason: reason, name: name, byteCount: count, id: read.id)))

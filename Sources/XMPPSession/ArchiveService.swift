@@ -19,7 +19,7 @@ struct ArchiveService: Sendable {
     private static let leaseCheck = Duration.seconds(120)
     private static let retry = Backoff(initial: .seconds(60), maximum: interval, minimum: .seconds(30))
     /// The pause after a page is as long as the page took, within this: at most half of a server's time is taken.
-    private static let pause = TimeAmount.milliseconds(20)...TimeAmount.seconds(5)
+    private static let pause = TimeAmount.milliseconds(15)...TimeAmount.seconds(5)
 
     private enum Outcome {
         case done
@@ -107,6 +107,7 @@ struct ArchiveService: Sendable {
                 switch walk.answered(answer, took: .nanoseconds(took.nanoseconds)) {
                 case .again:
                     logger.event(.notice, .archivePurged, "the archive has lost our place: reading on from its time")
+                case .check: break
                 case .fail(let failure): return .success(fail(failure.description))
                 case .save(let point, let end):
                     guard try await save(point, end) else { return .success(.taken) }
@@ -165,6 +166,7 @@ extension SenderSettings {
         settings.stream.messageLimit = limits.stanzaBytes
         let wrapping = ArchiveRequest.wrapping
         settings.limits.stanzaBytes = max(limits.stanzaBytes + wrapping.bytes, OfflineRequest.stanzaLimit)
+        settings.limits.skipsLongStanzas = true
         settings.limits.elements += wrapping.elements
         settings.limits.depth += wrapping.depth
         return settings

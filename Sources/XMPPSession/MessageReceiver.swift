@@ -147,7 +147,7 @@ final class MessageReceiver: PageReader {
             logger.event(.notice, .streamPinned, "signed in with channel binding: nothing less is accepted from now on")
         case .skipped(let reason):
             metrics.stanzas[.other].increment()
-            let words: StaticString = "skipped a stanza that is too deep, too wide, or has bad namespaces"
+            let words: StaticString = "skipped a stanza that is too long, too deep, too wide, or has bad namespaces"
             logger.event(.debug, .stanzaIgnored, words, [.reason: .string(reason.rawValue)])
         case .counted: metrics.stanzas[.other].increment()
         case .managed(.enabled): break

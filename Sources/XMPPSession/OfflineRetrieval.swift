@@ -48,6 +48,7 @@ final class OfflineRetrieval: Sendable {
         let messageLimit = settings.limits.stanzaBytes + OfflineRequest.wrapping
         settings.stream.messageLimit = messageLimit
         settings.limits.stanzaBytes = max(messageLimit, OfflineRequest.stanzaLimit)
+        settings.limits.skipsLongStanzas = true
         // The list's own elements are the stanza and its query.
         settings.limits.elements = max(settings.limits.elements, OfflineRequest.listLimit + 2)
         return SharedSettings(settings)

@@ -123,11 +123,16 @@ extension Integration {
                         "<message to='\(scenario.device.address)' id='\(id)'><gcm xmlns='google:mobile:data'>\(json)</gcm>"
                         + "<x xmlns='urn:x'>\(open)\(close)</x><store xmlns='urn:xmpp:hints'/></message>"
                 }
+                let space = "urn:" + String(repeating: "n", count: 20_000)
+                // Each element gets the name of its namespace: megabytes, which is a stranger's as well.
+                let longest =
+                    "<message to='\(scenario.device.address)'><body>x</body><x xmlns='urn:x' xmlns:p='\(space)'>"
+                    + String(repeating: "<p:b/>", count: 150) + "</x></message>"
+                let deeper = (0..<25).map { message("deeper\($0)", depth: 63) }
                 // 64 elements inside each other, and 256 KiB.
-                for stanza in [
-                    message("long", data: 261_000), message("longer", data: 300_000), message("deep", depth: 62),
-                    message("deeper", depth: 63), message("last"),
-                ] {
+                for stanza in [message("long", data: 261_000), message("longer", data: 300_000), longest]
+                    + [message("deep", depth: 62)] + deeper + [message("last")]
+                {
                     try scenario.device.send(stanza: stanza)
                 }
                 // Nobody has this address: once it is returned, the server has taken all before it.
@@ -174,7 +179,7 @@ extension Integration {
                 try await scenario.database.withLockedLedger {
                     let worker = try await scenario.startWorker(Self.yaml(scenario))
                     try await waitUntil("the page is in flight") {
-                        try await worker.scrape().sum("upstream_messages_in_flight") == 10
+                        try await worker.scrape().sum("upstream_messages_in_flight") == 5
                     }
                     #expect(try await Self.point(scenario) == before)
                     worker.send(SIGKILL)
@@ -220,13 +225,16 @@ extension Integration {
                 }
                 try await scenario.expectStored(["m1", "m2"])
                 #expect(scenario.device.acks == ["m1", "m2"])
-                // As after a purge: Prosody says so, ejabberd finds nothing before.
-                guard kind == .prosody else { return }
-                try await scenario.database.script("UPDATE upstream.archive_points SET archive_id = 'gone'")
+                // As after a purge, or of another server: Prosody says so, ejabberd finds nothing behind an id that is
+                // longer than its own.
+                let unknown = UUID().uuidString
+                try await scenario.database.script("UPDATE upstream.archive_points SET archive_id = '\(unknown)'")
                 try await scenario.withWorker(Self.yaml(scenario)) { worker in
                     try await Self.waitUntilRead(worker)
                     #expect(worker.logs.lines.contains { $0.contains("archive.purged") })
+                    #expect(Self.readings(worker)[0] > 0)
                 }
+                #expect(try await Self.point(scenario) != unknown)
             }
         }
 
@@ -262,7 +270,7 @@ extension Integration {
                                     "UPDATE upstream.archive_points SET leased_until = now() - interval '1 second' "
                                         + "WHERE leased_until > now()"
                                 )
-                                return first.inFlight == second.inFlight && first.inFlight >= 10
+                                return first.inFlight == second.inFlight && first.inFlight >= 5
                             }
                         }
                         try await waitUntil("all is stored", limit: .seconds(90)) {
@@ -271,7 +279,7 @@ extension Integration {
                         try await waitUntil("one has read to the end") {
                             Self.readings(first) + Self.readings(second) == [600]
                         }
-                        #expect(first.settled(.duplicate) + second.settled(.duplicate) >= 10)
+                        #expect(first.settled(.duplicate) + second.settled(.duplicate) >= 5)
                         try await scenario.waitForAcks(ids)
                     }
                 }

@@ -155,6 +155,50 @@ extension Integration {
             }
         }
 
+        @Test(
+            "the audit of an archive signs in by nothing less than a pinned sender's worker, nor while pins can't be read (G9)",
+            arguments: ServerKind.allCases
+        )
+        func pinnedArchive(_ kind: ServerKind) async throws {
+            try await Self.withServer(kind, ServerOptions(isTLS12: true, archive: true)) { server in
+                let stage = try SignInStage()
+                let database = try await Database()
+                func read(_ port: Int) async throws {
+                    let yaml = try stage.yaml(
+                        port,
+                        domain: Self.domain,
+                        trusted: server.authorityFile,
+                        certificate: nil,
+                        database: database.url,
+                        more: "archive: {catch_up: on}"
+                    )
+                    let loaded = try ConfigurationLoader(environment: [:]).read(yaml: yaml, path: "w.yaml")
+                    let reading = try #require(ArchiveReading.all(loaded.configuration).first)
+                    try await reading.read(since: nil, until: .now) { _, _ in }
+                }
+                func failure(_ port: Int) async throws -> ArchiveReading.Failure {
+                    let error = await #expect(throws: ArchiveReading.Failure.self) { try await read(port) }
+                    return try #require(error)
+                }
+                try await database.script(
+                    """
+                    INSERT INTO upstream.channel_bindings (sender_id, domain, binding)
+                    VALUES ('\(SignInStage.user)', '\(Self.domain)', 'tls-unique')
+                    """
+                )
+                try await read(server.ports.direct)
+                // Somebody in between, whose TLS 1.3 has no binding that the server offers.
+                let relay = try await stage.start("relay", ["port": server.ports.direct], domain: Self.domain)
+                let refused = try await failure(relay.port)
+                #expect(refused.status == .refused && refused.message.contains("(pinned)"), "\(refused)")
+                try await relay.stop()
+                try await database.script("ALTER TABLE upstream.channel_bindings RENAME TO elsewhere")
+                let unknown = try await failure(server.ports.direct)
+                #expect(unknown.status == .unavailable && unknown.message.contains("channel binding"), "\(unknown)")
+                #expect(![refused, unknown].contains { $0.message.contains(StandardServer.secret) })
+            }
+        }
+
         @Test("ejabberd takes a client certificate that names the account, and no other")
         func external() async throws {
             let stage = try SignInStage()

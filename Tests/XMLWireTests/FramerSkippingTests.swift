@@ -60,6 +60,45 @@ struct FramerSkippingTests {
         }
     }
 
+    @Test(
+        "one that is too long is skipped as well where it would come again for ever, of any length and whatever the cut"
+    )
+    func long() {
+        var limits = StreamLimits()
+        (limits.stanzaBytes, limits.skipsLongStanzas) = (20_000, true)
+        let text = String(repeating: "x", count: 20_000)
+        for (bad, reason) in [
+            ("<message id='7'>\(text)</message>", SkippedStanza.Reason.length),
+            (
+                "<message id='7'>" + String(repeating: "<b xmlns='\(text.prefix(9_000))'/>", count: 60) + "</message>",
+                .length
+            ),
+            ("<message id='7' a='\(text)'/>", .length), ("<message id='7'><![CDATA[\(text)]]></message>", .length),
+            ("<message id='7'>" + Self.nested(64) + text + "</message>", .depth),
+        ] {
+            let bytes = Array((header + "<a/>" + bad + "<b/></stream:stream>").utf8)
+            for size in [7, 5_000, 1 << 20] {
+                let read = record(bytes.pieces(of: size), limits: limits)
+                #expect(read.failure == nil && read.position == .closed, "\(bad.prefix(40)) \(size)")
+                #expect(read.stanzas.map(\.raw) == ["<a/>", "<b/>"])
+                #expect(read.skipped.map(\.reason) == [reason] && read.skipped.map(\.byteCount) == [bad.utf8.count])
+            }
+        }
+        // What fits passes, and nothing else is let through.
+        let fitting = "<a>" + text.dropFirst(7) + "</a>"
+        let good = record(Array((header + fitting).utf8).pieces(of: 5_000), limits: limits)
+        #expect(good.failure == nil && good.skipped.isEmpty && good.stanzas.map(\.raw) == [fitting])
+        for (bad, expected) in [
+            ("<a>" + text + "<!-- -->", "comment"), ("<a>" + text + "</b>", "not_well_formed"),
+            ("</stream:stream" + String(repeating: " ", count: 20_000), "not_well_formed"),
+            // Names of open elements are kept.
+            (Self.many(20_000) { _ in "<aaaa>" }, "limit"), ("<a><" + text + text, "limit"),
+        ] {
+            let read = record(Array((header + bad).utf8).pieces(of: 5_000), limits: limits)
+            #expect(read.failure?.shortDescription == expected, "\(bad.prefix(20))")
+        }
+    }
+
     @Test("the event names what was skipped, and nothing of it is held any more")
     func names() throws {
         let names: [(String, StanzaName)] = [

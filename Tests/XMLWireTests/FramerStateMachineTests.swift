@@ -189,16 +189,26 @@ extension FramerStateMachineTests {
 
     @Test("an unfinished header or stanza fails at its limit, not before")
     func kept() {
-        Self.check({ $0.kept(bytes: 49) }, [:])
-        Self.check({ $0.kept(bytes: 99) }, [.inHeader: ((), Self.failed(.limit(.headerBytes), .header))])
-        let tooLong = ((), Self.failed(.limit(.stanzaBytes), .stanza))
+        let header: (Machine.KeptAction, State) = (.readOn, Self.failed(.limit(.headerBytes), .header))
+        let tooLong: (Machine.KeptAction, State) = (.readOn, Self.failed(.limit(.stanzaBytes), .stanza))
+        Self.check({ $0.kept(bytes: 49) }, [:], otherwise: .readOn)
+        Self.check({ $0.kept(bytes: 99) }, [.inHeader: header], otherwise: .readOn)
         Self.check(
             { $0.kept(bytes: 100) },
-            [
-                .inHeader: ((), Self.failed(.limit(.headerBytes), .header)),
-                .begun: tooLong, .inside: tooLong, .deeper: tooLong,
-            ]
+            [.inHeader: header, .begun: tooLong, .inside: tooLong, .deeper: tooLong],
+            otherwise: .readOn
         )
+        var limits = Self.limits
+        limits.skipsLongStanzas = true
+        for place in [Place.begun, .inside, .deeper, .inHeader, .skipping] {
+            var machine = Machine(limits: limits)
+            machine.state = place.state
+            let isStanza = machine.position == .stanza && place != .skipping
+            let (early, action) = (machine.kept(bytes: 49), machine.kept(bytes: 100))
+            let state = machine.state
+            #expect(early == .readOn && action == (isStanza ? .skip : .readOn), "\(place)")
+            #expect(state == (isStanza ? .rejecting(.length) : place == .inHeader ? header.1 : place.state), "\(place)")
+        }
     }
 
     @Test("a start tag is stored within the limits; over one, the header fails and a stanza is rejected")

@@ -114,6 +114,18 @@ struct OfflineRetrievalTests {
         #expect(bench.end == nil)
     }
 
+    @Test("a list, or a message, over every limit is skipped, and does not cost the connection")
+    func longest() throws {
+        let bench = try Self.fetching(.list)
+        defer { bench.finish() }
+        let text = String(repeating: "x", count: OfflineRequest.stanzaLimit)
+        try bench.read("<message><body>\(text)</body></message>")
+        #expect(bench.handler.delegate.page?.isAsked == true && bench.end == nil)
+        try bench.read("<iq type='result' id='\(bench.handler.idPrefix)-offline-1'><x>\(text)</x></iq>")
+        #expect(bench.handler.delegate.page == nil && bench.end == nil)
+        #expect(bench.metrics.stanzas[.other].value == 2)
+    }
+
     // MARK: A slot
 
     @Test(

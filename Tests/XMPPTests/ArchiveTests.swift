@@ -1,5 +1,6 @@
 import Testing
 import Vocabulary
+import XMLWire
 
 @testable import XMPP
 
@@ -7,7 +8,7 @@ import Vocabulary
 struct ArchiveTests {
     private static let domain = "fcm.googleapis.com"
     private static let own = "1234567890@\(domain)"
-    private static let point = ArchivePoint(id: "a0", time: Timestamp(microseconds: 1_700_000_000_000_000))
+    static let point = ArchivePoint(id: "a0", time: Timestamp(microseconds: 1_700_000_000_000_000))
 
     private static func payload(_ id: String, from: String? = "devices@gcm.googleapis.com/x") -> String {
         let sender = from.map { " from='\($0)'" } ?? ""
@@ -263,57 +264,56 @@ struct ArchiveTests {
         #expect(other.takeAnswer() == .refused(.undefinedCondition))
     }
 
-    // MARK: The walk
-
-    private static func page(_ last: String?, _ count: Int = 2, complete: Bool = false) -> ArchiveAnswer {
-        .page(count: count, last: ArchivePoint(id: last), isComplete: complete)
-    }
-
-    @Test("a walk asks for the page after the last, keeps the last time it knows, and ends with the archive")
-    func walk() {
+    @Test("a page of messages that can't be read is not the archive's end: anybody can write such a page")
+    func unreadable() throws {
+        var session = try Self.asked()
+        for _ in 1...10 { _ = session.skipped(.message) }
+        _ = try session.hear(Self.end("a10"))
+        let taken = session.takeAnswer()
+        let answer = try #require(taken)
         var walk = ArchiveWalk(.after(Self.point))
-        let second = ArchivePoint(id: "a2", time: Self.point.time)
-        #expect(walk.answered(Self.page("a2")) == .save(second, end: nil))
-        #expect(walk.request == .after(second))
-        let third = ArchivePoint(id: "a3", time: Self.point.time)
-        #expect(walk.answered(Self.page("a3", 1, complete: true)) == .save(third, end: .complete))
-        #expect(walk.results == 3)
-        // Nothing new leaves the place as it is.
-        var idle = ArchiveWalk(.after(Self.point))
-        #expect(idle.answered(Self.page(nil, 0)) == .save(Self.point, end: .complete))
+        let next = ArchivePoint(id: "a10", time: Self.point.time)
+        #expect(walk.answered(answer) == .save(next, end: nil))
+        #expect(walk.request == .after(next))
+        // The last one, and a server that never says so.
+        #expect(
+            walk.answered(Self.page("a12", 0, complete: true))
+                == .save(ArchivePoint(id: "a12", time: next.time), end: .complete)
+        )
+        var silent = ArchiveWalk(.after(Self.point))
+        #expect(silent.answered(Self.page("a0", 0)) == .save(Self.point, end: .complete))
     }
 
-    @Test("where the last message was purged, a walk goes on from its time, once")
-    func purged() {
-        var walk = ArchiveWalk(.after(Self.point))
-        #expect(walk.answered(.refused(.itemNotFound)) == .again)
-        #expect(walk.request == .after(ArchivePoint(time: Self.point.time)))
-        #expect(walk.answered(.refused(.itemNotFound)) == .fail(.refused(.itemNotFound)))
-    }
-
-    @Test("pages are short, so that live messages don't wait behind one, but not where that makes them no quicker")
-    func pace() {
-        var walk = ArchiveWalk(.after(Self.point, most: ArchiveRequest.shortSize))
-        for (turn, (took, most)) in [(1, 10), (51, 100), (51, 100), (50, 10)].enumerated() {
-            _ = walk.answered(Self.page("p\(turn)", 10), took: .milliseconds(took))
-            #expect(walk.request == .after(ArchivePoint(id: "p\(turn)", time: Self.point.time), most: most))
+    @Test(
+        "what devices write to our full address after a page does not hold it up; whatever came before its end does",
+        arguments: [false, true]
+    )
+    func busy(_ isArchivedLast: Bool) throws {
+        let settings = StreamSettings(
+            senderID: "1234567890",
+            domain: Self.domain,
+            dialect: .xmpp,
+            trustedFrom: ["devices@gcm.googleapis.com"]
+        )
+        let address = try #require(JID("\(Self.own)/r"))
+        let stream = BoundStream(address: address, greeting: [], management: .offered)
+        var session = Session(settings, idPrefix: "r", stream: stream, now: 0)
+        _ = try session.hear(Said.enabled)
+        _ = session.ask(.after(Self.point))
+        func deliver(_ xml: String) throws -> IncomingMessage {
+            guard case .deliver(let message, _) = try session.hear(xml) else { throw Unexpected("not delivered") }
+            return message
         }
-        // More than that page was to hold.
-        #expect(walk.answered(Self.page("p", 11)) == .fail(.overfull))
-    }
-
-    @Test("the same page again ends a walk; so do pages in a circle or without end, for this time")
-    func endless() {
-        var same = ArchiveWalk(.after(Self.point))
-        #expect(same.answered(Self.page("a0")) == .fail(.stuck))
-        var nameless = ArchiveWalk(.after(Self.point))
-        #expect(nameless.answered(Self.page(nil)) == .fail(.stuck))
-        var circle = ArchiveWalk(.after(Self.point))
-        var steps = 0
-        while steps <= ArchiveWalk.pageLimit {
-            steps += 1
-            guard case .save(_, end: nil) = circle.answered(Self.page(steps % 2 == 0 ? "a0" : "a1", 100)) else { break }
-        }
-        #expect(steps == ArchiveWalk.pageLimit)
+        let live = try deliver(Self.payload("live").replacing(" xmlns='jabber:client'", with: ""))
+        let archived = try deliver(Self.result("a1", Self.payload("1")))
+        _ = try session.hear(Self.end("a1", complete: true))
+        _ = try deliver(Self.payload("later").replacing(" xmlns='jabber:client'", with: ""))
+        _ = session.committed([isArchivedLast ? live : archived])
+        #expect(session.takeAnswer() == nil)
+        _ = session.committed([isArchivedLast ? archived : live])
+        #expect(session.isSettled == false)
+        let answer = session.takeAnswer()
+        #expect(answer != nil)
+        #expect(session.takeAnswer() == nil)
     }
 }

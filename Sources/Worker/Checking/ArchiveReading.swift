@@ -1,7 +1,9 @@
+import MessageStore
 import NIOCore
 import NIOPosix
 import Probing
 import TLSWire
+import Telemetry
 package import UpstreamConfiguration
 package import Vocabulary
 import XMPP
@@ -55,7 +57,9 @@ package struct ArchiveReading {
             try await settings(),
             on: MultiThreadedEventLoopGroup.singleton.next()
         )
-        if let end = news.end { throw failure(end.message) }
+        if let end = news.end {
+            throw failure(end.message, end.reason == .authenticationFailed ? .refused : .unavailable)
+        }
         do {
             try await walk(stream, ArchiveWalk(.after(ArchivePoint(time: since), until: until)), body)
         } catch {
@@ -77,7 +81,7 @@ package struct ArchiveReading {
             }
             let messages = await stream.takeMessages().map(Message.init)
             switch walk.answered(answer) {
-            case .again: continue
+            case .again, .check: continue
             case .fail(let reason): throw failure("cannot read the archive: \(reason.description)")
             case .save(let point, let end):
                 try await body(messages, point.time)
@@ -88,8 +92,8 @@ package struct ArchiveReading {
         }
     }
 
-    private func failure(_ reason: String) -> Failure {
-        Failure(message: "sender \(sender): \(reason)", status: .unavailable)
+    private func failure(_ reason: String, _ status: ExitStatus = .unavailable) -> Failure {
+        Failure(message: "sender \(sender): \(reason)", status: status)
     }
 
     private func settings() async throws(Failure) -> SenderSettings {
@@ -98,7 +102,11 @@ package struct ArchiveReading {
         do throws(TLSError) { settings = try SenderSettings(configuration, index: index).ofArchive } catch {
             throw Failure(message: "sender \(self.sender): \(error.message)", status: .configuration)
         }
-        let pin = await ProbeSequence.pin(of: settings, configuration.database.url)
+        let pin: PinnedBinding?
+        do { pin = try await ProbeSequence.pin(of: settings, configuration.database.url) } catch {
+            // Without it a worker's sign-in could be undercut.
+            throw failure("cannot read whether it must sign in with channel binding: \(error)")
+        }
         settings.stream.isBindingPinned = pin != nil && sender.stream.channelBinding == .preferred
         return settings
     }

@@ -40,7 +40,8 @@ extension ProbeSequence {
     ) async -> (report: ProbeReport, pin: PinnedBinding?) {
         let (sender, group) = (configuration.senders[index], MultiThreadedEventLoopGroup(numberOfThreads: 1))
         var settings = given
-        let pin = sender.dialect == .xmpp ? await pin(of: settings, configuration.database.url) : nil
+        // A check is for a worker whose database is not there yet, too.
+        let pin = sender.dialect == .xmpp ? try? await pin(of: settings, configuration.database.url) : nil
         settings.stream.isBindingPinned = pin != nil && sender.stream.channelBinding == .preferred
         let report = await StreamProbe.run(settings, on: group.next())
         try? await group.shutdownGracefully()
@@ -74,14 +75,18 @@ extension ProbeSequence {
         return found
     }
 
-    /// The sender's pin; nil without one, and while the database can't be asked.
-    static func pin(of settings: SenderSettings, _ url: String) async -> PinnedBinding? {
-        guard let database = try? PostgresSettings(url: url),
-            let connection = try? await PostgresConnection.open(database)
-        else { return nil }
-        let pins = try? await connection.run { connection throws(PostgresError) in try BindingPins.list(connection) }
+    /// The sender's pin; nil without one.
+    static func pin(of settings: SenderSettings, _ url: String) async throws -> PinnedBinding? {
+        let connection = try await PostgresConnection.open(try PostgresSettings(url: url))
+        let pins: [PinnedBinding]
+        do {
+            pins = try await connection.run { connection throws(PostgresError) in try BindingPins.list(connection) }
+        } catch {
+            await connection.close()
+            throw error
+        }
         await connection.close()
-        return pins?.first { $0.senderID == settings.stream.senderID && $0.domain == settings.stream.domain }
+        return pins.first { $0.senderID == settings.stream.senderID && $0.domain == settings.stream.domain }
     }
 
     private static let unmanaged =

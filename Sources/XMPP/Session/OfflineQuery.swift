@@ -157,13 +157,9 @@ extension Session {
     package var isViewing: Bool { offline?.isViewing ?? false }
 
     /// The answer to the query once all that came before it is committed, and only once; nil until then.
-    ///
-    /// What devices go on writing to our full address must not hold it up.
     mutating func takeOfflineAnswer() -> OfflineAnswer? {
-        guard let answer = offline?.answer else { return nil }
-        let isBeforeAll = offline?.number.map { management.areLater(than: $0, window.messages) } ?? false
-        guard isSettled || isBeforeAll else { return nil }
-        offline = nil
+        guard let offline, let answer = offline.answer, isSettled(before: offline.number) else { return nil }
+        self.offline = nil
         return answer
     }
 

@@ -130,6 +130,12 @@ package struct Session: ~Copyable {
 
     package var isSettled: Bool { window.isEmpty }
 
+    /// Whether all that came before the answer of this number is committed: what devices go on writing to our full address,
+    /// which they know from our acks, must not hold it up.
+    func isSettled(before number: UInt32?) -> Bool {
+        isSettled || number.map { management.areLater(than: $0, window.messages) } ?? false
+    }
+
     package func boundTime(now: UInt64) -> Duration {
         .nanoseconds(Int64(clamping: now > boundAt ? now - boundAt : 0))
     }
