@@ -80,4 +80,31 @@ import Vocabulary
         await blocker.close()
         await store.close()
     }
+
+    @Test("registrations, heartbeats and shares see those before them, behind a pooler too", arguments: [false, true])
+    func sharesSeeOthers(isPooled: Bool) async throws {
+        let (fixture, _) = try await fixture("repeatable read")
+        try await fixture.store.script(
+            """
+            CREATE TABLE public.levels (level text);
+            CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                INSERT INTO public.levels VALUES (current_setting('transaction_isolation'));
+                RETURN NULL;
+            END $$;
+            CREATE TRIGGER note AFTER INSERT OR UPDATE ON upstream.handler_workers EXECUTE FUNCTION public.note();
+            """
+        )
+        let pooler = isPooled ? try Pgbouncer(before: SharedCluster.cluster) : nil
+        defer { pooler?.stop() }
+        let settings = try pooler?.settings(fixture.store) ?? fixture.store.settings
+        if let pooler { #expect(try await pooler.connect(settings).isPooled) }
+        let worker = PostgresDeliveryStore(settings, worker: "b")
+        _ = try await worker.register([.make("orders")])
+        _ = try await worker.backlog(["orders"])
+        let request = ShareRequest(handler: "orders", whole: 2, most: 2, busy: 0, lease: .seconds(60))
+        #expect(try await worker.share(request) == 2)
+        await worker.close()
+        let levels = "SELECT string_agg(DISTINCT level, ', ') || ' ' || count(*) FROM public.levels"
+        #expect(try await fixture.store.text(levels) == "read committed 3")
+    }
 }
