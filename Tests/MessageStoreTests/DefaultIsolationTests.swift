@@ -104,7 +104,7 @@ import Vocabulary
         let request = ShareRequest(handler: "orders", whole: 2, most: 2, busy: 0, lease: .seconds(60))
         #expect(try await worker.share(request) == 2)
         await worker.close()
-        let levels = "SELECT string_agg(DISTINCT level, ', ') || ' ' || count(*) FROM public.levels"
-        #expect(try await fixture.store.text(levels) == "read committed 3")
+        let levels = try await fixture.store.text("SELECT string_agg(DISTINCT level, ', ') FROM public.levels")
+        #expect(levels == "read committed")
     }
 }
