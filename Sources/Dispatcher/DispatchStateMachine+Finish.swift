@@ -47,6 +47,8 @@ extension DispatchStateMachine {
             delivery.isAlone = true
             if mode == .active, !run.isLost {
                 waiting.append(delivery, isFresh: false)
+                // Another message of the call may have opened the breaker.
+                action.released = releaseRefused(now: now)
             } else {
                 action.settlement = delivery.settled(.release(after: .zero))
             }

@@ -295,10 +295,10 @@ package struct DispatchStateMachine: Sendable {
         limit = min(max(finishedSinceTick * 2, limit / 2, least), max(settings.dispatch.capacity, least))
     }
 
-    /// Releases what came after the breaker had opened: a claim, or a commit, that was under way then.
+    /// Releases what came after the breaker had opened: a claim, a commit, or the rest of a call, that was under way then.
     ///
     /// Otherwise it would wait under this worker's lease until the pause ends, however long that is.
-    private mutating func releaseRefused(now: ContinuousClock.Instant) -> [Settlement] {
+    mutating func releaseRefused(now: ContinuousClock.Instant) -> [Settlement] {
         guard case .refused(until: _?) = breaker.admission(now: now) else { return [] }
         return releaseWaiting()
     }

@@ -1,5 +1,5 @@
 import Glibc
-import NIOPosix
+import Synchronization
 package import Vocabulary
 
 /// Looks up the addresses of a name.
@@ -12,14 +12,28 @@ package struct AddressResolver: Sendable {
     /// The longest wait for the name servers.
     private static let limit = Duration.seconds(10)
 
-    /// `getaddrinfo`, which blocks, and so runs on NIO's thread pool: nobody waits for it who is cancelled.
-    package static let system = AddressResolver { host in
-        let found = Promise<Result<[NetworkAddress], any Error>?>()
-        NIOThreadPool.singleton.submit { _ in found.fulfil(Result { try lookUp(host) }) }
-        guard let result = await found.value(or: nil, within: limit) else {
-            throw ResolveError(reason: "no name server has answered")
+    /// `getaddrinfo`, which blocks for up to half a minute where no name server answers.
+    package static let system = blocking(lookUp)
+
+    /// A resolver that runs each name's look-ups one at a time, on a thread of their own.
+    ///
+    /// So a name without an answer holds up no other, and piles nothing up. Whoever asks meanwhile gets the same answer;
+    /// nobody waits for it who is cancelled.
+    static func blocking(_ lookUp: @escaping @Sendable (String) throws -> [NetworkAddress]) -> AddressResolver {
+        let lookUps = LookUps()
+        return AddressResolver { host in
+            let found = LookUps.Waiter()
+            if lookUps.add(found, for: host) {
+                let isStarted = DetachedThread.run(stack: nil) {
+                    lookUps.end(host, Result { try lookUp(host) })
+                }
+                if !isStarted { lookUps.end(host, .failure(ResolveError(reason: "no thread is left to ask"))) }
+            }
+            guard let result = await found.value(or: nil, within: limit) else {
+                throw ResolveError(reason: "no name server has answered")
+            }
+            return try result.get()
         }
-        return try result.get()
     }
 
     private static func lookUp(_ host: String) throws -> [NetworkAddress] {
@@ -54,6 +68,27 @@ package struct AddressResolver: Sendable {
             }
         default: nil
         }
+    }
+}
+
+/// The look-ups under way, with those who wait for them.
+private final class LookUps: Sendable {
+    typealias Answer = Result<[NetworkAddress], any Error>
+    typealias Waiter = Promise<Answer?>
+
+    private let waiters = Mutex<[String: [Waiter]]>([:])
+
+    /// Adds one who waits; returns whether the look-up has to be made.
+    func add(_ waiter: Waiter, for host: String) -> Bool {
+        waiters.withLock { waiters in
+            let isFirst = waiters[host] == nil
+            waiters[host, default: []].append(waiter)
+            return isFirst
+        }
+    }
+
+    func end(_ host: String, _ answer: Answer) {
+        for waiter in waiters.withLock({ $0.removeValue(forKey: host) }) ?? [] { waiter.fulfil(answer) }
     }
 }
 

@@ -23,6 +23,8 @@ package struct HTTPAnswer: Sendable {
     package var headers: HTTPHeaders
     /// The start of the body: up to the request's limit, and what came in time.
     package var body: [UInt8] = []
+    /// Whether the body came to its end: otherwise the peer may have said more.
+    package var isWhole = false
 }
 
 /// Why a request has no answer.
@@ -86,7 +88,7 @@ final class HTTPExchangeHandler: ChannelInboundHandler {
     /// How an exchange ended: with an answer, and whether the connection serves another request.
     typealias Outcome = (answer: HTTPAnswer, isReusable: Bool)
 
-    /// The most bytes of a body that are read so that the connection can be used again.
+    /// The most bytes of a body that are read, beyond those that are kept, so that the connection can be used again.
     private static let bodyLimit = 64 * 1024
 
     fileprivate struct Exchange {
@@ -180,15 +182,16 @@ final class HTTPExchangeHandler: ChannelInboundHandler {
         case .body(let bytes):
             exchange?.append(bytes)
             // The rest would cost more than another connection.
-            if let exchange, exchange.received > Self.bodyLimit { fail(.closed) }
+            if let exchange, exchange.received > max(Self.bodyLimit, exchange.request.keptLimit) { fail(.closed) }
         case .end: finish()
         }
     }
 
     private func finish() {
-        guard let ended = exchange.take(), let answer = ended.answer, let head = ended.head else {
+        guard let ended = exchange.take(), var answer = ended.answer, let head = ended.head else {
             return fail(.closed)
         }
+        answer.isWhole = true
         ended.timer.cancel()
         wasUsed = true
         let isReusable = head.isKeepAlive && head.status != .switchingProtocols

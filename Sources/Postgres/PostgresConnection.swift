@@ -176,11 +176,13 @@ package actor PostgresConnection {
     /// Runs a script of any number of statements without parameters or rows.
     ///
     /// They form one transaction, unless the script says otherwise.
-    package func script(_ sql: String) throws(PostgresError) {
+    package func script(_ sql: String) throws(PostgresError) { _ = try lastResult(of: sql) }
+
+    private func lastResult(of script: String) throws(PostgresError) -> PostgresResult {
         let connection = try live()
-        let sql = marked(sql)
-        try submit(connection) { PQsendQuery(connection.pointer, sql) }
-        _ = try finish(connection)
+        let script = marked(script)
+        try submit(connection) { PQsendQuery(connection.pointer, script) }
+        return try finish(connection)
     }
 
     /// Runs `body` in a transaction: committed when it returns, rolled back when it throws.
@@ -260,19 +262,20 @@ package actor PostgresConnection {
     private func rollBack(thenResetting: Bool) {
         guard isInTransaction || thenResetting && isOpen else { return }
         // Session locks and prepared statements survive a rollback.
-        let further = thenResetting ? "; " + resetting : ""
-        do throws(PostgresError) { try script("ROLLBACK" + further) } catch { close() }
+        do throws(PostgresError) {
+            if thenResetting { try reset(after: "ROLLBACK; ") } else { try script("ROLLBACK") }
+        } catch { close() }
     }
 
     /// Commits and resets in one round trip; the commit comes first, under the transaction's own parameters.
     private func commit(thenResetting: Bool) throws(PostgresError) {
         do throws(PostgresError) {
-            try script(thenResetting ? "COMMIT; " + resetting : "COMMIT")
+            if thenResetting { try reset(after: "COMMIT; ") } else { try script("COMMIT") }
         } catch {
             // Not sent, since the task was cancelled: the server would hold the transaction's locks, and the session's
             // next user would commit it.
             if isInTransaction { close() }
-            if thenResetting, isOpen { do throws(PostgresError) { try script(resetting) } catch { close() } }
+            if thenResetting, isOpen { do throws(PostgresError) { try reset() } catch { close() } }
             throw error
         }
     }
@@ -290,7 +293,22 @@ package actor PostgresConnection {
         statementLimit = milliseconds
     }
 
-    /// Resets what a transaction left in the session; behind a pooler our own parameters come with each transaction.
+    /// Ends the transaction, if `end` does, and resets what it left in the session.
+    ///
+    /// Statements of ours that foreign code has deallocated are prepared again: in a transaction each would fail.
+    private func reset(after end: String = "") throws(PostgresError) {
+        let result = try lastResult(of: end + resetting)
+        guard !isPooled else { return }
+        // The transaction's outcome is known by now: what follows says nothing about it.
+        do throws(PostgresError) {
+            guard try result.value(String.self) != "\(prepared.count)" else { return }
+            try script("DEALLOCATE ALL")
+            prepared = []
+        } catch { close() }
+    }
+
+    /// Resets what a transaction left in the session, and counts our prepared statements; behind a pooler our own
+    /// parameters come with each transaction.
     ///
     /// Does what DISCARD ALL does, except for statements prepared by protocol: ours, and a pooler's. Role and
     /// authorization come first, so that the rest runs with the session's own rights.
@@ -304,8 +322,11 @@ package actor PostgresConnection {
                 EXECUTE pg_catalog.format('DEALLOCATE %I', statement);
             END LOOP;
         END $$
-        """ + (isPooled ? "" : "; " + parameters("SET SESSION"))
+        """ + (isPooled ? "" : "; " + parameters("SET SESSION") + "; " + Self.countPrepared)
     }
+
+    private static let countPrepared =
+        "SELECT count(*)::text FROM pg_catalog.pg_prepared_statements WHERE NOT from_sql"
 
     func parameters(_ command: String) -> String {
         settings.parameters(command, version: handle.map { PQserverVersion($0.pointer) } ?? 0)

@@ -116,6 +116,21 @@ import Vocabulary
         )
     }
 
+    @Test("what a call leaves to go alone waits for no pause that another message of it was answered with")
+    func afterPause() throws {
+        var machine = try machine(batch: 100, concurrency: 1)
+        _ = machine.claimed(deliveries(0..<8), hasMore: false, now: start)
+        let call = machine.beginCall(now: start)
+        let busy = HandlerVerdict.down(after: nil, hold: .seconds(3_600), HandlerFailure(group: "g", detail: "d"))
+        let first = machine.finished(call[0].id, .verdict(busy), now: start, random: 1)
+        #expect(call.count == 8 && first.transition == .held(for: .seconds(3_600)))
+        for attempt in call.dropFirst() {
+            let action = machine.finished(attempt.id, .alone, now: start, random: 1)
+            #expect(action.released == [attempt.delivery.settled(.release(after: .zero))])
+        }
+        #expect(machine.isIdle)
+    }
+
     @Test("a handler without batches begins one message at a time, and a probe is alone")
     func ones() throws {
         var machine = try machine(batch: 1, concurrency: 3)

@@ -117,6 +117,17 @@ import Testing
         #expect(pending.body == "abc" && pending.outcome?.isReusable == true)
     }
 
+    @Test("as much of a body is read as is to be kept")
+    func keptWhole() throws {
+        let wire = try Wire()
+        var request = HTTPRequest(.GET, "/")
+        request.keptLimit = 100_000
+        let pending = wire.start(request)
+        let body = String(repeating: "x", count: 100_000)
+        try wire.receive("HTTP/1.1 200 X\r\nContent-Length: 100000\r\n\r\n" + body, piece: 10_000)
+        #expect(pending.body == body && pending.outcome?.answer.isWhole == true && pending.outcome?.isReusable == true)
+    }
+
     @Test("an end before the answer's head is a failure; behind it the status counts")
     func ends() throws {
         let early = try Wire()
@@ -129,6 +140,7 @@ import Testing
         try late.receive("HTTP/1.1 500 X\r\nContent-Length: 5\r\n\r\nbe")
         late.channel.pipeline.fireChannelInactive()
         #expect(some.status == 500 && some.body == "be" && some.outcome?.isReusable == false)
+        #expect(some.outcome?.answer.isWhole == false)
     }
 
     @Test("at the deadline the status counts if it has come; else there was no answer in time")

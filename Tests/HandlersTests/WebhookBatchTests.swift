@@ -74,7 +74,16 @@ import Vocabulary
         #expect(later.detail == "the endpoint failed on it: closed" && odd.group == "webhook rejected")
     }
 
-    @Test("JSON that can't be read, or names a stranger, retries all; a text does not", arguments: ["cut", "stranger"])
+    @Test("an answer may name every message of a large batch, with a reason for each")
+    func long() async throws {
+        let verdicts = try await verdicts(Array(repeating: #"{"is":"long"}"#, count: 100), requests: 1)
+        #expect(verdicts.allSatisfy { isRetry($0, "xxx") })
+    }
+
+    @Test(
+        "JSON that can't be read, breaks off before it begins, or names a stranger, retries all; a text does not",
+        arguments: ["cut", "unbegun", "stranger"]
+    )
     func unread(_ kind: String) async throws {
         let unread = try await verdicts(["{}", #"{"is":"\#(kind)"}"#], name: kind, requests: 1)
         #expect(unread.allSatisfy { isRetry($0, "can't be read") })

@@ -249,6 +249,32 @@ import Vocabulary
         #expect(try await fixture.text("SELECT string_agg(DISTINCT value, ' | ') FROM app.seen") == "\"$user\", public")
     }
 
+    @Test("a function that deallocates every prepared statement costs the next call of another nothing")
+    func deallocates() async throws {
+        let (fixture, message) = try await fixture(item: "tea")
+        try await fixture.script(
+            """
+            CREATE FUNCTION app.deallocates(message upstream.messages) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+                EXECUTE 'DEALLOCATE ALL';
+                RAISE 'no';
+            END $$
+            """
+        )
+        let caller = FunctionCaller(fixture.settings)
+        let names = ["app.nothing", "app.deallocates", "app.nothing"]
+        for (name, isSettled) in zip(names, [true, false, true]) {
+            try await fixture.script(
+                """
+                INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, lease_token)
+                SELECT 'h', message_key, received_at, now(), 7 FROM upstream.messages ON CONFLICT DO NOTHING
+                """
+            )
+            let end = await caller.call(try #require(SQLFunction(name)), handler: "h", message, token: 7)
+            if case .settled = end { #expect(isSettled) } else { #expect(!isSettled, "\(name): \(end)") }
+        }
+        await caller.close()
+    }
+
     @Test("A missing function counts no attempt against the message")
     func aMissingFunctionIsNotTheMessagesFault() async throws {
         let (fixture, message) = try await fixture(item: "tea")

@@ -191,6 +191,27 @@ enum SharedCluster {
         }
     }
 
+    @Test(
+        "A statement that foreign code deallocates is prepared again for the next transaction",
+        arguments: [false, true]
+    )
+    func deallocated(isRolledBack: Bool) async throws {
+        let connection = try await SharedCluster.open()
+        let statement = PostgresStatement("SELECT 42 AS answer")
+        try await connection.run { connection throws(PostgresError) in
+            for _ in 0..<3 {
+                do throws(PostgresError) {
+                    try connection.transaction(thenResetting: true) { connection throws(PostgresError) in
+                        let answer = try connection.execute(statement, PostgresParameters()).value(Int64.self)
+                        #expect(answer == 42)
+                        try connection.script("DEALLOCATE ALL")
+                        if isRolledBack { throw PostgresError(.other, "rolled back") }
+                    }
+                } catch { #expect(isRolledBack && error.message == "rolled back") }
+            }
+        }
+    }
+
     @Test("Our own deadline ends a statement that the server's timeout does not")
     func ourOwnDeadlineEndsAStatementThatTheServersDoesNot() async throws {
         let connection = try await SharedCluster.open { $0.statementTimeout = 100 }

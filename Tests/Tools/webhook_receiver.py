@@ -6,6 +6,9 @@ speaks TLS where it is given a certificate, demands one of clients where it is g
 """
 
 import json
+import os
+import socket
+import struct
 import sys
 import time
 from urllib.parse import parse_qs, urlparse
@@ -68,10 +71,19 @@ class Endpoint(http_receiver.Receiver):
                 failed.append({"message_key": event["id"], "retry_after": 7, "reason": "closed"})
             if wanted == "odd":
                 failed.append({"message_key": event["id"], "reject": True})
+            if wanted == "long":
+                failed.append({"message_key": event["id"], "reason": "x" * 900})
             if wanted == "stranger":
                 failed.append({"message_key": "00000000-0000-0000-0000-000000000000"})
             if wanted == "cut":
                 return self.answer(200, b'{"failed": [', [("content-type", "application/json")])
+            if wanted == "unbegun":
+                self.send_response(200)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", "100")
+                self.end_headers()
+                self.close_connection = True
+                return
             if wanted == "list":
                 return self.answer(200, b' ["ok"]', [("content-type", "application/json")])
             if wanted == "text":
@@ -143,7 +155,8 @@ class Endpoint(http_receiver.Receiver):
         self.close_connection = True
         if "reset" in query:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            self.connection.close()
+            # At once: the server would end the stream in order first.
+            os.close(self.connection.detach())
 
     def on_once(self, body, query):
         """One answer for each connection."""

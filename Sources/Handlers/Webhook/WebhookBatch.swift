@@ -85,9 +85,10 @@ extension WebhookHandler {
     static func verdicts(on calls: ArraySlice<AttemptCall>, _ answer: HTTPAnswer) -> [HandlerVerdict] {
         let type = answer.headers.first(name: "content-type")?.lowercased() ?? ""
         let isJSON = type.hasPrefix("application/json") || type.split(separator: ";").first?.hasSuffix("+json") == true
-        // Only an object has members.
-        let isObject = answer.body.first { !" \t\r\n".utf8.contains($0) } == UInt8(ascii: "{")
-        guard isJSON, isObject else { return calls.map { _ in .done } }
+        // Only an object has members. One that broke off before it began may have named some.
+        let first = answer.body.first { !" \t\r\n".utf8.contains($0) }
+        let mayName = first.map { $0 == UInt8(ascii: "{") } ?? !answer.isWhole
+        guard isJSON, mayName else { return calls.map { _ in .done } }
         let unread = HandlerFailure(
             group: "webhook answer",
             detail:

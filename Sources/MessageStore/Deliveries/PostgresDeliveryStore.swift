@@ -27,6 +27,8 @@ package final class PostgresDeliveryStore: DeliveryStore {
     ) {
         var settings = settings
         settings.findsRowsByIndex = true
+        // Settlements meet heartbeats, and a claim looks behind the lock that it waited for.
+        settings.isReadCommitted = true
         settings.shortenIdleInTransaction()
         // Sessions are few: if rows of many handlers are locked, the others need them in between.
         settings.lockTimeout = min(settings.lockTimeout, 2_000)
@@ -72,7 +74,9 @@ package final class PostgresDeliveryStore: DeliveryStore {
         guard let own = registered.withLock({ $0 }) else { return }
         // The heartbeat does it as well, but tells nobody.
         try unpackExpired(connection)
-        let known = try connection.run(DeliveryStatements.keep, own.token).value(Int.self)
+        let known = try connection.withParameters { connection throws(PostgresError) in
+            try connection.run(DeliveryStatements.keep, own.token).value(Int.self)
+        }
         guard known < own.handlers.count else { return }
         // Silent for so long that another worker has removed the registration.
         try connection.run(DeliveryStatements.register, own)
@@ -122,8 +126,11 @@ package final class PostgresDeliveryStore: DeliveryStore {
 
     package func share(_ request: ShareRequest) async throws(StoreError) -> Int? {
         guard let token = registered.withLock({ $0?.token }) else { return nil }
+        // Shares add up to the whole only where each sees those given before it.
         return try await run { connection throws(PostgresError) in
-            try connection.run(DeliveryStatements.share(request, of: token)).value()
+            try connection.withParameters { connection throws(PostgresError) in
+                try connection.run(DeliveryStatements.share(request, of: token)).value()
+            }
         }
     }
 
