@@ -3,7 +3,6 @@ import Handlers
 import MessageStore
 import Postgres
 import Testing
-import UpstreamKit
 import Vocabulary
 
 /// What waits for a row, or runs while its row is changed, sees the change: whatever isolation is the server's default.
