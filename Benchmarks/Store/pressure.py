@@ -2,13 +2,14 @@
 """What breaks queues in a PostgreSQL: a session that holds a snapshot, so that nothing dead can be vacuumed, beside readers.
 
     make program
-    Benchmarks/Store/pressure.py [--rate 800] [--seconds 120] [--roles split] [--program FILE]
+    Benchmarks/Store/pressure.py [--rate 800] [--seconds 120] [--roles split] [--handler "log: {}"]
+        [--program FILE]
 
-A private PostgreSQL, live messages at --rate, first for a quarter of --seconds without pressure, then for --seconds with a session
-that is idle in a transaction with a snapshot, and two readers, who look every 5 seconds. --roles one: one process receives and dispatches; split: two, so
-that each delivery takes a row. Prints, every tenth of the time, how many messages were handled a second, how long they waited
-(arrival to attempt), and how large the tables of deliveries are. Exit code 1 where less than 0.95 of the rate was handled, the
-p95 is over twice that without pressure, or deliveries are left at the end.
+A private PostgreSQL, live messages at --rate: first two minutes or a quarter of --seconds without pressure, then --seconds with a
+session that is idle in a transaction with a snapshot, and two readers who look every 5 seconds. --roles one: one process receives
+and dispatches; split: two, so that each delivery takes a row. Prints, every tenth of the time, how many messages were handled a
+second, how long they waited (arrival to attempt), and how large the tables of deliveries are. Exit code 1 where less than 0.95 of
+the rate was handled, the p95 is over twice that without pressure, or deliveries are left at the end.
 """
 import argparse
 import os
@@ -82,7 +83,7 @@ class Watch:
 def measure(options, cluster):
     """Whether everything held."""
     watch = Watch(cluster)
-    time.sleep(options.seconds / 4)
+    time.sleep(min(options.seconds / 4, 120))
     usual = watch.look("without pressure")[2]
     held = session(cluster, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM upstream.deliveries;")
     readers = [session(cluster, f"{query} \\watch 5") for query in READERS]
@@ -108,6 +109,7 @@ def main():
     parser.add_argument("--rate", type=int, default=800)
     parser.add_argument("--seconds", type=int, default=120)
     parser.add_argument("--roles", choices=["one", "split"], default="split")
+    parser.add_argument("--handler", default="log: {}", help="its keys in the configuration")
     parser.add_argument("--program", default=f"{ROOT}/.build/release/upstream-worker")
     options = parser.parse_args()
     roles = ["receive,dispatch"] if options.roles == "one" else ["dispatch", "receive"]
@@ -116,7 +118,7 @@ def main():
         emulator, port = start_emulator(options.program, folder, "--rate", options.rate)
         workers = []
         try:
-            path = configuration(folder, 1, cluster, port, 4, 2, "log: {}")
+            path = configuration(folder, 1, cluster, port, 4, 2, options.handler)
             subprocess.run([options.program, "migrate", "up", "--config", path], check=True, capture_output=True)
             log = open(f"{folder}/worker.log", "a")
             for each in roles:
