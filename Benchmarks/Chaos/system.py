@@ -144,6 +144,12 @@ log: {{level: warning}}
     return path
 
 
+def start_worker(program, path, roles, log):
+    """A worker of these roles with this configuration."""
+    command = [program, "run", "--config", path, "--roles", roles]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
+
+
 def start_emulator(program, folder, *options):
     """An emulator with these options; returns its process and its port."""
     with open(f"{folder}/secret", "w") as file:

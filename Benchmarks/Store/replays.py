@@ -18,7 +18,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, f"{ROOT}/Benchmarks/Chaos")
-from system import Cluster, configuration, start_emulator, wait_until  # noqa: E402
+from system import Cluster, configuration, start_emulator, start_worker, wait_until  # noqa: E402
 
 SETUP = """
 CREATE SCHEMA app;
@@ -59,8 +59,7 @@ class Bench:
         workers = []
         for number, roles in enumerate(["receive,dispatch"] + ["dispatch"] * (kind == "limit"), 1):
             path = configuration(self.folder, number, self.cluster, port, 2, 2, HANDLERS[kind])
-            command = [self.options.program, "run", "--config", path, "--roles", roles]
-            workers.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log))
+            workers.append(start_worker(self.options.program, path, roles, log))
         return sender, workers
 
     def stop(self, workers):

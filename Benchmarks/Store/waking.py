@@ -16,7 +16,7 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, f"{ROOT}/Benchmarks/Chaos")
-from system import Cluster, configuration, start_emulator, wait_until  # noqa: E402
+from system import Cluster, configuration, start_emulator, start_worker, wait_until  # noqa: E402
 
 SETUP = """
 CREATE SCHEMA app;
@@ -55,8 +55,7 @@ def run(options, folder, cluster, roles, count, rate, handler, connections=16, w
     try:
         # Who handles comes first: its subscription has to be there.
         for each in roles:
-            command = [options.program, "run", "--config", path, "--roles", each]
-            workers.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log))
+            workers.append(start_worker(options.program, path, each, log))
             if "dispatch" in each:
                 subscribed = "SELECT handler FROM upstream.handler_workers"
                 wait_until("the subscription", lambda: len(cluster.query(subscribed)) > 0, 60)
