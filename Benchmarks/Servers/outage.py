@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """What is lost in an outage of the database: ejabberd and Prosody with their default queues.
 
     Benchmarks/Servers/outage.py [SECONDS] [RATE] [SERVER]     after `make release` and scripts/install-test-tools

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Throughput through Prosody and ejabberd, beside the same load through the emulator, in one run.
 
     Benchmarks/Servers/servers.py [MESSAGES] [ROUNDS] [WAY]    after `make release` and scripts/install-test-tools
@@ -401,10 +402,11 @@ class PacedDevice(Device):
                     self.acked.setdefault(id[1], now)
             text = text[end:]
 
-    def p99(self, ids):
-        """Of the times from sending to the ack, in ms."""
-        times = sorted(self.acked[id] - self.sent[id] for id in ids if id in self.acked)
-        return times[len(times) * 99 // 100] * 1000
+    def p99s(self, ids, piece):
+        """Of the times from sending to the ack, in ms: the 99th percentile of each piece of so many messages."""
+        times = [(self.acked[id] - self.sent[id]) * 1000 for id in ids]
+        pieces = [sorted(times[n : n + piece]) for n in range(0, max(1, len(times) - piece + 1), piece)]
+        return [some[len(some) * 99 // 100] for some in pieces]
 
 
 # Settings of a worker attached as a component, besides host, port and domain.
