@@ -30,10 +30,6 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     /// Of several hosts it takes a standby first. What a standby cancels, since replay removes rows that it needs, runs
     /// once more.
     package var isReader = false
-    /// Whether each statement sees what was committed before it, whatever the server's default isolation.
-    ///
-    /// Behind a pooler only in a transaction: see ``PostgresConnection/isSafeAlone``.
-    package var isReadCommitted = false
     /// How long a writer's statement may go without an answer before it is probed, in milliseconds.
     package var probeAfter = 5_000
     /// How long a probe may take, in milliseconds.
@@ -107,12 +103,15 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     /// below any lease, as a worker frozen there holds its locks until the server ends the session.
     package mutating func shortenIdleInTransaction() { idleInTransactionTimeout = min(idleInTransactionTimeout, 5_000) }
 
-    /// Parameters that a role's defaults may change but our statements rely on: for their meaning, or so that
-    /// PostgreSQL's log never quotes what they carry.
+    /// Parameters that a role's defaults may change but our statements rely on: for their meaning, so that each sees what
+    /// was committed before it, or so that PostgreSQL's log never quotes what they carry.
     static let safeguards = [
+        (isolation, "read committed"),
         ("standard_conforming_strings", "on"), ("exit_on_error", "off"), ("log_parameter_max_length_on_error", "0"),
         ("debug_print_parse", "off"), ("debug_print_rewritten", "off"), ("debug_print_plan", "off"),
     ]
+
+    private static let isolation = "default_transaction_isolation"
 
     /// Parameters that leave only plans that find each row by an index, in the order of what they are looked up by.
     package static let plansByIndex = ["seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort"].map {
@@ -132,13 +131,11 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
             // vacuum as long.
             ("jit", "off"),
         ]
-        values += Self.safeguards
+        values += Self.safeguards.map { name, value in
+            (command == "SET LOCAL" && name == Self.isolation ? "transaction_isolation" : name, "'\(value)'")
+        }
         if version >= 140_000 { values.append(("idle_session_timeout", "0")) }
         if version >= 170_000 { values.append(("transaction_timeout", "0")) }
-        if isReadCommitted {
-            let isolation = command == "SET LOCAL" ? "transaction_isolation" : "default_transaction_isolation"
-            values.append((isolation, "'read committed'"))
-        }
         if findsRowsByIndex { values += Self.plansByIndex }
         return values.map { "\(command) \($0) = \($1)" }.joined(separator: "; ")
     }

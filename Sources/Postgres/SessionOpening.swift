@@ -62,8 +62,8 @@ struct SessionOpening: Sendable {
         let asked = ClockReading.Moment.now
         let result = try connection.ask(Self.greeting, milliseconds: settings.connectTimeout)
         let answered = ClockReading.Moment.now
-        if let refusal = result.text(0, 7).flatMap({ DatabaseEngine(version: $0).refusal }) { throw refusal }
-        guard let time = SessionOpening.integer(result, 5) else {
+        if let refusal = result.text(0, 6).flatMap({ DatabaseEngine(version: $0).refusal }) { throw refusal }
+        guard let time = SessionOpening.integer(result, 4) else {
             throw PostgresError(.schema, "the server does not tell its time")
         }
         let clock = ClockReading(asked: asked, database: Timestamp(microseconds: time), answered: answered)
@@ -83,8 +83,7 @@ struct SessionOpening: Sendable {
             let script = settings.parameters("SET SESSION", version: PQserverVersion(connection.pointer))
             _ = try connection.ask(script, milliseconds: settings.connectTimeout)
         }
-        let isReadCommitted = result.text(0, 4) == "read committed" || settings.isReadCommitted && !isPooled
-        let isSafeAlone = isReadCommitted && (!isPooled || result.text(0, 6) == "t")
+        let isSafeAlone = !isPooled || result.text(0, 5) == "t"
         let mark = BackendMark(
             processID: processID,
             startedAt: SessionOpening.integer(result, 1) ?? 0,
@@ -103,13 +102,14 @@ struct SessionOpening: Sendable {
         }
     }
 
-    /// In one round trip: the server process and its start, whether it takes writes, the default isolation, the time,
-    /// whether a statement outside a transaction runs under our parameters, and the version.
+    /// In one round trip: the server process and its start, whether it takes writes, the time, whether a statement outside
+    /// a transaction runs under our parameters, and the version. A standby refuses everything at a serializable level.
     private static let greeting = """
+        SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
         SELECT pg_backend_pid(),
             (SELECT (extract(epoch FROM backend_start) * 1000000)::int8
             FROM pg_stat_activity WHERE pid = pg_backend_pid()),
-            pg_is_in_recovery(), current_setting('transaction_read_only'), current_setting('transaction_isolation'),
+            pg_is_in_recovery(), current_setting('transaction_read_only'),
             (extract(epoch FROM clock_timestamp()) * 1000000)::int8,
             NOT EXISTS (
                 SELECT FROM (VALUES \(PostgresSettings.safeguards.map { "('\($0)', '\($1)')" }.joined(separator: ", ")))

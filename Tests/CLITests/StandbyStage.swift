@@ -29,7 +29,11 @@ final class StandbyStage: Sendable {
             """
             INSERT INTO upstream.handlers (name) VALUES ('billing');
             INSERT INTO upstream.deliveries (handler, message_key, received_at, attempts, next_attempt_at)
-            SELECT 'billing', message_key, received_at, 2, now() + interval '1 hour' FROM upstream.messages
+            SELECT 'billing', message_key, received_at, 2, now() + interval '1 hour' FROM upstream.messages;
+            -- At that level a standby refuses everything.
+            DO $$ BEGIN
+                EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database());
+            END $$
             """
         )
         standby = try LocalCluster.startStandby(of: primary, in: URL(filePath: place + "-standby"), options)

@@ -65,12 +65,13 @@ extension ArchiveTests {
     @Test("pages are short, so that live messages don't wait behind one, but not where that makes them no quicker")
     func pace() {
         var walk = ArchiveWalk(.after(Self.point, most: ArchiveRequest.shortSize))
-        for (turn, (took, most)) in [(1, 5), (51, 100), (51, 100), (50, 5)].enumerated() {
-            _ = walk.answered(Self.page("p\(turn)", 5), took: .milliseconds(took))
+        let (short, long) = (ArchiveRequest.shortSize, ArchiveRequest.size)
+        for (turn, (took, most)) in [(1, short), (51, long), (51, long), (50, short)].enumerated() {
+            _ = walk.answered(Self.page("p\(turn)", short), took: .milliseconds(took))
             #expect(walk.request == .after(ArchivePoint(id: "p\(turn)", time: Self.point.time), most: most))
         }
         // More than that page was to hold.
-        #expect(walk.answered(Self.page("p", 6)) == .fail(.overfull))
+        #expect(walk.answered(Self.page("p", short + 1)) == .fail(.overfull))
     }
 
     @Test("the same page again ends a walk; so do pages in a circle or without end, for this time")
