@@ -28,7 +28,6 @@ package final class MessageStore: MessageWriter {
     ) {
         var settings = settings
         settings.isWriter = true
-        settings.isReadCommitted = true
         // Messages wait whenever it connects.
         settings.reconnectMaximum = min(settings.reconnectMaximum, 500)
         let standbyWait = StandbyWait(status)

@@ -28,8 +28,7 @@ package actor PostgresConnection {
     /// Whether a statement outside a transaction runs under our parameters and sees what was committed before it, such
     /// as handlers' subscriptions.
     ///
-    /// False if the defaults of server or role differ and ``settings`` don't override them, or can't because of a
-    /// pooler.
+    /// False if the defaults of server or role differ behind a pooler, where we can't override them for the session.
     package let isSafeAlone: Bool
 
     package nonisolated var unownedExecutor: UnownedSerialExecutor { thread.executor.asUnownedSerialExecutor() }

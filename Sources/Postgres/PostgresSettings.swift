@@ -30,10 +30,6 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     /// Of several hosts it takes a standby first. What a standby cancels, since replay removes rows that it needs, runs
     /// once more.
     package var isReader = false
-    /// Whether each statement sees what was committed before it, whatever the server's default isolation.
-    ///
-    /// Behind a pooler only in a transaction: see ``PostgresConnection/isSafeAlone``.
-    package var isReadCommitted = false
     /// How long a writer's statement may go without an answer before it is probed, in milliseconds.
     package var probeAfter = 5_000
     /// How long a probe may take, in milliseconds.
@@ -135,10 +131,10 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
         values += Self.safeguards
         if version >= 140_000 { values.append(("idle_session_timeout", "0")) }
         if version >= 170_000 { values.append(("transaction_timeout", "0")) }
-        if isReadCommitted {
-            let isolation = command == "SET LOCAL" ? "transaction_isolation" : "default_transaction_isolation"
-            values.append((isolation, "'read committed'"))
-        }
+        // Each statement sees what was committed before it, such as what it has waited for a lock to read, whatever the
+        // default: behind a pooler only in a transaction (``PostgresConnection/isSafeAlone``).
+        let isolation = command == "SET LOCAL" ? "transaction_isolation" : "default_transaction_isolation"
+        values.append((isolation, "'read committed'"))
         if findsRowsByIndex { values += Self.plansByIndex }
         return values.map { "\(command) \($0) = \($1)" }.joined(separator: "; ")
     }

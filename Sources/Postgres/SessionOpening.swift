@@ -83,8 +83,7 @@ struct SessionOpening: Sendable {
             let script = settings.parameters("SET SESSION", version: PQserverVersion(connection.pointer))
             _ = try connection.ask(script, milliseconds: settings.connectTimeout)
         }
-        let isReadCommitted = result.text(0, 4) == "read committed" || settings.isReadCommitted && !isPooled
-        let isSafeAlone = isReadCommitted && (!isPooled || result.text(0, 6) == "t")
+        let isSafeAlone = !isPooled || result.text(0, 4) == "read committed" && result.text(0, 6) == "t"
         let mark = BackendMark(
             processID: processID,
             startedAt: SessionOpening.integer(result, 1) ?? 0,

@@ -19,8 +19,6 @@ package final class FunctionCaller: Sendable {
     /// A caller with its own connections, one for each concurrent call; without `recording` it writes no history.
     package init(_ settings: PostgresSettings, recording: AttemptRecording? = nil) {
         var settings = settings
-        // Heartbeats extend a delivery's lease while its function runs: a stricter transaction could never delete the row.
-        settings.isReadCommitted = true
         settings.shortenIdleInTransaction()
         self.settings = settings
         self.recording = recording ?? AttemptRecording(worker: "", isWanted: false)

@@ -27,8 +27,6 @@ package final class PostgresDeliveryStore: DeliveryStore {
     ) {
         var settings = settings
         settings.findsRowsByIndex = true
-        // Settlements meet heartbeats, and a claim looks behind the lock that it waited for.
-        settings.isReadCommitted = true
         settings.shortenIdleInTransaction()
         // Sessions are few: if rows of many handlers are locked, the others need them in between.
         settings.lockTimeout = min(settings.lockTimeout, 2_000)
