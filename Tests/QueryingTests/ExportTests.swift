@@ -90,9 +90,11 @@ struct ExportTests {
         for last in [Seed(id: "n", data: #"{"n":1e400}"#, at: 1), Seed(id: "d", extra: #"{"d":\#(deep)}"#, at: 1)] {
             let fixture = try await QueryFixture([Seed(id: "first"), last])
             let folder = try Folder()
-            let file = try ExportFile.open(folder["all"], isResumed: false)
-            let done = try await export(.ndjson).run(to: file, after: nil, fixture.reader) { _ in }
-            let place = try export(.ndjson).resume(.open(folder["all"], isResumed: true))
+            func open(isResumed: Bool) throws -> ExportFile {
+                try ExportFile.open(folder["all"], isResumed: isResumed)
+            }
+            let done = try await export(.ndjson).run(to: open(isResumed: false), after: nil, fixture.reader) { _ in }
+            let place = try export(.ndjson).resume(open(isResumed: true))
             #expect(done.rows == 2 && place != nil && place == done.cursor, "\(last.id)")
         }
     }

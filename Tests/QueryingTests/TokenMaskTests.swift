@@ -51,7 +51,7 @@ struct TokenMaskTests {
             masked(#"{"\#(token)":{"device_registration_id":"S"}}"#, of: token)
                 == #"{"(masked)":{"device_registration_id":"(masked)"}}"#
         )
-        #expect(masked("\(token)\(token)", of: token) == #""(masked)""#)
+        #expect(masked(#""\#(token)\#(token)""#, of: token) == #""(masked)(masked)""#)
         #expect(masked(#"{"t":"m"}"#, of: "t") == #"{"t":"m"}"#)
         #expect(masked(#"{"t":"\#(token.dropLast())"}"#, of: token).contains("A_b-9"))
     }
