@@ -3,7 +3,7 @@ import Foundation
 package import Vocabulary
 
 /// A line of a file of acked or stored messages, as written by `emulate --acks` or `messages export`.
-package struct AckedMessage: Sendable, Decodable {
+package struct AckedMessage: Sendable {
     private var messageKey: String?
     /// The message's key where ids are unique only per device (`id_scope: device`); written by `emulate --acks`.
     private var keyByDevice: String?
@@ -14,13 +14,17 @@ package struct AckedMessage: Sendable, Decodable {
     /// The keys that a message of an archive would have with other values of `id_scope`, by these.
     private var keysByScope: [String: Digest128] = [:]
 
-    private enum CodingKeys: String, CodingKey {
-        case messageKey = "message_key"
-        case keyByDevice = "message_key_by_device"
-        case senderID = "sender_id"
-        case messageID = "message_id"
-        case ackedAt = "time"
-        case receivedAt = "received_at"
+    private static let names = [
+        "message_key", "message_key_by_device", "sender_id", "message_id", "time", "received_at",
+    ]
+
+    /// Reads a line; nil for one of another form.
+    fileprivate init?(_ line: [UInt8]) {
+        guard let texts = JSONScanner.texts(Self.names, of: line) else { return nil }
+        (messageKey, keyByDevice) = (texts["message_key"], texts["message_key_by_device"])
+        (senderID, messageID) = (texts["sender_id"], texts["message_id"])
+        (ackedAt, receivedAt) = (texts["time"], texts["received_at"])
+        guard key != nil else { return nil }
     }
 
     /// A message of an archive; without a key it belongs in quarantine.
@@ -73,8 +77,8 @@ package struct AckedFile: Sendable {
         package var isMissing = false
     }
 
-    /// The longest line: an export's line includes the message's data.
-    private static let lineLimit = 4 << 20
+    /// The longest line, as of an import: an export's holds the message's data, of 8 MiB at most, maybe twice.
+    private static let lineLimit = 24 << 20
     private static let part = 1 << 18
 
     private let handle: FileHandle
@@ -125,9 +129,8 @@ package struct AckedFile: Sendable {
     private mutating func read(_ text: LineSplitter.Line) throws(Failure) -> AckedMessage? {
         line += 1
         guard !text.isTooLong else { throw tooLong(line) }
-        let bytes = Data(text.bytes)
-        guard !bytes.allSatisfy({ $0 == 0x20 || $0 == 0x0D }) else { return nil }
-        guard let message = try? JSONDecoder().decode(AckedMessage.self, from: bytes), message.key != nil else {
+        guard !text.bytes.allSatisfy({ $0 == 0x20 || $0 == 0x0D }) else { return nil }
+        guard let message = AckedMessage(text.bytes) else {
             throw Failure(
                 description:
                     "\(path):\(line): not a JSON object with a message_key, or with sender_id and message_id, as "

@@ -1,5 +1,8 @@
+import CLI
 import Foundation
+import Glibc
 import LocalDatabase
+import QuerySupport
 import Testing
 
 @Suite("files that can't be written or read")
@@ -15,6 +18,24 @@ struct FileTroubleTests {
         let run = try await FakeTerminal(columns: nil).run(command)
         #expect(run.status == 78 && run.errors.contains(reason), "\(run)")
         #expect(!run.errors.contains("Cocoa") && !run.errors.contains("Error Domain"), "\(run)")
+    }
+
+    @Test("data that does not fit on the disk is exit code 75, whatever command writes it")
+    func fullDisk() async throws {
+        let stage = try await CommandStage([Seed(id: "m")])
+        let (full, errors) = (open("/dev/full", O_WRONLY | O_CLOEXEC), stage.folder["errors"])
+        let other = open(errors, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0o600)
+        defer { for descriptor in [full, other] { close(descriptor) } }
+        let streams = [other, full, other].map { Terminal.Stream($0, isTerminal: false) }
+        for command in [["messages", "show", "m"], ["messages", "list", "--table"], ["audit"], ["audit", "--json"]] {
+            ftruncate(other, 0)
+            let context = CommandContext(
+                console: Terminal(input: streams[0], output: streams[1], errors: streams[2]),
+                environment: ["UPSTREAM_CONFIG": stage.configuration]
+            )
+            #expect(await WorkerProgram.run(command, in: context) == 75, "\(command)")
+            #expect(try String(contentsOfFile: errors, encoding: .utf8).contains("No space left"), "\(command)")
+        }
     }
 
     @Test("whatever Foundation throws for a file has a reason in plain words")

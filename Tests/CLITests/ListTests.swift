@@ -56,6 +56,15 @@ struct ListTests {
         }
     }
 
+    @Test("in CSV a quotation mark with an accent ends no field, as in a message id that a device made up")
+    func accentedQuotes() async throws {
+        let ids = ["x\"\u{301},\"y", "\"\u{301}\r\nz"]
+        let stage = try await CommandStage(ids.enumerated().map { Seed(id: $1, at: Int64($0)) })
+        let run = try await stage.run(["messages", "list", "--csv", "--columns", "message_id,category", "--reverse"])
+        let records = try #require(CSV.read(Array(run.output.utf8)), "\(run.output)")
+        #expect(records.dropFirst().map { $0[0].map { Array($0.utf8) } } == ids.map { Array($0.utf8) })
+    }
+
     @Test("80 columns have room for the data, and for as much of a key as `show` needs")
     func narrow() async throws {
         let stage = try await CommandStage((0..<5).map { Seed(id: "m-\($0)", data: #"{"total":4711}"#, at: Int64($0)) })

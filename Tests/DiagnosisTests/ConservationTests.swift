@@ -242,10 +242,15 @@ struct ConservationTests {
         func line(_ id: String, _ time: String) -> String {
             #"{"time":"\#(time)","sender_id":"1234567890","message_id":"\#(id)"}"#
         }
+        let deep = #"{"a":"# + String(repeating: "[", count: 2_000) + String(repeating: "]", count: 2_000) + "}"
+        let long = String(repeating: "x", count: 5 << 20)
         let lines =
             (0..<100).map { line("m\($0)", now) } + [
                 line("odd", now), line("lost", now), line("old", "2001-01-01T00:00:00Z"), "",
                 #"{"message_key":"\#(try await key("m9", fixture))","data":{}}"#,
+                // What a device may send beside its data, and as such.
+                #"{"message_key":"\#(try await key("m9", fixture))","extra":\#(deep),"data":"\#(long)"}"#,
+                line(#"a\u0000"#, now),
             ]
         let path = NSTemporaryDirectory() + "acks-\(UInt64.random(in: 0...UInt64.max)).ndjson"
         defer { try? FileManager.default.removeItem(atPath: path) }
@@ -254,8 +259,8 @@ struct ConservationTests {
         let conservation = Conservation(fixture.reader)
         try await conservation.compare(with: try AckedFile(path), &report)
         let result = try #require(report.result(.ackedIsKnown))
-        #expect(result.looked == 104 && result.wrong == 1 && result.examples == ["1234567890 lost"], "\(result)")
-        #expect(report.unverifiable == 1)
+        #expect(result.looked == 106 && result.wrong == 1 && result.examples == ["1234567890 lost"], "\(result)")
+        #expect(report.unverifiable == 2)
         // An archive's: by key, or, what belongs in quarantine, by id; without either it can't be told.
         let keys = [try await key("m9", fixture), try await key("m8", fixture)].map { Digest128(uuid: $0.utf8) }
         var archived = ConservationReport()

@@ -84,6 +84,21 @@ struct ExportTests {
         }
     }
 
+    @Test("whatever number and nesting its last line has, it is continued")
+    func oddLastLine() async throws {
+        let deep = String(repeating: "[", count: 2_000) + String(repeating: "]", count: 2_000)
+        for last in [Seed(id: "n", data: #"{"n":1e400}"#, at: 1), Seed(id: "d", extra: #"{"d":\#(deep)}"#, at: 1)] {
+            let fixture = try await QueryFixture([Seed(id: "first"), last])
+            let folder = try Folder()
+            func open(isResumed: Bool) throws -> ExportFile {
+                try ExportFile.open(folder["all"], isResumed: isResumed)
+            }
+            let done = try await export(.ndjson).run(to: open(isResumed: false), after: nil, fixture.reader) { _ in }
+            let place = try export(.ndjson).resume(open(isResumed: true))
+            #expect(done.rows == 2 && place != nil && place == done.cursor, "\(last.id)")
+        }
+    }
+
     @Test("an export that was cancelled between pages continues where it was")
     func cancelled() async throws {
         let fixture = try await QueryFixture(Self.seeds)

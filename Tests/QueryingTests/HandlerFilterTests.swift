@@ -9,7 +9,8 @@ struct HandlerFilterTests {
     /// What a stranger's device may send, besides the types of ``FilterQueryTests/documents``.
     private static let hostile: [String] = [
         #"{"v":10.00}"#, #"{"v":1e1}"#, #"{"v":"10.00"}"#, #"{"v":-0}"#, #"{"v":100000000000000000000000000000.5}"#,
-        #"{"v":1e1000}"#, #"{"v":1e-1000}"#, #"{"v":5,"v":null}"#, #"{"v":null,"v":5}"#, #"{"v":[]}"#, #"{"v":{}}"#,
+        #"{"v":1e1000}"#, #"{"v":1e-1000}"#, #"{"v":5,"v":null}"#, #"{"v":null,"v":5}"#,
+        #"{"\"\u0301":5,"\\\u0301":5}"#, #"{"v":[]}"#, #"{"v":{}}"#,
         #"{"v":[[5]]}"#, #"{"v":[{"v":5}]}"#, #"{"v":{"0":5}}"#, #"{"v":["0",5]}"#, #"{"0":5}"#, "[5]", "[{\"v\":5}]",
         "5",
         "\"5\"", "true", "[]", "{}", #"{"v":"a\nb"}"#, #"{"v":"\\u0000"}"#, #"{"v":"\"}"}"#, #"{"v":"😀"}"#,
@@ -27,7 +28,7 @@ struct HandlerFilterTests {
             "data[0][0][0] exists", "data=5", "data>4", #"data="5""#, "data~5", "data~^$", "data.v~^$",
             "data.v~^a+$", "data.v~(a|aa)+$", "data.v=😀", "data.v~^.$", #"data." v"=5"#, #"data."v "=5"#, "data.V=5",
             "data.v=$is", "data.v~.", "data.v=x", #"data."{v}" exists"#, #"data."\"" exists"#, #"data."\\" exists"#,
-            #"data."" exists"#, "data.v exists",
+            #"data."" exists"#, "data.v exists", #"data."\u0022\u0301"=5"#, #"data."\\\u0301" exists"#,
         ]
 
     @Test("for every clause over every kind of data, alone and together with another")

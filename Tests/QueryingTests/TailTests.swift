@@ -124,6 +124,11 @@ struct TailTests {
             return ids
         }
         #expect(try await poll() == [])
+        // What a first page has shown, though it committed after the start.
+        try await add("between", secondsAgo: 0, fixture)
+        var first = MessagePager(filter, .newestFirst, limit: 1)
+        for message in try await first.next(fixture.reader).messages { tail.pass(message.cursor) }
+        #expect(try await poll() == [])
 
         let slow = try await PostgresConnection.open(fixture.settings)
         try await slow.run { connection throws(PostgresError) in try connection.script("BEGIN") }

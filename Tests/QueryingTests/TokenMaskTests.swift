@@ -1,6 +1,7 @@
 import QuerySupport
 import Querying
 import Testing
+import Vocabulary
 
 @Suite("the token that a receipt holds in its data", .timeLimit(.minutes(10)))
 struct TokenMaskTests {
@@ -50,9 +51,30 @@ struct TokenMaskTests {
             masked(#"{"\#(token)":{"device_registration_id":"S"}}"#, of: token)
                 == #"{"(masked)":{"device_registration_id":"(masked)"}}"#
         )
-        #expect(masked("\(token)\(token)", of: token) == "(masked)(masked)")
+        #expect(masked(#""\#(token)\#(token)""#, of: token) == #""(masked)(masked)""#)
         #expect(masked(#"{"t":"m"}"#, of: "t") == #"{"t":"m"}"#)
         #expect(masked(#"{"t":"\#(token.dropLast())"}"#, of: token).contains("A_b-9"))
+    }
+
+    @Test(
+        "a token that is made to break the JSON around it is masked inside strings and as a whole value",
+        arguments: [
+            (#"{"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa":1}"#, "TOKEN", "TOKEN"),
+            (#""aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"#, #"{"s":TOKEN","t":1}"#, #"{"s":TOKEN","t":1}"#),
+            (String(repeating: "1", count: 32), #"{"n":[TOKEN0,-TOKEN],"s":"TOKEN"}"#, #"{"n":[#,#],"s":#}"#),
+            (String(repeating: " ", count: 32), #"{TOKEN"s":"xTOKENy"}"#, #"{TOKEN"s":"x(masked)y"}"#),
+            ("u0041aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", #"{"s":"\TOKEN","t":"TOKEN"}"#, #"{"s":#,"t":#}"#),
+            ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", #"["\u00TOKEN","\u00aTOKEN",{"TOKEN":1}]"#, ##"[#,#,{#:1}]"##),
+        ]
+    )
+    func hostile(_ token: String, _ json: String, _ masked: String) {
+        func filled(_ text: String) -> String {
+            text.replacing("TOKEN", with: token).replacing("#", with: #""(masked)""#)
+        }
+        let result = TokenMask.mask(Array(filled(json).utf8), of: token)
+        #expect(String(decoding: result, as: UTF8.self) == filled(masked))
+        var scanner = JSONScanner()
+        #expect((try? result.withUnsafeBufferPointer { try scanner.scan($0) }) != nil)
     }
 
     @Test("is in no line without tokens, whatever column holds it, and in those with tokens")

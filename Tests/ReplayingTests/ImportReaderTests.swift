@@ -125,6 +125,18 @@ struct ReplayedMessageTests {
         )
     }
 
+    @Test("a member that is null is no other than one that is left out, as tools write what is absent")
+    func nulls() throws {
+        func data(_ members: String) throws -> [UInt8]? {
+            var reader = ImportReader(now: Timestamp(microseconds: 0))
+            let line = #"{"sender_id":"1","message_id":"m","registration_token":"t","category":"c",\#(members)}"#
+            return try Self.stored(Array(line.utf8).withUnsafeBufferPointer { try reader.read($0) }).data
+        }
+        let raw = #""data_raw":"{\"a\":1e200000}""#
+        #expect(try data(#""data_verbatim":null,\#(raw),"extra":null,"extra_verbatim":null"#) == data(raw))
+        #expect(try data(raw) == Array(#"{"a":1e200000}"#.utf8))
+    }
+
     @Test(
         "what is not as it must be is refused, and the reason names no content",
         arguments: [

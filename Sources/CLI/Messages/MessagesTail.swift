@@ -39,11 +39,11 @@ struct MessagesTail: ProgramCommand {
         let asked = try filter.asked(context.console)
         let filter = try await withReader(context, tellsLag: false) { try await asked.judged($0) }
         let screen = { TailScreen(format, tokens: tokens.reveal, context.console) }
-        guard follow else { return try await withReader(context) { try await begin(filter, screen(), $0) } }
+        guard follow else { return try await withReader(context) { _ = try await begin(filter, screen(), $0) } }
         if let until = filter.until,
             until <= (try await withReader(context, tellsLag: false) { try await $0.databaseTime() })
         {
-            try await withReader(context) { try await begin(filter, screen(), $0) }
+            try await withReader(context) { _ = try await begin(filter, screen(), $0) }
             return context.console.message("--until has passed: there is nothing to follow")
         }
         try await withThrowingTaskGroup(of: Void.self) { group in
@@ -63,14 +63,20 @@ struct MessagesTail: ProgramCommand {
         try await options.withReader(context, timeout: reading.timeout.microseconds, tellsLag: tellsLag, body)
     }
 
-    private func begin(_ filter: MessageFilter, _ screen: TailScreen, _ connection: PostgresConnection) async throws {
+    /// Shows the latest messages; returns their places.
+    private func begin(
+        _ filter: MessageFilter,
+        _ screen: TailScreen,
+        _ connection: PostgresConnection
+    ) async throws -> [MessageCursor] {
         try await options.warn(of: filter, connection, screen.console)
-        guard limit > 0 else { return }
+        guard limit > 0 else { return [] }
         var pager = MessagePager(filter, .newestFirst, limit: limit)
         let page = try await pager.next(connection)
         if page.count == 0, !follow { screen.console.message("no messages match") }
         for row in (0..<page.count).reversed() { try screen.show(page, row) }
         try screen.flush()
+        return (0..<page.count).compactMap { page[$0]?.cursor }
     }
 
     /// Follows across database outages: messages committed meanwhile are shown afterwards.
@@ -84,12 +90,12 @@ struct MessagesTail: ProgramCommand {
                 try await withReader(context, tellsLag: tail == nil) { connection in
                     if tail == nil {
                         // Before the first messages are shown, so that none is missed in between.
-                        let started = try await MessageTail(
+                        var started = try await MessageTail(
                             filter,
                             overlap: .microseconds(overlap.microseconds),
                             connection
                         )
-                        try await begin(filter, screen, connection)
+                        for place in try await begin(filter, screen, connection) { started.pass(place) }
                         tail = started
                     }
                     if isDown { console.message("the database is back") }

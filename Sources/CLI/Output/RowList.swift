@@ -238,7 +238,7 @@ extension Terminal {
                 if output.isTerminal { text = TerminalText.escape(text) }
                 let isPlain =
                     !text.isEmpty && !text.utf8.contains { #",""#.utf8.contains($0) || $0 == 0x0A || $0 == 0x0D }
-                return isPlain ? text : "\"" + text.replacing("\"", with: "\"\"") + "\""
+                return isPlain ? text : text.quoted(escapingWith: "\"")
             }
             try file.write(Array((fields.joined(separator: ",") + "\r\n").utf8))
         }

@@ -1,6 +1,7 @@
 import Foundation
 import Glibc
 import Querying
+import Synchronization
 import Telemetry
 import Vocabulary
 
@@ -26,6 +27,12 @@ package struct Terminal: Sendable {
     let isColoured: Bool
     /// A fixed width of the terminal; nil asks the terminal.
     private let fixedColumns: Int?
+    private let loss = Loss()
+
+    /// The first failure to write data.
+    private final class Loss: Sendable {
+        let error = Mutex<ExportError?>(nil)
+    }
 
     /// A console over three streams.
     ///
@@ -61,6 +68,11 @@ package struct Terminal: Sendable {
 
     /// stdout for any number of rows; failed writes throw.
     var outputFile: ExportFile { ExportFile(stream: output.descriptor) }
+
+    /// Throws if any data could not be written: the exit code is to say so.
+    func requireWritten() throws(ExportError) {
+        if let error = loss.error.withLock(\.self) { throw error }
+    }
 
     func data(_ text: String) {
         write(text + "\n", to: output)
@@ -108,9 +120,12 @@ package struct Terminal: Sendable {
     /// Writes a text that is already safe for terminals.
     func write(_ text: String, to stream: Stream) {
         let bytes = Array(text.utf8)
-        // Nobody can be told that it failed.
         guard stream.descriptor == errors.descriptor else {
-            try? ExportFile(stream: stream.descriptor).write(bytes)
+            do throws(ExportError) {
+                try ExportFile(stream: stream.descriptor).write(bytes)
+            } catch {
+                loss.error.withLock { $0 = $0 ?? error }
+            }
             return
         }
         // Data waits for its reader; messages don't: a command must go on where nobody reads them.

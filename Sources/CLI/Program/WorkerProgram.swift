@@ -33,6 +33,7 @@ package enum WorkerProgram {
             } else {
                 try command.run()
             }
+            try context.console.requireWritten()
             return ExitStatus.ok.rawValue
         } catch {
             return report(error, of: arguments, in: context)

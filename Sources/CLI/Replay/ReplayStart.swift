@@ -188,9 +188,10 @@ struct ReplayForeground {
                 await context.interruption()
                 guard !Task.isCancelled else { return nil }
                 let author = AuditAuthor.command("a signal to the process that ran it")
+                // Refused where it has ended, as the run says.
                 _ = try await connection.inTransaction { connection throws(PostgresError) in
                     try ReplayTable.apply(connection, .pause, to: replay.id.description, by: author)
-                }.get()
+                }
                 return nil
             }
             defer { group.cancelAll() }

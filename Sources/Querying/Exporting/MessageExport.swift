@@ -1,4 +1,3 @@
-import Foundation
 package import Postgres
 import UpstreamKit
 package import Vocabulary
@@ -115,10 +114,9 @@ package struct MessageExport: Sendable {
     }
 
     private func cursor(ofObject line: [UInt8]) throws(ExportError) -> MessageCursor {
-        guard let object = try? JSONSerialization.jsonObject(with: Data(line)) as? [String: Any],
-            let key = (object["message_key"] as? String).flatMap({ MessageKey($0) }),
-            let time = (object["received_at"] as? String).flatMap({ try? TimeExpression.moment($0) }),
-            (object["registration_token"] != nil) == tokens
+        let names = [MessageColumn.messageKey, .receivedAt, .registrationToken].map(\.name)
+        guard let texts = JSONScanner.texts(names, of: line), let key = texts[names[0]].flatMap({ MessageKey($0) }),
+            let time = texts[names[1]].flatMap({ try? TimeExpression.moment($0) }), (texts[names[2]] != nil) == tokens
         else { throw mismatch }
         return MessageCursor(receivedAt: time, messageKey: key)
     }

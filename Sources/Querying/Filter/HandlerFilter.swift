@@ -81,10 +81,7 @@ package struct HandlerClause: Sendable, Equatable {
 
     /// The text form of a `text[]`.
     private static func arrayLiteral(_ names: [String]) -> String {
-        let quoted = names.map { name in
-            "\"" + name.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
-        }
-        return "{" + quoted.joined(separator: ",") + "}"
+        "{" + names.map { $0.quoted(escapingWith: "\\") }.joined(separator: ",") + "}"
     }
 
     /// A back reference or the beginning of a lookaround: PostgreSQL tries the former anew for each division of the

@@ -1,4 +1,5 @@
 import Postgres
+import Vocabulary
 
 /// A condition on a message's `data`, as `--where` takes it: `data.order.id=42`.
 ///
@@ -66,7 +67,7 @@ package struct WhereClause: Sendable {
         let steps = path.map { name in
             let isPlain =
                 !name.isEmpty && name.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || "_-".contains($0)) }
-            return isPlain ? name : "\"" + name.replacing("\\", with: "\\\\").replacing("\"", with: "\\\"") + "\""
+            return isPlain ? name : name.quoted(escapingWith: "\\")
         }
         let place = (["data"] + steps).joined(separator: ".")
         return switch test {

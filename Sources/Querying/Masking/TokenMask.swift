@@ -26,43 +26,48 @@ package enum TokenMask {
     }
 
     /// Masks borrowed bytes; nil if there is nothing to mask.
+    ///
+    /// JSON stays JSON, whatever the token is, which may be chosen to break it.
     static func mask(_ json: UnsafeRawBufferPointer, of token: UnsafeRawBufferPointer) -> [UInt8]? {
-        let masked = maskMembers(json)
-        func withoutToken(_ json: UnsafeRawBufferPointer) -> [UInt8]? {
-            token.count < shortest ? nil : TokenText.replace(token, in: json)
-        }
-        return masked.map { masked in masked.withUnsafeBytes(withoutToken) ?? masked } ?? withoutToken(json)
-    }
-
-    /// Masks only the members; nil if there are none.
-    private static func maskMembers(_ json: UnsafeRawBufferPointer) -> [UInt8]? {
-        guard mayHold(json) else { return nil }
+        let own = token.count >= shortest && TokenText.firstIndex(of: token, in: json) != nil ? token : nil
+        guard own != nil || mayHold(json) else { return nil }
         return json.withMemoryRebound(to: UInt8.self) { text in
             var masked: [UInt8] = []
             var copied = 0
             var tokens = JSONTokens(text)
             while let token = tokens.next() {
-                guard token.kind == .name || token.kind == .string else { continue }
-                let content = tokens.body(of: token)
-                var secret: Range<Int>?
-                if token.kind == .name, isMember(content) {
-                    _ = tokens.next()
-                    var ahead = tokens
-                    let value = ahead.nextValue()
-                    if let value, value.kind != .other {
-                        secret = value.range
-                        tokens = ahead
-                    }
-                } else if holdsMember(content, isValid: token.isValid) {
-                    secret = token.range
-                }
-                guard let secret else { continue }
-                masked += text[copied..<secret.lowerBound]
-                masked += "\"(masked)\"".utf8
-                copied = secret.upperBound
+                guard let (range, new) = change(token, &tokens, own) else { continue }
+                masked += text[copied..<range.lowerBound]
+                masked += new
+                copied = range.upperBound
             }
             return copied > 0 ? masked + text[copied...] : nil
         }
+    }
+
+    /// What a token of JSON, or the value after it, becomes; nil for what stays.
+    private static func change(
+        _ token: JSONToken,
+        _ tokens: inout JSONTokens,
+        _ own: UnsafeRawBufferPointer?
+    ) -> (Range<Int>, [UInt8])? {
+        guard [.name, .string, .other].contains(token.kind) else { return nil }
+        let whole = Array("\"(masked)\"".utf8)
+        // Of a number or a word all of it.
+        let content = token.kind == .other ? tokens.text(of: token) : tokens.body(of: token)
+        if token.kind == .name, isMember(content) {
+            _ = tokens.next()
+            var ahead = tokens
+            guard let value = ahead.nextValue(), value.kind != .other else { return nil }
+            tokens = ahead
+            return (value.range, whole)
+        }
+        if token.kind != .other, holdsMember(content, isValid: token.isValid) { return (token.range, whole) }
+        guard let own, let plain = TokenText.replace(own, in: UnsafeRawBufferPointer(content)) else { return nil }
+        // Among escapes it may begin inside one.
+        guard token.kind != .other, !content.contains(UInt8(ascii: "\\")) else { return (token.range, whole) }
+        let start = token.range.lowerBound + 1
+        return (start..<start + content.count, plain)
     }
 
     /// Whether the name may occur, plain or escaped.

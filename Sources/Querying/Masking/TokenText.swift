@@ -91,7 +91,7 @@ package enum TokenText {
         return plain
     }
 
-    private static func firstIndex(
+    static func firstIndex(
         of part: UnsafeRawBufferPointer,
         in text: UnsafeRawBufferPointer,
         from start: Int = 0

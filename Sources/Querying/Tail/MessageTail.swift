@@ -62,6 +62,9 @@ package struct MessageTail: Sendable {
         try await eachNewPlace(from: window.start, connection) { _, _ in }
     }
 
+    /// Counts a row as shown that was read by other means since the start.
+    package mutating func pass(_ place: MessageCursor) { _ = window.isNew(place) }
+
     /// Takes a page and the number of a row of it.
     package typealias Show = (MessagePage, Int) throws -> Void
 

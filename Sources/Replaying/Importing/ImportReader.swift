@@ -147,7 +147,8 @@ struct ImportReader {
                 if let member = members[source], member.kind != .null { payload.add(name, line[member.value.range]) }
             }
             // A string if a line can't hold the exact text, or jsonb would reject it.
-            if let member = members["data_verbatim"] ?? members["data_raw"], member.kind == .string {
+            let exact = [members["data_verbatim"], members["data_raw"]].compactMap(\.self)
+            if let member = exact.first(where: \.isString) {
                 payload.add("data", JSONLiteral.text(of: member.body, in: line))
             } else if let member = members["data"] {
                 payload.add("data", line[member.value.range])

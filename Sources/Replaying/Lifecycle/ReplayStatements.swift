@@ -13,6 +13,9 @@ enum ReplayStatements {
         """
     }
 
+    /// The same, locked: its runner does not end it meanwhile.
+    static func findLocked(_ nameOrID: String) -> SQL { "\(find(nameOrID)) FOR NO KEY UPDATE" }
+
     static func find(id: Digest128) -> SQL { "\(select) WHERE replay_id = \(id)" }
 
     static let abandoned: SQL = """
@@ -53,6 +56,10 @@ enum ReplayStatements {
                 lease_until = CASE WHEN \(isRestart) THEN NULL ELSE lease_until END
             WHERE replay_id = \(id)
             """
+    }
+
+    static func setOptions(_ id: Digest128, _ options: JSONColumn) -> SQL {
+        "UPDATE upstream.replays SET options = \(options) WHERE replay_id = \(id)"
     }
 
     /// Deletes the part of a replay's frozen selection that was not sent; the rest tells later plans what was.

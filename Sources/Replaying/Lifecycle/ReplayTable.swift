@@ -50,7 +50,7 @@ package enum ReplayTable {
         pace: ReplayPace? = nil
     ) throws(PostgresError) -> Result<(replay: Replay, transition: ReplayTransition), ReplayError> {
         try connection.run(ReplayStatements.lock)
-        guard let replay = try find(connection, nameOrID) else {
+        guard let replay = try connection.run(ReplayStatements.findLocked(nameOrID)).first(Replay.read) ?? nil else {
             return .failure(ReplayError(.unknown, "no replay '\(nameOrID)': `replay status` lists them"))
         }
         let transition = replay.state.transition(on: event)
@@ -58,7 +58,11 @@ package enum ReplayTable {
         switch transition {
         case .refuse(let why):
             return .failure(ReplayError(.refused, "replay '\(replay.name)' is \(replay.state.rawValue): \(why)"))
-        case .stay: return .success((replay: replay, transition: transition))
+        case .stay:
+            guard replay.state == .running, let pace, pace != replay.pace else {
+                return .success((replay: replay, transition: transition))
+            }
+            return try change(connection, pace, of: replay).map { (replay: $0, transition: transition) }
         case .become(let next): state = next
         case .restart: state = .running
         }
@@ -84,6 +88,22 @@ package enum ReplayTable {
             return .failure(ReplayError(.unknown, "replay '\(replay.name)' was deleted"))
         }
         return .success((replay: changed, transition: transition))
+    }
+
+    /// Sets the pace of a replay that was left running; its runner would not learn of another.
+    private static func change(
+        _ connection: isolated PostgresConnection,
+        _ pace: ReplayPace,
+        of replay: Replay
+    ) throws(PostgresError) -> Result<Replay, ReplayError> {
+        guard !replay.isHeld else {
+            let way = "pause it, and resume it at the new pace"
+            return .failure(ReplayError(.refused, "replay '\(replay.name)' is running at another pace: \(way)"))
+        }
+        try connection.run(ReplayStatements.setOptions(replay.id, ReplayOptions(replay.target, pace).column))
+        var changed = replay
+        changed.pace = pace
+        return .success(changed)
     }
 }
 

@@ -15,6 +15,8 @@ actor OutputSink: ReplaySink {
     private var lines = MessageLines(.ndjson, tokens: true)
     private var current: ReplayLease.Position
     private var isClosed = false
+    /// Why nothing more is written: what came before it in the buffer may stand in the file in part.
+    private var failure: ReplayError?
 
     private static let bufferSize = 1 << 18
 
@@ -52,8 +54,10 @@ actor OutputSink: ReplaySink {
                 if lines.count >= 1 << 16 { buffer += lines.take() }
             case .stanzas:
                 guard let message = try item.message() else { continue }
-                buffer += ReplayStanza.stanza(message, to: nil)
-                buffer.append(UInt8(ascii: "\n"))
+                let stanza = ReplayStanza.stanza(message, to: nil)
+                // Line ends in what a device wrote would tear the stanza's line.
+                buffer += stanza.contains(0x0A) ? stanza.replacing([0x0A], with: "&#10;".utf8) : stanza
+                buffer.append(0x0A)
             }
             if buffer.count >= Self.bufferSize { try flush() }
         }
@@ -72,11 +76,14 @@ actor OutputSink: ReplaySink {
     }
 
     private func flush() throws(ReplayError) {
+        if let failure { throw failure }
         buffer += lines.take()
         do throws(ExportError) {
             try ExportFile(stream: descriptor).write(buffer)
         } catch {
-            throw ReplayError(.unavailable, error.description)
+            let failure = ReplayError(.unavailable, error.description)
+            self.failure = failure
+            throw failure
         }
         current.bytes += Int64(buffer.count)
         buffer.removeAll(keepingCapacity: true)

@@ -71,6 +71,30 @@ package struct JSONScanner: Sendable {
     }
 }
 
+extension JSONScanner {
+    /// The members of an object that have these names, as texts; null is left out.
+    ///
+    /// Unlike Foundation's reader it minds neither how deep the others nest nor how large their numbers are.
+    ///
+    /// - Returns: nil for what is no object, or where one of them is neither a string nor null.
+    package static func texts(_ names: [String], of json: [UInt8]) -> [String: String]? {
+        json.withUnsafeBufferPointer { text in
+            var scanner = JSONScanner()
+            guard (try? scanner.scan(text)) == .object else { return nil }
+            var texts: [String: String] = [:]
+            for member in scanner.members where member.kind != .null {
+                let name = String(decoding: JSONLiteral.text(of: member.key, in: text), as: UTF8.self)
+                guard names.contains(name) else { continue }
+                guard member.isString else { return nil }
+                var bytes = JSONLiteral.text(of: member.body, in: text)
+                if member.traits.contains(.null) { bytes.replace([0xC0, 0x80], with: [0]) }
+                texts[name] = String(decoding: bytes, as: UTF8.self)
+            }
+            return texts
+        }
+    }
+}
+
 /// The kind of container at each open level: one bit per level, true for an object.
 struct JSONNesting: Sendable {
     private var top: UInt64 = 0

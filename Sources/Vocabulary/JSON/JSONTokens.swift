@@ -109,6 +109,11 @@ package struct JSONTokens {
         return token
     }
 
+    /// A token as written.
+    package func text(of token: JSONToken) -> UnsafeBufferPointer<UInt8> {
+        UnsafeBufferPointer(rebasing: text[token.range])
+    }
+
     /// A string's body as written, without its quotes.
     package func body(of token: JSONToken) -> UnsafeBufferPointer<UInt8> {
         let range = token.range
