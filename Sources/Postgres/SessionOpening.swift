@@ -60,7 +60,8 @@ struct SessionOpening: Sendable {
             )
         }
         let asked = ClockReading.Moment.now
-        let result = try connection.ask(Self.greeting, milliseconds: settings.connectTimeout)
+        let greeting = BackendMark.asOurselves + Self.greeting
+        let result = try connection.ask(greeting, milliseconds: settings.connectTimeout)
         let answered = ClockReading.Moment.now
         if let refusal = result.text(0, 7).flatMap({ DatabaseEngine(version: $0).refusal }) { throw refusal }
         guard let time = SessionOpening.integer(result, 5) else {
