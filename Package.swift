@@ -96,8 +96,8 @@ let package = Package(
         module("Telemetry", ["Vocabulary", "CGlibc", logging, tracing]),
         module("Digests", ["Vocabulary", "COpenSSL"]),
 
-        // Service records: the resolver's call, and a reader of its answers.
-        module("DNS", ["CGlibc"]),
+        // Look-ups of names: addresses, and service records with a reader of the answers.
+        module("DNS", ["Vocabulary", "CGlibc"]),
 
         // The wire.
         module("TLSWire", ["Vocabulary", "COpenSSL", nio]),
@@ -177,7 +177,7 @@ let package = Package(
         module(
             "TraceExport",
             [
-                "Vocabulary", "Telemetry", "HTTPWire", "TLSWire", tracing, logging, nio,
+                "Vocabulary", "Telemetry", "DNS", "HTTPWire", "TLSWire", tracing, logging, nio,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
             ]
         ),
@@ -190,7 +190,7 @@ let package = Package(
             "Handlers",
             [
                 "Vocabulary", "CGlibc", "UpstreamKit", "ConfigurationKeys", "Telemetry", "Digests", "Dispatcher",
-                "Processes", "Postgres", "TLSWire", "HTTPWire", "Probing", nio, nioPosix, logging,
+                "Processes", "Postgres", "DNS", "TLSWire", "HTTPWire", "Probing", nio, nioPosix, logging,
                 .product(name: "NIOHTTP1", package: "swift-nio"),
             ]
         ),
@@ -344,7 +344,7 @@ let package = Package(
         suite("UpstreamKitTests", ["Vocabulary", "UpstreamKit"]),
         suite("TelemetryTests", ["Vocabulary", "IntegrationSupport", "Telemetry", logging]),
         suite("DigestsTests", ["Vocabulary", "Digests"]),
-        suite("DNSTests", ["DNS"]),
+        suite("DNSTests", ["Vocabulary", "DNS"]),
         suite("TLSWireTests", ["Vocabulary", "TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
         suite(
             "HTTPWireTests",
@@ -433,7 +433,8 @@ let package = Package(
         suite(
             "HandlersTests",
             [
-                "Vocabulary", "ConfigurationKeys", "Handlers", "UpstreamKit", "Dispatcher", "Digests", "HTTPWire",
+                "Vocabulary", "ConfigurationKeys", "Handlers", "UpstreamKit", "Dispatcher", "Digests", "DNS",
+                "HTTPWire",
                 "IntegrationSupport", "TLSWire", logging,
             ]
         ),

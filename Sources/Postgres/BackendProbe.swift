@@ -75,9 +75,11 @@ struct BackendMark: Sendable {
 
     var isPooled: Bool { comment != nil }
 
+    /// Begins a script that looks at our own sessions: any role may see them, but not another one, which the settings of
+    /// role or database may have the session take on.
+    static let asOurselves = "SET LOCAL ROLE NONE; "
+
     /// Asks whether the session is at work, and whether it waits for a standby or for a lock of a session that does.
-    ///
-    /// Any role may see this much of its own sessions.
     var question: String {
         let session =
             if let comment {
@@ -85,7 +87,7 @@ struct BackendMark: Sendable {
             } else {
                 "a.pid = \(processID) AND (extract(epoch FROM a.backend_start) * 1000000)::int8 = \(startedAt)"
             }
-        return """
+        return Self.asOurselves + """
             SELECT a.state NOT LIKE 'idle%',
                 a.wait_event IS NOT DISTINCT FROM 'SyncRep' OR a.wait_event_type IS NOT DISTINCT FROM 'Lock' AND EXISTS (
                     SELECT FROM pg_stat_activity AS b

@@ -44,6 +44,8 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
     private let isMultiHost: Bool
     /// The hosts that the URL names; a single entry without values if there is one host or none by name.
     let hosts: [HostChoice]
+    /// Whether libpq may have several hosts to choose from that ``hosts`` does not name: those of a service file.
+    let mayHaveOtherHosts: Bool
     /// The time limit for connecting to one host, in milliseconds.
     let connectTimeout: Int
 
@@ -89,6 +91,7 @@ package struct PostgresSettings: Sendable, CustomStringConvertible {
             address: value("hostaddr", "PGHOSTADDR"),
             port: value("port", "PGPORT")
         )
+        mayHaveOtherHosts = hosts.count == 1 && value("service", "PGSERVICE") != nil
         let seconds = value("connect_timeout", "PGCONNECT_TIMEOUT").flatMap { Int($0) } ?? 5
         // Two seconds at least, as in libpq, which has no limit for 0 and below.
         connectTimeout = seconds <= 0 ? 60_000 : min(max(seconds, 2), 3_600) * 1_000

@@ -35,8 +35,14 @@ struct SessionOpening: Sendable {
 
     func open() throws(PostgresError) -> OpenedSession {
         do throws(PostgresError) {
-            return try greeted()
+            return try greeted(connect())
         } catch {
+            // libpq was told to take whichever answers first.
+            if error.failureClass == .readOnly, settings.mayHaveOtherHosts,
+                let session = try? greeted(connect([("target_session_attrs", "read-write")]))
+            {
+                return session
+            }
             throw engine(behind: error)?.refusal ?? error
         }
     }
@@ -49,8 +55,7 @@ struct SessionOpening: Sendable {
         return (result?.text(0, 0)).map { DatabaseEngine(version: $0) }
     }
 
-    private func greeted() throws(PostgresError) -> OpenedSession {
-        let connection = try connect()
+    private func greeted(_ connection: ConnectionHandle) throws(PostgresError) -> OpenedSession {
         let encoding = connection.parameterStatus("server_encoding") ?? "unknown"
         guard encoding == "UTF8" else {
             throw PostgresError(
@@ -60,7 +65,8 @@ struct SessionOpening: Sendable {
             )
         }
         let asked = ClockReading.Moment.now
-        let result = try connection.ask(Self.greeting, milliseconds: settings.connectTimeout)
+        let greeting = BackendMark.asOurselves + Self.greeting
+        let result = try connection.ask(greeting, milliseconds: settings.connectTimeout)
         let answered = ClockReading.Moment.now
         if let refusal = result.text(0, 6).flatMap({ DatabaseEngine(version: $0).refusal }) { throw refusal }
         guard let time = SessionOpening.integer(result, 4) else {
@@ -92,8 +98,8 @@ struct SessionOpening: Sendable {
         return OpenedSession(handle: connection, mark: mark, isSafeAlone: isSafeAlone, clock: clock)
     }
 
-    private func connect() throws(PostgresError) -> ConnectionHandle {
-        let parameters = settings.connectionParameters + host.parameters
+    private func connect(_ others: [(String, String)] = []) throws(PostgresError) -> ConnectionHandle {
+        let parameters = settings.connectionParameters + host.parameters + others
         do throws(PostgresError) {
             return try SessionOpening.connect(parameters)
         } catch {

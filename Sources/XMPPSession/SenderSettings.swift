@@ -1,5 +1,5 @@
+package import DNS
 package import NIOCore
-package import NIOPosix
 import Synchronization
 package import TLSWire
 package import Vocabulary
@@ -54,8 +54,8 @@ package struct SenderSettings: Sendable {
     }
     /// Reads the secret each time it is needed, so that a rotated file takes effect at the next connection.
     package var secret: @Sendable () throws -> [UInt8]
-    /// Resolves the host; nil for the system's resolver, another one for tests.
-    package var resolver: (any Resolver & Sendable)?
+    /// Looks up the host.
+    package var resolver = AddressResolver.system
     package var keys = KeyDeriver()
     /// Remembers channel binding; nil where nothing is to be remembered.
     package var pin: BindingPin?

@@ -68,13 +68,14 @@ struct StreamConnector: Sendable {
 
     private func connect(_ target: ServerTarget) -> EventLoopFuture<any Channel> {
         if let transport = settings.transport { return transport(target.host, target.port, eventLoop) }
-        var bootstrap = ClientBootstrap(group: eventLoop)
+        let addresses = HostAddresses(of: target.host, port: target.port, by: settings.resolver, on: eventLoop)
+        return ClientBootstrap(group: eventLoop)
+            .resolver(addresses)
             .connectTimeout(settings.connectTimeout)
             .channelOption(.socketOption(.so_keepalive), value: 1)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
             .channelOption(.recvAllocator, value: ReadSizes())
-        if let resolver = settings.resolver { bootstrap = bootstrap.resolver(resolver) }
-        return bootstrap.connect(host: target.host, port: target.port)
+            .connect(host: target.host, port: target.port)
     }
 
     /// Why a TCP connection could not be made: the cause in NIO's nested error, in a few words.

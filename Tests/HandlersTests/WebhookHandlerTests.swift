@@ -1,3 +1,4 @@
+import DNS
 import Dispatcher
 import HTTPWire
 import Synchronization

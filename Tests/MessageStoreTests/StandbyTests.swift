@@ -240,6 +240,24 @@ struct StandbyTests {
         #expect(pair.status.waitingForStandby == 0)
     }
 
+    @Test("where sessions take on another role a wait for the standby is recognised too", .timeLimit(.minutes(10)))
+    func assumedRole() async throws {
+        let pair = try await Pair()
+        defer { pair.stop() }
+        try await pair.fixture.addRoles()
+        // What `upstream_worker` may see of the sessions of `w` is that they are there.
+        try await pair.fixture.script("ALTER ROLE w SET role = upstream_worker")
+        var settings = try pair.fixture.settings(as: "w")
+        settings.probeAfter = 100
+        let store = MessageStore(settings, senders: StoreFixture.senders, status: pair.status)
+        #expect(try await store.commit([.make(1)]) == [.stored])
+        pair.standby.stop()
+        let commit = Task { try await store.commit([.make(2)]) }
+        try await waitUntil { pair.status.waitingForStandby == 1 }
+        try pair.standby.restart()
+        #expect(try await commit.value == [.stored])
+    }
+
     @Test("behind a pooler a wait for the standby is recognised too", .timeLimit(.minutes(10)))
     func pooled() async throws {
         let pair = try await Pair()

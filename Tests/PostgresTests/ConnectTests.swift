@@ -175,6 +175,37 @@ struct ConnectTests {
         #expect(error?.sqlState == "25006" && error?.failureClass == .readOnly)
     }
 
+    @Test("of a service file's hosts a session that writes takes the one that takes writes", .timeLimit(.minutes(5)))
+    func service() async throws {
+        let folder = URL(filePath: "/tmp/upstream-service-\(getpid())-\(UInt32.random(in: 0...UInt32.max))")
+        var options = LocalCluster.Options()
+        options.isTemporary = true
+        options.fsync = false
+        let reads = try LocalCluster.start(in: folder, options)
+        defer { reads.stop() }
+        let admin = try await PostgresConnection.open(PostgresSettings(url: reads.url))
+        try await admin.run { connection throws(PostgresError) in
+            try connection.script("ALTER ROLE upstream SET default_transaction_read_only = on")
+        }
+        await admin.close()
+        let file = folder.appending(path: "services")
+        let hosts = [reads, SharedCluster.cluster].map(\.socketFolder.path).joined(separator: ",")
+        try Data("[pair]\nhost=\(hosts)\n".utf8).write(to: file)
+        setenv("PGSERVICEFILE", file.path, 1)
+        var settings = try PostgresSettings(url: "service=pair dbname=postgres user=upstream")
+        func folders() async throws -> String {
+            let session = try await PostgresConnection.open(settings)
+            let folders = try await session.run { connection throws(PostgresError) in
+                try connection.query("SHOW unix_socket_directories").value(String.self)
+            }
+            await session.close()
+            return folders
+        }
+        #expect(try await folders() == reads.socketFolder.path)
+        settings.isWriter = true
+        #expect(try await folders() == SharedCluster.cluster.socketFolder.path)
+    }
+
     @Test("A URL with several hosts is split into its hosts")
     func theHostsOfAURLAreTakenApart() throws {
         func hosts(_ url: String) throws -> [HostChoice] { try PostgresSettings(url: url).hosts }

@@ -1,3 +1,4 @@
+import DNS
 import Ingest
 import IntegrationSupport
 import Logging
@@ -6,27 +7,13 @@ import NIOPosix
 import Synchronization
 import Telemetry
 import Testing
+import Vocabulary
 import XMPP
 
 @testable import XMPPSession
 
 private struct NoSecret: Error, CustomStringConvertible {
     var description: String { "no such file" }
-}
-
-/// Knows one host, with these addresses.
-private struct FixedResolver: Resolver, Sendable {
-    let addresses: [SocketAddress]
-
-    func initiateAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> {
-        MultiThreadedEventLoopGroup.singleton.next().makeSucceededFuture(addresses)
-    }
-
-    func initiateAAAAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> {
-        MultiThreadedEventLoopGroup.singleton.next().makeSucceededFuture([])
-    }
-
-    func cancelQueries() {}
 }
 
 /// Keeps the first bytes that come, and hangs up.
@@ -97,13 +84,11 @@ struct ConnectionTests {
         let words = FirstWords()
         let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .childChannelInitializer { $0.pipeline.addHandler(words) }
-            .bind(host: "127.0.0.1", port: 0).get()
+            .bind(host: "127.0.0.2", port: 0).get()
         var settings = try await Bench.settings(startTLS: startTLS)
         settings.negotiationTimeout = .seconds(5)
-        settings.resolver = FixedResolver(addresses: [
-            try SocketAddress(ipAddress: "127.0.0.1", port: try await freePort()),
-            try #require(server.localAddress),
-        ])
+        settings.port = try #require(server.localAddress?.port)
+        settings.resolver = AddressResolver { _ in ["127.0.0.1", "127.0.0.2"].compactMap { NetworkAddress($0) } }
         let connection = connection(settings)
         connection.open()
         let end = await connection.end.value

@@ -7,42 +7,27 @@ import Synchronization
 import TLSWire
 import Telemetry
 import Testing
+import Vocabulary
 import XMPP
 
 @testable import DNS
 @testable import XMPPSession
 
-/// Resolves every name to these addresses, with the port that is asked for unless they have one.
-private struct Addresses: Resolver, Sendable {
-    var ipv4: [SocketAddress] = []
-    var ipv6: [SocketAddress] = []
+/// Knows every name, with these addresses.
+private struct Addresses: Sendable {
+    var found = ["127.0.0.1"]
     /// Names that nobody knows.
     var unknown: Set<String> = []
     let asked = Asked()
 
     final class Asked: Sendable { let names = Mutex<[String]>([]) }
 
-    private func answer(_ addresses: [SocketAddress], _ host: String, _ port: Int) -> EventLoopFuture<[SocketAddress]> {
-        let addresses = unknown.contains(host) ? [] : addresses
-        return MultiThreadedEventLoopGroup.singleton.next().makeSucceededFuture(
-            addresses.map { address in
-                guard address.port == 0 else { return address }
-                var copy = address
-                copy.port = port
-                return copy
-            }
-        )
-    }
-
-    func initiateAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> {
-        asked.names.withLock { $0.append(host) }
-        return answer(ipv4, host, port)
-    }
-    func initiateAAAAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> { answer(ipv6, host, port) }
-    func cancelQueries() {}
-
-    static func loopback() throws -> Addresses {
-        Addresses(ipv4: [try SocketAddress(ipAddress: "127.0.0.1", port: 0)])
+    var resolver: AddressResolver {
+        AddressResolver { host in
+            asked.names.withLock { $0.append(host) }
+            guard !unknown.contains(host), !found.isEmpty else { throw ResolveError(reason: "it has no address") }
+            return found.compactMap { NetworkAddress($0) }
+        }
     }
 }
 
@@ -63,7 +48,7 @@ private final class Listener: Sendable {
     let words = Mutex<[[UInt8]]>([])
     var port: Int { channel.withLock { $0?.localAddress?.port ?? 0 } }
 
-    static func start(_ host: String = "127.0.0.1") async throws -> Listener {
+    static func start(_ host: String = "127.0.0.1", port: Int = 0) async throws -> Listener {
         let listener = Listener()
         let channel = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .childChannelInitializer { channel in
@@ -71,7 +56,7 @@ private final class Listener: Sendable {
                     try channel.pipeline.syncOperations.addHandler(Handler(listener))
                 }
             }
-            .bind(host: host, port: 0).get()
+            .bind(host: host, port: port).get()
         listener.channel.withLock { $0 = channel }
         return listener
     }
@@ -102,7 +87,7 @@ struct FindingTests {
         let context = try TLSContext.client(client)
         var settings = try await Bench.settings()
         settings.host = "example.org"
-        settings.resolver = resolver
+        settings.resolver = resolver.resolver
         settings.discovery = ServerDiscovery(
             domain: "example.org",
             direct: context,
@@ -112,15 +97,19 @@ struct FindingTests {
         return settings
     }
 
-    private func end(_ settings: SenderSettings) async -> SessionEnd {
+    private func open(_ settings: SenderSettings, on eventLoop: any EventLoop) -> Connection {
         let connection = Connection(
             settings: SharedSettings(settings),
-            on: MultiThreadedEventLoopGroup.singleton.next(),
+            on: eventLoop,
             environment: Connection.Environment(ingest: IngestQueue(), clock: ArrivalClock(), metrics: metrics),
             logger: .quiet
         )
         connection.open()
-        return await connection.end.value
+        return connection
+    }
+
+    private func end(_ settings: SenderSettings) async -> SessionEnd {
+        await open(settings, on: MultiThreadedEventLoopGroup.singleton.next()).end.value
     }
 
     /// A port of 127.0.0.1 on which nobody listens.
@@ -142,7 +131,7 @@ struct FindingTests {
             Self.direct: .records([record(10, tls.port, "tls.example.net.")]),
             Self.startTLS: .records([record(20, plain.port, "plain.example.net.")]),
         ])
-        let resolver = try Addresses.loopback()
+        let resolver = Addresses()
         let settings = try await settings(server, resolver)
         let first = await end(settings)
         #expect(first.server?.target.host == "tls.example.net" && first.server?.target.isDirect == true)
@@ -173,7 +162,7 @@ struct FindingTests {
                 record(3, listener.port, "open.test."),
             ])
         ])
-        var resolver = try Addresses.loopback()
+        var resolver = Addresses()
         resolver.unknown = ["unknown.test"]
         let settings = try await settings(server, resolver)
         for round in 1...2 {
@@ -193,7 +182,7 @@ struct FindingTests {
             Self.startTLS: .records([record(1, first.port, "first.test."), record(2, second.port, "second.test.")])
         ])
         let service = SenderService(
-            settings: try await settings(server, try Addresses.loopback()),
+            settings: try await settings(server, Addresses()),
             group: MultiThreadedEventLoopGroup.singleton,
             environment: Connection.Environment(ingest: IngestQueue(), clock: ArrivalClock(), metrics: metrics),
             logger: .quiet
@@ -213,7 +202,7 @@ struct FindingTests {
         let server = try await NameServer.start([
             Self.direct: .records([record(1, port, "a.test."), record(2, port, "b.test.")])
         ])
-        let end = await end(try await settings(server, try Addresses.loopback()))
+        let end = await end(try await settings(server, Addresses()))
         #expect(end.reason == .connectFailed && end.server == nil && end.ending == .failed)
         #expect(
             end.message.contains("a.test port \(port): Connection refused, nor to b.test port \(port)"),
@@ -227,7 +216,7 @@ struct FindingTests {
         let server = try await NameServer.start([
             Self.direct: .records([record(0, 0, ".")]), Self.startTLS: .records([record(0, 0, ".")]),
         ])
-        let resolver = try Addresses.loopback()
+        let resolver = Addresses()
         let end = await end(try await settings(server, resolver))
         #expect(end.reason == .connectFailed && end.message.contains("offers no XMPP"), "\(end.message)")
         #expect(resolver.asked.names.withLock { $0 } == [])
@@ -241,7 +230,7 @@ struct FindingTests {
             Self.direct: .long(.records([record(1, listener.port, "long.test.")])),
             Self.startTLS: .alias("other.test.", [record(2, 1, "alias.test.")]),
         ])
-        let end = await end(try await settings(server, try Addresses.loopback()))
+        let end = await end(try await settings(server, Addresses()))
         #expect(end.server?.target.host == "long.test")
         #expect(server.questions.contains(NameServer.Question(name: Self.direct, isTCP: true)))
         let servers = try #require(NameServers(address: "127.0.0.1", port: UInt16(server.port)))
@@ -256,7 +245,7 @@ struct FindingTests {
         let reply: NameServer.Reply =
             kind == 0 ? .bytes([0xc0, 0xff, 1]) : kind == 1 ? .alias(Self.direct, []) : .code(kind)
         let server = try await NameServer.start([Self.direct: reply, Self.startTLS: reply])
-        let resolver = Addresses()
+        let resolver = Addresses(found: [])
         let end = await end(try await settings(server, resolver))
         #expect(end.reason == .connectFailed && end.message.contains("example.org port 5222"), "\(end.message)")
         #expect(resolver.asked.names.withLock { $0 } == ["example.org"])
@@ -265,21 +254,41 @@ struct FindingTests {
 
     @Test("an address that does not answer holds up no other of its host (RFC 8305)")
     func racing() async throws {
-        let listener = try await Listener.start()
         let hole = try await BlackHole.open()
-        let server = try await NameServer.start([Self.startTLS: .records([record(1, 5222, "two.test.")])])
-        var resolver = Addresses()
-        resolver.ipv6 = [try SocketAddress(ipAddress: "127.0.0.1", port: hole.port)]
-        resolver.ipv4 = [try SocketAddress(ipAddress: "127.0.0.1", port: listener.port)]
+        let listener = try await Listener.start("127.0.0.2", port: hole.port)
+        let server = try await NameServer.start([Self.startTLS: .records([record(1, hole.port, "two.test.")])])
+        let resolver = Addresses(found: ["127.0.0.1", "127.0.0.2"])
         var settings = try await settings(server, resolver)
         // Without the race this would be waited for.
         settings.connectTimeout = .hours(1)
         let end = await end(settings)
-        #expect(end.server?.address?.port == listener.port)
+        #expect(end.server?.address?.ipAddress == "127.0.0.2")
         #expect(listener.kinds == ["stream"])
         try await server.stop()
         try await listener.stop()
         try await hole.close()
+    }
+
+    @Test("a host whose name servers are silent holds up no connection of its event loop")
+    func silentHost() async throws {
+        let (loop, gate, listener) = (
+            MultiThreadedEventLoopGroup.singleton.next(), ThreadGate(), try await Listener.start()
+        )
+        var settings = try await Bench.settings()
+        settings.port = listener.port
+        settings.resolver = .blocking { host in
+            if host == "silent.test" { gate.wait() }
+            return ["127.0.0.1"].compactMap { NetworkAddress($0) }
+        }
+        settings.host = "silent.test"
+        let silent = open(settings, on: loop)
+        settings.host = "open.test"
+        let end = await open(settings, on: loop).end.value
+        #expect(end.server?.target.host == "open.test")
+        silent.shutDown()
+        #expect(await silent.end.value.server == nil)
+        gate.open()
+        try await listener.stop()
     }
 
     @Test("a question without an answer is given up, while its thread still waits and the event loop does not")

@@ -1,4 +1,5 @@
 import ConfigurationKeys
+import DNS
 import Dispatcher
 import HTTPWire
 import NIOCore

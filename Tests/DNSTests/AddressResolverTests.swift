@@ -3,7 +3,7 @@ import Synchronization
 import Testing
 import Vocabulary
 
-@testable import HTTPWire
+@testable import DNS
 
 @Suite("look-ups of names", .timeLimit(.minutes(1))) struct AddressResolverTests {
     /// Answers at once, except to names that begin with "dead": these block their look-up until it closes.
