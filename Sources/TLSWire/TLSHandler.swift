@@ -348,11 +348,10 @@ package final class TLSHandler: ChannelDuplexHandler {
             var done: [EventLoopPromise<Void>] = []
             let outcome = self.writes.encrypt(with: self.connection, limit: Self.outputPiece, done: &done)
             let promise = self.joined(done, context)
-            if let output = self.connection.takeOutput() {
-                context.write(self.wrapOutboundOut(output), promise: promise)
-            } else {
-                // Only empty writes were taken.
-                promise?.succeed()
+            // Empty writes alone give no output, and end in their turn, behind what was passed on before.
+            let output = self.connection.takeOutput()
+            if output != nil || promise != nil {
+                context.write(self.wrapOutboundOut(output ?? ByteBuffer()), promise: promise)
             }
             switch outcome {
             case .limited: continue

@@ -79,6 +79,18 @@ import Testing
         #expect(pair.clientRecords.isEmpty)
     }
 
+    @Test("An empty write ends behind what was written before it") func emptyWriteLast() throws {
+        let pair = try Pair()
+        try pair.connect()
+        var ended: [String] = []
+        let long = pair.write(String(repeating: "a", count: 100_000), flush: false)
+        let empty = pair.write("", flush: false)
+        long.assumeIsolated().whenSuccess { ended.append("long") }
+        empty.assumeIsolated().whenSuccess { ended.append("empty") }
+        pair.client.flush()
+        #expect(ended == ["long", "empty"])
+    }
+
     @Test("A write before the handshake waits for it") func earlyWrite() throws {
         let pair = try Pair()
         let early = pair.write("early")

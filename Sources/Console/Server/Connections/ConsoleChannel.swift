@@ -16,7 +16,6 @@ struct ConsoleChannel: ServerChildChannel {
         base = HTTP1Channel(
             responder: responder,
             configuration: .init(
-                idleTimeout: limits.idle,
                 httpDecoderConfiguration: .init(
                     maxHeaderFieldSize: limits.head,
                     maxHeaderListSize: limits.head,

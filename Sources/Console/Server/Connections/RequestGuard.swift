@@ -4,11 +4,12 @@ import NIOHTTP1
 
 /// Enforces one connection's limits on bytes and their pace, right behind the HTTP decoder.
 ///
-/// The library closes a connection that is idle, or whose request head is incomplete, after ``ConsoleLimits/idle``.
-/// This handler adds: a body must be small and arrive soon, an answer must be taken, bytes that are not HTTP get an
-/// answer that says so, HTTP/1.0 and `Connection: close` of either side end with the answer, a stranger's connection
-/// may idle for a few seconds only, and a shutdown does not wait for an endless answer. It also feeds the connection's
+/// A head and a body must be small and arrive soon, an answer must be taken, bytes that are not HTTP get an answer that
+/// says so, HTTP/1.0 and `Connection: close` of either side end with the answer, an idle connection is closed, a
+/// stranger's after a few seconds, and a shutdown does not wait for an endless answer. It also feeds the connection's
 /// counters.
+///
+/// An answer ends when the client has taken it: the library, for which it ends when it is written, closes nothing.
 final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = HTTPServerRequestPart
     typealias InboundOut = HTTPServerRequestPart
@@ -28,6 +29,8 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
     private var bodyBytes = 0
     /// Whether the connection only waits to be closed: further input is dropped.
     private var isRefused = false
+    /// Whether the last answer is written, and may still have to be taken.
+    private var isEnding = false
     private var bodyTimer: Scheduled<Void>?
     private var writeTimer: Scheduled<Void>?
     private var closeTimer: Scheduled<Void>?
@@ -83,11 +86,21 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
             context.write(data, promise: promise)
         case .end:
             unanswered -= 1
-            context.write(data, promise: promise)
-            guard isLastAnswer || (isLastRequest && unanswered == 0) else { return awaitRequest(context) }
-            context.flush()
-            end(context)
+            let isLast = isLastAnswer || (isLastRequest && unanswered == 0)
+            if isLast { (isRefused, isEnding) = (true, true) }
+            finish(context, data, promise)
+            if isLast { context.flush() }
         }
+    }
+
+    /// Writes the end of an answer; only once it is taken, the connection idles, or is closed if it was the last one.
+    private func finish(_ context: ChannelHandlerContext, _ end: NIOAny, _ promise: EventLoopPromise<Void>?) {
+        let promise = promise ?? context.eventLoop.makePromise()
+        promise.futureResult.assumeIsolated().whenSuccess { [self] in
+            if isEnding { close(context) } else if unanswered == 0 { awaitRequest(context) }
+        }
+        context.write(end, promise: promise)
+        if writeTimer == nil { awaitTaking(context) }
     }
 
     /// Whether `Connection` (RFC 9110 section 7.6.1) has the option `close`.
@@ -95,23 +108,42 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
         headers[canonicalForm: "Connection"].contains { $0.lowercased() == "close" }
     }
 
-    /// Limits how long a stranger may keep a connection without a request; the library's limit is for everybody.
+    /// Limits how long a connection may be without a request, or a request's head may take.
     private func awaitRequest(_ context: ChannelHandlerContext) {
-        guard unanswered == 0 else { return }
         idleTimer?.cancel()
-        idleTimer = after(limits.strangerIdle, context) { [client] channel in
-            if client.isStranger { channel.close(promise: nil) }
-        }
+        let time = client.isStranger ? min(limits.strangerIdle, limits.idle) : limits.idle
+        idleTimer = after(time, context) { $0.close(promise: nil) }
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
-        if context.channel.isWritable {
+        if !context.channel.isWritable {
+            if writeTimer == nil { awaitTaking(context) }
+        } else if unanswered > 0 {
             writeTimer?.cancel()
             writeTimer = nil
-        } else if writeTimer == nil {
-            writeTimer = after(limits.writeTime, context) { $0.close(promise: nil) }
         }
         context.fireChannelWritabilityChanged()
+    }
+
+    /// Closes the connection of a client that has taken nothing for ``ConsoleLimits/writeTime``; who takes slowly goes on.
+    private func awaitTaking(_ context: ChannelHandlerContext) {
+        let before = Self.untaken(context)
+        writeTimer = context.eventLoop.assumeIsolated().scheduleTask(in: limits.writeTime) { [self] in
+            let left = Self.untaken(context)
+            writeTimer = nil
+            if left > 0 { if left < before { awaitTaking(context) } else { context.close(promise: nil) } }
+        }
+    }
+
+    /// The bytes that the kernel has not taken yet.
+    private static func untaken(_ context: ChannelHandlerContext) -> Int {
+        (try? context.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0
+    }
+
+    /// The library closes our side behind its last write, and TLS waits for two seconds then: it is ours to close.
+    func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+        guard mode == .output, isEnding else { return context.close(mode: mode, promise: promise) }
+        promise?.succeed()
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
@@ -128,8 +160,13 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         switch event {
-        case is ChannelShouldQuiesceEvent where closeTimer == nil:
-            closeTimer = after(limits.drainTime, context) { $0.close(promise: nil) }
+        case is ChannelShouldQuiesceEvent where unanswered > 0 || Self.untaken(context) > 0:
+            // The library would close with the write of the last answer, and not when it is taken.
+            if closeTimer == nil { closeTimer = after(limits.drainTime, context) { $0.close(promise: nil) } }
+            isLastRequest = true
+            if bodyTimer == nil { isRefused = true }
+            if unanswered == 0 { context.close(mode: .output, promise: nil) }
+            return
         case ChannelEvent.inputClosed: client.hasGone()
         default: break
         }
@@ -156,16 +193,16 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
         head.headers.add(name: "Cache-Control", value: "no-store")
         context.write(wrapOutboundOut(.head(head)), promise: nil)
         context.write(wrapOutboundOut(.body(.byteBuffer(body))), promise: nil)
-        context.writeAndFlush(wrapOutboundOut(.end(nil)), promise: nil)
-        end(context)
+        isEnding = true
+        finish(context, wrapOutboundOut(.end(nil)), nil)
+        context.flush()
     }
 
-    /// Closes after the answer; further requests are not answered.
+    /// Closes behind the last answer.
     ///
     /// Closes only our side first, and drops for a moment what the client still sends: closing a connection with unread
     /// bytes resets it, and the answer may be lost.
-    private func end(_ context: ChannelHandlerContext) {
-        isRefused = true
+    private func close(_ context: ChannelHandlerContext) {
         context.close(mode: .output, promise: nil)
         closeTimer?.cancel()
         closeTimer = after(.seconds(1), context) { $0.close(promise: nil) }
