@@ -54,7 +54,7 @@ extension StandardSender {
     }
 
     /// Sends what is not acked yet again and again, as a device has to, until everything is.
-    func sendUntilAcked(_ ids: [String], to local: String = "orders", limit: Duration = .seconds(60)) async throws {
+    func sendUntilAcked(_ ids: [String], to local: String = "orders", limit: Duration = .seconds(180)) async throws {
         var due = ContinuousClock.now
         try await waitUntil("every message is acked", limit: limit) {
             let acked = Set(acks)

@@ -133,7 +133,7 @@ struct ServerScenario: Sendable {
     /// has no ack is the worker's fault, and so is any further loss.
     func waitForAcks(
         _ ids: some Sequence<String>,
-        limit: Duration = .seconds(60),
+        limit: Duration = .seconds(180),
         lossLimit: Int = 0,
         _ location: SourceLocation = #_sourceLocation
     ) async throws {

@@ -95,12 +95,12 @@ final class Stage: Sendable {
 
     /// Waits for something that the emulator sees.
     func wait(for what: String, until condition: @escaping @Sendable (EmulatorSnapshot) -> Bool) async throws {
-        try await emulator.wait(for: what, limit: .seconds(60), until: condition)
+        try await emulator.wait(for: what, limit: .seconds(180), until: condition)
     }
 
     /// Waits until every message was sent and every copy acked.
     func waitUntilComplete() async throws {
-        try await emulator.waitUntilComplete(limit: .seconds(60))
+        try await emulator.waitUntilComplete(limit: .seconds(180))
     }
 
     /// Makes the load's messages, as the emulator does.
@@ -209,7 +209,7 @@ final class LocalWorker: Sendable {
 
     /// Ends it in order; it must not take for ever.
     func stop() async throws {
-        try await withLimit(.seconds(60), "the worker ends") {
+        try await withLimit(.seconds(180), "the worker ends") {
             await self.runtime.shutDown()
             try await self.task.value
         } onLimit: {
