@@ -21,6 +21,9 @@ struct ReplayCommandTests {
         #expect(plan.status == 0 && !plan.output.contains("replayed "), "\(plan.output)\(plan.errors)")
         let start = try await stage.run(["replay", "start", "first", "--foreground"])
         #expect(start.status == 0 && start.errors.contains("'first' finished: \(count) of \(count)"), "\(start.errors)")
+        let again = try await stage.run(["replay", "start", "first", "--json"])
+        let states = try again.objects().map { $0["state"] as? String }
+        #expect(again.status == 0 && states == ["finished"], "\(again.output)")
         // As if the handler had succeeded.
         try await stage.fixture.script("DELETE FROM upstream.deliveries")
         return stage

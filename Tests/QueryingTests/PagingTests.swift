@@ -97,6 +97,40 @@ struct PagingTests {
         }
     }
 
+    @Test("a byte limit bounds what pages take of memory, however well devices' data is compressed in the tables")
+    func compressed() async throws {
+        let fixture = try await QueryFixture(Self.seeds(20))
+        try await fixture.script(
+            """
+            SELECT upstream.ensure_partitions(current_date - 1, current_date + 1);
+            UPDATE upstream.messages SET data = to_json(repeat('x', 100000));
+            UPDATE upstream.messages SET data = NULL, data_raw = '"' || repeat('x', 100000) || '"', extra = '{}'
+            WHERE message_id LIKE '%5';
+            """
+        )
+        let stored = "SELECT (sum(pg_column_size(data)) < 100000)::text FROM upstream.messages"
+        #expect(try await fixture.text(stored) == "true")
+        var pager = MessagePager(MessageFilter(), .oldestFirst, limit: 20)
+        pager.byteLimit = 450_000
+        #expect(try await pager.next(fixture.reader).count == 5)
+        // A follower's, too, which shows every one all the same.
+        var tail = try await MessageTail(MessageFilter(), overlap: .seconds(60), longInterval: .zero, fixture.reader)
+        try await fixture.script(
+            """
+            UPDATE upstream.messages
+            SET received_at = now() - row.number * interval '1 ms', data = to_json(repeat('x', 1000000)), data_raw = NULL
+            FROM (SELECT message_key AS key, row_number() OVER () AS number FROM upstream.messages) AS row WHERE message_key = key
+            """
+        )
+        var (ids, most): (Set<String>, Int) = ([], 0)
+        _ = try await tail.poll(fixture.reader) { page, row in
+            most = max(most, page.count)
+            let isNew = ids.insert(try page.message(row).message.messageID).inserted
+            #expect(isNew)
+        }
+        #expect(ids.count == 20 && most == 5, "\(most)")
+    }
+
     @Test("a cursor prunes the partitions before it")
     func pruning() async throws {
         let fixture = try await QueryFixture(Self.seeds(4))

@@ -57,11 +57,13 @@ struct ReplayStart: ProgramCommand {
         let (replay, transition) = try await ReplayCommand.apply(event, to: planned, reason, pace, connection)
         if transition == .stay, replay.state == .finished {
             let done = "all \(Amount.count(replay.planned)) were sent; --again sends them once more"
+            if json { console.data(json: Data(replay.json())) }
             return console.message("'\(replay.name)' finished \(Self.when(replay.finishedAt)): \(done)")
         }
         guard isHere else {
             await connection.close()
             let status = context.suggestion("replay status \(replay.name)")
+            if json { console.data(json: Data(replay.json())) }
             return console.message("'\(replay.name)' runs in a worker; follow it with: \(status)")
         }
         let run = ReplayForeground(

@@ -77,7 +77,7 @@ enum MessagePart {
                 limit: limit,
                 after: cursor
             )
-            (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.page, true)
+            pager.byteLimit = AnswerBounds.page
             let estimate = wantsEstimate ? try await ScanEstimate.rows(filter, connection) : nil
             let page = try await pager.next(connection)
             let keys = sight.tokens ? (0..<page.count).compactMap { page[$0]?.cursor.messageKey.description } : []
@@ -170,7 +170,7 @@ enum MessagePart {
             var filter = try await chosen.judged(connection)
             if filter.until == nil { filter.until = try await MessageExport.end(connection) }
             var pager = MessagePager(filter, .oldestFirst, limit: 2_000, after: cursor)
-            (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.part, true)
+            pager.byteLimit = AnswerBounds.part
             return pager
         }
     }
@@ -183,7 +183,7 @@ enum MessagePart {
         most: 1_000
     ) { wanted in
         var pager = MessagePager(wanted.filter, .newestFirst, limit: wanted.limit, after: wanted.after)
-        (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.page, true)
+        pager.byteLimit = AnswerBounds.page
         // Conditions on what no index holds: looked for a piece of time after the other, so that what is found is shown.
         let isSlow = !wanted.filter.clauses.isEmpty || wanted.filter.senderID != nil
         var search = isSlow ? try await MessageSearch(pager, wanted.connection) : nil

@@ -55,14 +55,10 @@ package struct MessagePager: Sendable {
     package var filter: MessageFilter
     package var order: PageOrder
     package var limit: Int
-    /// Ends a page with the row that takes it past this many bytes, as stored.
+    /// Ends a page with the row that takes it past this many bytes, uncompressed.
     ///
     /// Bounds memory whatever devices send.
     package var byteLimit = Int.max
-    /// Whether ``byteLimit`` counts uncompressed instead of stored bytes.
-    ///
-    /// Costs decompression; without it a page of compressible text may take many times the limit.
-    package var countsVerbatim = false
     /// Restricts to what may have committed since a follower's position; nil for all.
     package var since: TailPosition?
     /// The position after which the next page begins; nil for the first page.
@@ -75,13 +71,26 @@ package struct MessagePager: Sendable {
         self.cursor = cursor
     }
 
+    /// Bounds the rows whose sizes a page looks at: after one that its bytes ended, not many more than fit.
+    private var reach = Int.max
+
+    /// How many rows the next page asks for.
+    var asked: Int { min(limit, reach) }
+
     package var statement: SQL { MessageStatements.page(self) }
 
     /// Reads the next page and moves past it; a page that is not full is the last.
     package mutating func next(_ connection: PostgresConnection) async throws(PostgresError) -> MessagePage {
         let result = try await connection.result(of: statement)
-        let page = try MessagePage(result, limit: limit, byteLimit: byteLimit)
+        let page = try MessagePage(result, limit: asked, byteLimit: byteLimit)
         if let end = page.end { cursor = end }
+        reach = Self.reach(after: page, of: asked)
         return page
+    }
+
+    /// How many rows to ask for after a page of so many.
+    static func reach(after page: MessagePage, of asked: Int) -> Int {
+        let isCut = page.isFull && page.count < asked
+        return isCut ? max(16, 2 * page.count) : asked > .max / 2 ? .max : 2 * asked
     }
 }

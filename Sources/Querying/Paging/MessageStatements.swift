@@ -17,8 +17,8 @@ enum MessageStatements {
             from: "upstream.messages",
             where: condition,
             order,
-            limit: pager.limit,
-            bytes: pager.countsVerbatim ? verbatimBytes : storedBytes,
+            limit: pager.asked,
+            bytes: verbatimBytes,
             upTo: pager.byteLimit
         )
     }
@@ -53,18 +53,13 @@ enum MessageStatements {
         """
     }
 
-    /// The size of a row `m` as stored; reads no value that is stored out of line.
-    static let storedBytes: SQL = """
-        (pg_column_size(m.message_id) + pg_column_size(m.registration_token)
-            + coalesce(pg_column_size(m.data), pg_column_size(m.data_raw), 0)
-            + coalesce(pg_column_size(m.extra), 0))::bigint
-        """
-
-    /// The uncompressed size of a row `m`; reads what is stored compressed.
+    /// The uncompressed size of a row `m`, which is what it takes of memory; of bodies it reads those that are compressed.
     static let verbatimBytes: SQL = """
-        (octet_length(m.message_id) + octet_length(m.registration_token)
-            + coalesce(octet_length(m.data::text), octet_length(m.data_raw), 0)
-            + coalesce(octet_length(m.extra), 0))::bigint
+        (octet_length(m.message_id) + octet_length(m.registration_token) + coalesce(octet_length(m.extra), 0) + CASE
+            WHEN m.data IS NULL THEN coalesce(octet_length(m.data_raw), 0)
+            WHEN pg_column_compression(m.data) IS NULL THEN pg_column_size(m.data)
+            ELSE octet_length(m.data::text)
+        END)::bigint
         """
 
     /// What may have committed since a follower's position, and all that was received after it.
@@ -79,24 +74,30 @@ enum MessageStatements {
         """
     }
 
-    /// The positions of a filter's messages after a cursor, oldest first, with their stored sizes.
+    /// The positions of a filter's messages after a cursor, oldest first.
     static func places(_ filter: MessageFilter, after cursor: MessageCursor?, limit: Int) -> SQL {
         """
-        SELECT m.received_at, m.message_key, \(storedBytes) FROM upstream.messages AS m
+        SELECT m.received_at, m.message_key FROM upstream.messages AS m
         WHERE \(condition(filter, after: cursor, ">")) ORDER BY m.received_at, m.message_key LIMIT \(limit)
         """
     }
 
-    /// The messages at some positions, oldest first; the span prunes other partitions.
-    static func at(_ places: [MessageCursor], in span: ClosedRange<Timestamp>) -> SQL {
-        """
-        SELECT \(MessagePage.columns) FROM upstream.messages AS m
-        WHERE m.received_at >= \(span.lowerBound) AND m.received_at <= \(span.upperBound)
-            AND (m.received_at, m.message_key) IN (
-                SELECT * FROM unnest(\(places.map(\.receivedAt)), \(places.map(\.messageKey.digest)))
-            )
-        ORDER BY m.received_at, m.message_key
-        """
+    /// The first messages at some positions, oldest first; the span prunes other partitions.
+    static func at(_ places: [MessageCursor], in span: ClosedRange<Timestamp>, upTo byteLimit: Int) -> SQL {
+        bounded(
+            MessagePage.columns,
+            from: "upstream.messages",
+            where: """
+                m.received_at >= \(span.lowerBound) AND m.received_at <= \(span.upperBound)
+                    AND (m.received_at, m.message_key) IN (
+                        SELECT * FROM unnest(\(places.map(\.receivedAt)), \(places.map(\.messageKey.digest)))
+                    )
+                """,
+            "m.received_at, m.message_key",
+            limit: places.count,
+            bytes: verbatimBytes,
+            upTo: byteLimit
+        )
     }
 
     /// The time until which commits can be seen: the database's, on a standby that of what it has replayed.

@@ -95,7 +95,7 @@ package struct MessageLookup: Sendable {
         var filter = MessageFilter()
         filter.messageID = reference
         var pager = MessagePager(filter, .newestFirst, limit: Self.hitLimit)
-        (pager.byteLimit, pager.countsVerbatim) = (Self.byteLimit, true)
+        pager.byteLimit = Self.byteLimit
         let stored = try await pager.next(connection)
         let kept = try await page(RecordStatements.kept(where: "m.message_id = \(reference)"))
         var found: [MessageDetail] = []

@@ -59,7 +59,7 @@ package struct MessageTail: Sendable {
         position = try await Self.moment(connection)
         position.overlap = overlap
         window = TailWindow(now: position.at, overlap: overlap, longInterval: longInterval)
-        try await eachNewPlace(from: window.start, connection) { _, _ in }
+        try await eachNewPlace(from: window.start, connection) { _ in }
     }
 
     /// Counts a row as shown that was read by other means since the start.
@@ -111,25 +111,23 @@ package struct MessageTail: Sendable {
         var waiting: [MessageCursor] = []
         var shown = 0
         do {
-            try await eachNewPlace(from: floor, connection) { places, sizes in
-                var next = 0
+            try await eachNewPlace(from: floor, connection) { places in
                 (waiting, shown) = (places, 0)
-                while next < places.count {
-                    var (end, bytes) = (next, Int64(0))
-                    while end < places.count, end - next < Self.pageRows, bytes < Self.pageBytes {
-                        bytes += sizes[end]
-                        end += 1
-                    }
-                    let times = places[next].receivedAt...places[end - 1].receivedAt
-                    let sql = MessageStatements.at(Array(places[next..<end]), in: times)
-                    let page = try await MessagePage(connection.result(of: sql))
+                var reach = Self.pageRows
+                while shown < places.count {
+                    let some = Array(places[shown...].prefix(min(reach, Self.pageRows)))
+                    let (end, times) = (shown + some.count, some[0].receivedAt...some[some.count - 1].receivedAt)
+                    let sql = MessageStatements.at(some, in: times, upTo: Self.pageBytes)
+                    let found = try await connection.result(of: sql)
+                    let page = try MessagePage(found, limit: .max, byteLimit: Self.pageBytes)
                     for row in 0..<page.count {
                         try show(page, row)
                         // Same order; a row deleted in the meantime is skipped.
                         while shown < end, places[shown] != page[row]?.cursor { shown += 1 }
                         shown += 1
                     }
-                    (shown, next) = (end, end)
+                    if !page.isFull { shown = end }
+                    reach = MessagePager.reach(after: page, of: some.count)
                 }
             }
         } catch {
@@ -138,36 +136,29 @@ package struct MessageTail: Sendable {
         }
     }
 
-    /// Passes on the positions and sizes of new rows from a time on, in order, some thousands at a time.
+    /// Passes on the positions of new rows from a time on, in order, some thousands at a time.
     private mutating func eachNewPlace(
         from floor: Timestamp,
         _ connection: PostgresConnection,
-        _ take: ([MessageCursor], [Int64]) async throws -> Void
+        _ take: ([MessageCursor]) async throws -> Void
     ) async throws {
         var filter = filter
         filter.since = max(floor, filter.since ?? floor)
         var cursor: MessageCursor?
         while true {
             let sql = MessageStatements.places(filter, after: cursor, limit: Self.placeLimit)
-            let found = try await connection.result(of: sql).rows {
-                (time: Timestamp, key: MessageKey, bytes: Int64) in
-                (place: MessageCursor(receivedAt: time, messageKey: key), bytes: bytes)
-            }
+            let found = try await connection.result(of: sql).rows(MessageCursor.init(receivedAt:messageKey:))
             var places: [MessageCursor] = []
-            var sizes: [Int64] = []
-            for (place, bytes) in found where window.isNew(place) {
-                places.append(place)
-                sizes.append(bytes)
-            }
-            if !places.isEmpty { try await take(places, sizes) }
-            cursor = found.last?.place
+            for place in found where window.isNew(place) { places.append(place) }
+            if !places.isEmpty { try await take(places) }
+            cursor = found.last
             if found.count < Self.placeLimit { return }
         }
     }
 
     private static let placeLimit = 10_000
     /// The most rows, and about the most bytes, of bodies read at once.
-    private static let (pageRows, pageBytes) = (1_000, Int64(4 << 20))
+    private static let (pageRows, pageBytes) = (1_000, 4 << 20)
 
     /// The starting position of a new follower.
     package static func moment(_ connection: PostgresConnection) async throws(PostgresError) -> TailPosition {

@@ -12,17 +12,15 @@ extension MessageStatements: StatementCatalog {
         var bounded = MessagePager(filter, .oldestFirst, limit: 1, after: cursor)
         bounded.byteLimit = 1
         var resumed = bounded
-        resumed.countsVerbatim = true
         resumed.since = TailPosition(at: cursor.receivedAt, transaction: 3)
         return [
             StatementSample("page", page(MessagePager(filter, .newestFirst, limit: 1))),
             StatementSample("page, after a cursor", page(MessagePager(filter, .newestFirst, limit: 1, after: cursor))),
             StatementSample("bounded", page(bounded)),
             StatementSample("page, since a position", page(resumed)),
-            StatementSample("storedBytes", "SELECT \(storedBytes) FROM upstream.messages AS m"),
             StatementSample("verbatimBytes", "SELECT \(verbatimBytes) FROM upstream.messages AS m"),
             StatementSample("places", places(filter, after: cursor, limit: 1)),
-            StatementSample("at", at([cursor], in: cursor.receivedAt...cursor.receivedAt)),
+            StatementSample("at", at([cursor], in: cursor.receivedAt...cursor.receivedAt, upTo: 1)),
             StatementSample("moment", moment),
             StatementSample("end", end),
             StatementSample("oldestDay", oldestDay),

@@ -68,7 +68,7 @@ struct MessageStream: Sendable {
         let (start, next) = feed.present
         if limit > 0 {
             var pager = MessagePager(filter, .newestFirst, limit: limit)
-            (pager.byteLimit, pager.countsVerbatim) = (AnswerBounds.beginning, true)
+            pager.byteLimit = AnswerBounds.beginning
             let page = try await services.reader.next(pager).page
             try await write(page, (0..<page.count).reversed(), &sent)
         }
@@ -89,7 +89,7 @@ struct MessageStream: Sendable {
             next = feed.end
             let now = try await services.reader.withConnection { try await MessageTail.moment($0) }
             var pager = MessagePager(filter, .oldestFirst, limit: 1_000)
-            (pager.byteLimit, pager.countsVerbatim, pager.since) = (AnswerBounds.part, true, since)
+            (pager.byteLimit, pager.since) = (AnswerBounds.part, since)
             var (pages, isFull) = (0, true)
             while isFull, !place.hasEnded {
                 let (following, page) = try await services.reader.next(pager)
