@@ -231,6 +231,24 @@ import Testing
         }
     }
 
+    @Test("an answer without a length has no chunks for HTTP/1.0 and for HEAD: the connection's end ends it")
+    func endless() async throws {
+        try await ConsoleHarness.run([Seed(id: "m1")]) { console in
+            let token = try #require(ConsoleHarness.Caller.viewer.token)
+            func ask(_ line: String) throws -> String {
+                let request = "\(line)\r\nHost: localhost\r\nAuthorization: Bearer \(token)\r\n\r\n"
+                return try #require(try RawConnection.exchange(console.port, request + request))
+            }
+            let old = try ask("GET /api/v1/messages/export HTTP/1.0")
+            #expect(old.hasSuffix("}\n") && !old.contains("chunked"), "\(old)")
+            for path in ["messages/export", "messages/stream"] {
+                let head = try ask("HEAD /api/v1/\(path) HTTP/1.1")
+                #expect(head.contains(" 200 ") && !head.contains("chunked"), "\(head)")
+                #expect(head.components(separatedBy: "\r\n\r\n").dropFirst() == [""], "\(head)")
+            }
+        }
+    }
+
     @Test("HEAD is GET without the body, also where it fails")
     func head() async throws {
         try await ConsoleHarness.run { console in

@@ -1,5 +1,4 @@
 import ConsoleSupport
-import Foundation
 import IntegrationSupport
 import NIOCore
 import QuerySupport

@@ -46,6 +46,29 @@ struct ReplayPlanTests {
         }
     }
 
+    @Test("ages of a plan's filter count back from the database's time, whatever the console's clock shows")
+    func databaseTime() async throws {
+        let earlier: (QueryFixture) async throws -> Void = { database in
+            try await database.script(
+                """
+                CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql STABLE
+                    RETURN timestamptz '2026-03-01T13:00:00Z';
+                DO $$ BEGIN
+                    EXECUTE format('ALTER DATABASE %I SET search_path = public, pg_catalog', current_database());
+                END $$;
+                INSERT INTO upstream.handlers (name) VALUES ('orders')
+                """
+            )
+        }
+        // An hour before.
+        try await ConsoleHarness.run([Seed(id: "m-1")], prepare: earlier) { console in
+            let reply = try await console.act("replays/plan", #"{"handlers":["orders"],"filter":{"since":"2h"}}"#)
+            #expect(reply.status == 201 && reply.object["selected"] as? Int == 1, "\(reply.text)")
+            let none = try await console.act("replays/plan", #"{"handlers":["orders"],"filter":{"since":"30m"}}"#)
+            #expect(none.status == 200 && none.object["selected"] as? Int == 0, "\(none.text)")
+        }
+    }
+
     @Test("a plan tells nothing of a token that a payload holds to those who may not see it")
     func clauseOnToken() async throws {
         try await ConsoleHarness.run([Seed(id: "m-1", data: #"{"device_registration_id":"FAKE-secret"}"#)]) { console in

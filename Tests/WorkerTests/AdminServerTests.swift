@@ -1,6 +1,8 @@
 import Foundation
 import IntegrationSupport
 import Logging
+import NIOCore
+import NIOPosix
 import ServiceLifecycle
 import Synchronization
 import Telemetry
@@ -90,6 +92,23 @@ struct AdminServerTests {
             #expect(head.0 == 200 && head.1.isEmpty && head.2.value(forHTTPHeaderField: "Content-Length") == "3")
             #expect(try await Self.ask(port, "/livez", "POST").0 == 405)
             #expect(try await Self.ask(port, "/").0 == 404)
+        }
+    }
+
+    @Test("connections that are held open keep no probe out")
+    func held() async throws {
+        try await serving(Readiness([])) { port in
+            var held: [any Channel] = []
+            for _ in 0..<100 {
+                held.append(
+                    try await ClientBootstrap(group: .singletonMultiThreadedEventLoopGroup)
+                        .connect(host: "127.0.0.1", port: port).get()
+                )
+            }
+            #expect(try await Self.ask(port, "/livez").0 == 200)
+            // Each newcomer has replaced the oldest.
+            try await waitUntil { held.count(where: \.isActive) <= 32 }
+            for channel in held { try? await channel.close() }
         }
     }
 

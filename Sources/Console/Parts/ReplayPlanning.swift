@@ -41,7 +41,8 @@ enum ReplayPlanning {
     private static let concurrency = Member<Int>("concurrency", #"{"type":"integer","examples":[1000]}"#)
     private static let filter = FilterMember<MessageFilter>()
 
-    private static func wanted(_ request: ActionRequest) throws -> ReplayRequest {
+    /// What is asked for, whose filter is to be judged by the database's clock.
+    private static func wanted(_ request: ActionRequest) throws -> (ReplayRequest, Asked<MessageFilter>) {
         let body = request.body
         let name = body[name] ?? "console-\(UInt32.random(in: 0...UInt32.max))"
         guard ReplayRequest.isName(name) else {
@@ -70,17 +71,19 @@ enum ReplayPlanning {
         )
         wanted.includesReplayed = body[includesReplayed] ?? false
         wanted.pace = pace
-        return wanted
+        return (wanted, asked)
     }
 
     private static func plan(_ request: ActionRequest) async throws -> Response {
-        let wanted = try wanted(request)
-        return try await request.perform(isLong: true) { connection throws(PostgresError) in
+        let (asked, filter) = try wanted(request)
+        return try await request.perform(isLong: true, on: filter) { connection, filter, _ throws(PostgresError) in
             let planned = try connection.run(JobStatements.plannedReplays(limit: mostPlanned)).value(Int.self)
             guard planned < mostPlanned else {
                 let why = "\(mostPlanned) replays to handlers are planned and were never started"
                 return .failure(Problem(.tooManyReplays, "\(why): cancel one of them, or start it"))
             }
+            var wanted = asked
+            wanted.filter = filter
             return try ReplayPlanner.plan(connection, wanted).mapError(Problem.init).map { plan -> ActionAnswer in
                 let status: HTTPResponse.Status = plan.id == nil ? .ok : .created
                 return ActionAnswer(plan, status, location: plan.id.map { "/api/v1/replays/\($0)" })

@@ -47,6 +47,8 @@ struct ConsoleResponder: HTTPResponder {
             return response
         }
         let length = response.headers[.contentLength].flatMap { Int($0) }
+        // Otherwise it would end with a chunk, which the client would take for the beginning of the next answer.
+        if length == nil { response.headers[.connection] = "close" }
         return Response(
             status: response.status,
             headers: response.headers,

@@ -4,13 +4,14 @@ import HummingbirdCore
 package import Logging
 import NIOCore
 import ServiceLifecycle
+import Synchronization
 package import Telemetry
 package import UpstreamConfiguration
 
 /// Serves `/livez`, `/readyz` and `/metrics`; what it reports on stops before it, so that a shutdown can be observed.
 package struct AdminServer: Service {
-    /// The connections served at once, more than a scraper and a few probes need; others wait in the kernel's queue.
-    private static let connectionLimit = 32
+    /// The connections served at once, more than a scraper and a few probes need.
+    fileprivate static let connectionLimit = 32
     private static let headLimit = 8 << 10
 
     private let host: String
@@ -41,11 +42,12 @@ package struct AdminServer: Service {
 
     package func run() async throws {
         // The library would log the same events as we do.
-        let quiet = logger.forLibrary
+        let (quiet, connections) = (logger.forLibrary, NewestConnections())
         let application = Application(
             responder: CallbackResponder<BasicRequestContext> { request, _ in response(to: request) },
             server: .http1(
                 configuration: .init(
+                    additionalChannelHandlers: [ConnectionCounter(connections)],
                     idleTimeout: .seconds(60),
                     httpDecoderConfiguration: .init(
                         maxHeaderFieldSize: Self.headLimit,
@@ -57,7 +59,8 @@ package struct AdminServer: Service {
             configuration: ApplicationConfiguration(
                 address: .hostname(host, port: port),
                 serverName: nil,
-                availableConnectionsDelegate: MaximumAvailableConnections(Self.connectionLimit, logger: quiet)
+                // More than are served: each newcomer replaces one.
+                availableConnectionsDelegate: MaximumAvailableConnections(2 * Self.connectionLimit, logger: quiet)
             ),
             onServerRunning: { [host, logger, onListening] channel in
                 let port = channel.localAddress?.port ?? 0
@@ -116,4 +119,31 @@ package struct AdminServer: Service {
         let headers: HTTPFields = [.contentType: "text/plain; charset=utf-8", .cacheControl: "no-store"]
         return Response(status: status, headers: headers, body: ResponseBody(byteBuffer: ByteBuffer(string: text)))
     }
+}
+
+/// The newest connections: one too many replaces the oldest, so that those who hold them open, or read no answer, keep no
+/// probe out, for whose answer a worker may be restarted.
+private final class NewestConnections: Sendable {
+    private let channels = Mutex<[any Channel]>([])
+
+    func open(_ channel: any Channel) {
+        let oldest = channels.withLock { channels in
+            channels.append(channel)
+            return channels.count > AdminServer.connectionLimit ? channels.removeFirst() : nil
+        }
+        oldest?.close(promise: nil)
+        channel.closeFuture.whenComplete { [self] _ in
+            channels.withLock { $0.removeAll { $0 === channel } }
+        }
+    }
+}
+
+private final class ConnectionCounter: ChannelInboundHandler, RemovableChannelHandler {
+    typealias InboundIn = NIOAny
+
+    private let connections: NewestConnections
+
+    init(_ connections: NewestConnections) { self.connections = connections }
+
+    func handlerAdded(context: ChannelHandlerContext) { connections.open(context.channel) }
 }

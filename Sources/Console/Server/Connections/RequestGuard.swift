@@ -24,6 +24,8 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
     }
     /// Whether the request read last is the connection's last.
     private var isLastRequest = false
+    /// Whether it is of HTTP/1.0.
+    private var isOld = false
     /// Whether the answer being written is the connection's last.
     private var isLastAnswer = false
     private var bodyBytes = 0
@@ -49,7 +51,7 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
                 return refuse(context, Problem(.tooLarge, "send at most \(limits.body >> 10) KiB"))
             }
             // In HTTP/1.0 only the connection's end ends an answer.
-            let isOld = head.version.major < 1 || (head.version.major == 1 && head.version.minor == 0)
+            isOld = head.version.major < 1 || (head.version.major == 1 && head.version.minor == 0)
             if isOld || Self.closes(head.headers) {
                 head.headers.replaceOrAdd(name: "Connection", value: "close")
                 isLastRequest = true
@@ -77,9 +79,14 @@ final class RequestGuard: ChannelDuplexHandler, RemovableChannelHandler {
 
     func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
         switch unwrapOutboundIn(data) {
-        case .head(let head):
-            if Self.closes(head.headers) { isLastAnswer = true }
-            context.write(data, promise: promise)
+        case .head(var head):
+            if isOld, unanswered == 1 { head.headers.replaceOrAdd(name: "Connection", value: "close") }
+            if Self.closes(head.headers) {
+                isLastAnswer = true
+                // Without a length it ends with the connection, and is not sent in chunks.
+                if !head.headers.contains(name: "Content-Length") { head.version = .http1_0 }
+            }
+            context.write(wrapOutboundOut(.head(head)), promise: promise)
         case .body(let body):
             let (promise, count) = (promise ?? context.eventLoop.makePromise(), body.readableBytes)
             promise.futureResult.whenComplete { [client] _ in client.took(count) }
