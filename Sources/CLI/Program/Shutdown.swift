@@ -69,6 +69,9 @@ enum Shutdown {
         }
     }
 
+    /// Ignores SIGHUP until ``onSignal(grace:logger:_:begin:giveUp:reload:)`` takes it: it would end the process.
+    static func ignoreHangups() { signal(SIGHUP, SIG_IGN) }
+
     /// Returns with the next SIGINT or SIGTERM, or when the task is cancelled: for commands that only have to stop.
     static func signalled() async {
         for await _ in await UnixSignalsSequence(trapping: .sigterm, .sigint) { return }
