@@ -3,10 +3,14 @@ import Glibc
 import IntegrationSupport
 import Testing
 
-/// What asks a process to read its configuration again may come before it has read it once.
-@Suite("SIGHUP at the start")
+/// SIGHUP, which has a process read its configuration again, at odd moments.
+@Suite("SIGHUP")
 struct HangupTests {
-    @Test("it does not end the process", .timeLimit(.minutes(4)), arguments: ["run", "console"])
+    @Test(
+        "before the configuration is read it does not end the process",
+        .timeLimit(.minutes(4)),
+        arguments: ["run", "console"]
+    )
     func early(_ command: String) throws {
         let folder = try TemporaryFolder()
         let configuration = folder["pipe"]
@@ -19,5 +23,23 @@ struct HangupTests {
         close(pipe)
         let end = try child.wait()
         #expect(end.status == 78, "\(end)")
+    }
+
+    @Test("a configuration that can't be read to its end keeps no process from ending", .timeLimit(.minutes(4)))
+    func endless() async throws {
+        let folder = try TemporaryFolder()
+        let configuration = folder["worker.yaml"]
+        let yaml = "database: {url: \"postgresql://127.0.0.1:1/x\"}\nadmin: {listen: \"off\"}\n"
+        try Data(yaml.utf8).write(to: URL(filePath: configuration))
+        let child = try Child(["run", "--roles", "dispatch", "--config", configuration], in: folder)
+        try await waitUntil { try child.peekMessages().contains("database.unavailable") }
+        try FileManager.default.removeItem(atPath: configuration)
+        #expect(mkfifo(configuration, 0o600) == 0)
+        kill(child.process.processIdentifier, SIGHUP)
+        // Opens once the process has opened it to read.
+        let pipe = open(configuration, O_WRONLY)
+        defer { close(pipe) }
+        kill(child.process.processIdentifier, SIGTERM)
+        #expect(try child.wait().status == 0)
     }
 }
