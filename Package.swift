@@ -348,7 +348,7 @@ let package = Package(
         suite("TLSWireTests", ["Vocabulary", "TLSWire", "COpenSSL", nio, nioPosix, nioEmbedded]),
         suite(
             "HTTPWireTests",
-            ["Vocabulary", "HTTPWire", "TLSWire", nio, nioEmbedded, .product(name: "NIOHTTP1", package: "swift-nio")]
+            ["HTTPWire", "TLSWire", nio, nioEmbedded, .product(name: "NIOHTTP1", package: "swift-nio")]
         ),
         suite("XMLWireTests", ["XMLWire", "CGlibc", nio, nioEmbedded]),
         suite("XMPPTests", ["Vocabulary", "XMPP", "XMLWire", "Digests"]),

@@ -20,12 +20,23 @@ final class Child {
     let process = Process()
     private let files: [String]
 
-    init(_ arguments: [String], in folder: TemporaryFolder, stdout: FileHandle? = nil) throws {
+    /// Starts it, with a soft limit on descriptors if one is given.
+    init(
+        _ arguments: [String],
+        in folder: TemporaryFolder,
+        stdout: FileHandle? = nil,
+        descriptors: Int? = nil
+    ) throws {
         let tag = UInt32.random(in: 0...UInt32.max)
         files = ["out", "err"].map { folder["\(tag).\($0)"] }
         for file in files { try Data().write(to: URL(filePath: file)) }
         process.executableURL = try Child.program()
         process.arguments = arguments
+        if let descriptors {
+            process.executableURL = URL(filePath: "/bin/sh")
+            process.arguments =
+                ["-c", "ulimit -S -n \(descriptors) && exec \"$0\" \"$@\"", try Child.program().path] + arguments
+        }
         process.environment = ["PATH": "/usr/bin:/bin", "LC_ALL": "C"]
         process.standardInput = FileHandle.nullDevice
         process.standardOutput = try stdout ?? FileHandle(forWritingTo: URL(filePath: files[0]))

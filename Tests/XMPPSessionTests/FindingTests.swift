@@ -291,6 +291,20 @@ struct FindingTests {
         try await listener.stop()
     }
 
+    @Test("a look-up that ends after the connecting is heard by nobody")
+    func lateAddresses() async throws {
+        let (loop, gate) = (MultiThreadedEventLoopGroup.singleton.next(), ThreadGate())
+        let resolver = AddressResolver.blocking { _ in
+            gate.wait()
+            return []
+        }
+        let addresses = HostAddresses(of: "late.test", port: 5235, by: resolver, on: loop)
+        let found = addresses.initiateAQuery(host: "late.test", port: 5235)
+        addresses.cancelQueries()
+        await #expect(throws: CancellationError.self) { try await found.get() }
+        gate.open()
+    }
+
     @Test("a question without an answer is given up, while its thread still waits and the event loop does not")
     func silence() async throws {
         let loop = MultiThreadedEventLoopGroup.singleton.next()

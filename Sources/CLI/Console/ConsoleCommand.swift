@@ -23,6 +23,7 @@ struct ConsoleCommand: ProgramCommand {
     @OptionGroup var options: CommonOptions
 
     func run(in context: CommandContext) async throws {
+        Shutdown.ignoreHangups()
         let options = options
         let loaded = try options.load(context, needsSenders: false, parts: [.console])
         let configuration = loaded.configuration

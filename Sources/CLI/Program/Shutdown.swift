@@ -31,7 +31,7 @@ enum Shutdown {
             }
             if let hangups, let reload {
                 group.addTask {
-                    for await _ in hangups { reload() }
+                    for await _ in hangups { await run(reload) }
                     return nil
                 }
             }
@@ -68,6 +68,20 @@ enum Shutdown {
             throw CancellationError()
         }
     }
+
+    /// Runs `reload` to its end, unless the task is cancelled: a file that can't be read to its end, as on a network mount
+    /// that is gone, must not keep the process from ending.
+    private static func run(_ reload: @escaping @Sendable () -> Void) async {
+        let end = Promise<Void>()
+        let isStarted = DetachedThread.run(stack: nil) {
+            reload()
+            end.fulfil()
+        }
+        if isStarted { await end.waitUnlessCancelled() } else { reload() }
+    }
+
+    /// Ignores SIGHUP until ``onSignal(grace:logger:_:begin:giveUp:reload:)`` takes it: it would end the process.
+    static func ignoreHangups() { signal(SIGHUP, SIG_IGN) }
 
     /// Returns with the next SIGINT or SIGTERM, or when the task is cancelled: for commands that only have to stop.
     static func signalled() async {

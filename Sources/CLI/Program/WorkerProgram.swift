@@ -12,6 +12,7 @@ package enum WorkerProgram {
     package static func main(handlers: @escaping CommandContext.HandlerSource = { [] }) async {
         // A closed pipe (`| head`) is an error of the write, not the end of the process.
         signal(SIGPIPE, SIG_IGN)
+        DescriptorLimit.raise()
         let status = await run(Array(CommandLine.arguments.dropFirst()), in: .process(handlers: handlers))
         if status != 0 { exit(status) }
     }

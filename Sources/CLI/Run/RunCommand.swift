@@ -19,6 +19,7 @@ struct RunCommand: ProgramCommand {
     @Option(help: "What this process does: receive, dispatch, or both.") var roles = "receive,dispatch"
 
     func run(in context: CommandContext) async throws {
+        Shutdown.ignoreHangups()
         let roles = try Self.roles(roles)
         let (options, needsSenders) = (options, roles.contains(.receive))
         let loaded = try options.load(context, needsSenders: needsSenders)

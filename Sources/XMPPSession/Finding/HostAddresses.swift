@@ -8,12 +8,25 @@ import Vocabulary
 /// NIO's own resolver has each event loop ask for one name after the other, and for addresses too: a name without an answer
 /// would hold up every other sender.
 struct HostAddresses: Resolver {
-    private let found: EventLoopFuture<[SocketAddress]>
+    private let found: EventLoopPromise<[SocketAddress]>
+
+    /// Whether `found` has its result: an answer after the connection's time is up may find the event loop shut down.
+    private let isFound = OnceFlag()
 
     /// Begins to look the host up.
     init(of host: String, port: Int, by resolver: AddressResolver, on eventLoop: any EventLoop) {
-        found = eventLoop.makeFutureWithTask {
-            try await resolver.resolve(host).map { try SocketAddress(ipAddress: $0.description, port: port) }
+        let found = eventLoop.makePromise(of: [SocketAddress].self)
+        self.found = found
+        Task { [isFound] in
+            let result: Result<[SocketAddress], any Error>
+            do {
+                result = .success(
+                    try await resolver.resolve(host).map { try SocketAddress(ipAddress: $0.description, port: port) }
+                )
+            } catch {
+                result = .failure(error)
+            }
+            if isFound.isFirst() { found.completeWith(result) }
         }
     }
 
@@ -21,10 +34,12 @@ struct HostAddresses: Resolver {
 
     func initiateAAAAQuery(host: String, port: Int) -> EventLoopFuture<[SocketAddress]> { addresses(of: .inet6) }
 
-    /// Nothing: the look-up ends by itself.
-    func cancelQueries() {}
+    /// Waits no longer: the look-up itself ends unheard.
+    func cancelQueries() {
+        if isFound.isFirst() { found.fail(CancellationError()) }
+    }
 
     private func addresses(of family: NIOBSDSocket.ProtocolFamily) -> EventLoopFuture<[SocketAddress]> {
-        found.map { $0.filter { $0.protocol == family } }
+        found.futureResult.map { $0.filter { $0.protocol == family } }
     }
 }
