@@ -109,7 +109,9 @@ struct SessionOpening: Sendable {
     }
 
     /// In one round trip: the server process and its start, whether it takes writes, the time, whether a statement outside
-    /// a transaction runs under our parameters, and the version. A standby refuses everything at a serializable level.
+    /// a transaction runs under our parameters, and the version.
+    ///
+    /// A standby refuses everything at a serializable level.
     private static let greeting = """
         SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
         SELECT pg_backend_pid(),
