@@ -1,5 +1,4 @@
 package import Postgres
-import UpstreamKit
 package import Vocabulary
 
 /// A follower's progress: everything committed by then, and received within the overlap, was shown.
