@@ -3,7 +3,6 @@ import IntegrationSupport
 import Telemetry
 import Testing
 import Vocabulary
-import XMPP
 
 extension Integration {
     /// What did not come is fetched from the server's archive, on every standard server that keeps one.
@@ -180,7 +179,7 @@ extension Integration {
                 try await scenario.database.withLockedLedger {
                     let worker = try await scenario.startWorker(Self.yaml(scenario))
                     try await waitUntil("the page is in flight") {
-                        try await worker.scrape().sum("upstream_messages_in_flight") == Double(ArchiveRequest.shortSize)
+                        try await worker.scrape().sum("upstream_messages_in_flight") == 5
                     }
                     #expect(try await Self.point(scenario) == before)
                     worker.send(SIGKILL)
@@ -271,7 +270,7 @@ extension Integration {
                                     "UPDATE upstream.archive_points SET leased_until = now() - interval '1 second' "
                                         + "WHERE leased_until > now()"
                                 )
-                                return first.inFlight == second.inFlight && first.inFlight >= ArchiveRequest.shortSize
+                                return first.inFlight == second.inFlight && first.inFlight >= 5
                             }
                         }
                         try await waitUntil("all is stored", limit: .seconds(90)) {
@@ -280,7 +279,7 @@ extension Integration {
                         try await waitUntil("one has read to the end") {
                             Self.readings(first) + Self.readings(second) == [600]
                         }
-                        #expect(first.settled(.duplicate) + second.settled(.duplicate) >= ArchiveRequest.shortSize)
+                        #expect(first.settled(.duplicate) + second.settled(.duplicate) >= 5)
                         try await scenario.waitForAcks(ids)
                     }
                 }

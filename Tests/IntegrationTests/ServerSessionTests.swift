@@ -133,7 +133,9 @@ extension Integration {
                             second.logs.lines.contains { $0.contains("stream.error") && $0.contains("conflict") }
                         }
                         try scenario.device.send(ids[60...])
-                        try await scenario.waitForAcks(ids)
+                        // ejabberd may lose what comes during a login (ADR 5), which a device sends again.
+                        try await kind == .ejabberd
+                            ? scenario.waitForAcks(ids, limit: .seconds(60), lossLimit: 2) : scenario.waitForAcks(ids)
                         #expect(first.settled(.stored) + second.settled(.stored) == ids.count)
                         // 5 s or more lie between a conflict and the next attempt.
                         #expect(first.metrics.reconnects[.streamError].value <= 5)
