@@ -42,7 +42,7 @@ WITHOUT_LOOKUPS = """
 class Cluster:
     """A PostgreSQL server of our own, as the user postgres where we are root."""
 
-    def __init__(self, shared_buffers="512MB"):
+    def __init__(self, shared_buffers="512MB", huge_pages=False):
         self.folder = tempfile.mkdtemp(prefix="upstream-store-", dir="/var/tmp")
         self.bin = sorted(glob.glob("/usr/lib/postgresql/*/bin"))[-1]
         self.prefix = []
@@ -51,6 +51,8 @@ class Cluster:
             self.prefix = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"]
         self.run("initdb", "-D", f"{self.folder}/data", "-U", "upstream", "-A", "trust", "-E", "UTF8", "--locale=C")
         options = f"-k {self.folder} -h '' -c shared_buffers={shared_buffers} -c max_wal_size=40GB -c checkpoint_timeout=30min"
+        if huge_pages:
+            options += " -c huge_pages=on"
         self.run("pg_ctl", "-D", f"{self.folder}/data", "-w", "-l", f"{self.folder}/log", "-o", options, "start")
 
     def run(self, program, *arguments):

@@ -2,10 +2,11 @@
 """What waking handlers elsewhere costs those who store: receiving and dispatching in one process, and in two.
 
     make program
-    Benchmarks/Store/waking.py [--messages 60000] [--rounds 3] [--delay 20] [--program FILE]
+    Benchmarks/Store/waking.py [--messages 60000] [--rounds 3] [--delay 20] [--connections 16] [--writers 8] [--program FILE]
 
-A private PostgreSQL whose synchronous standby confirms after --delay milliseconds (remote_apply), 16 connections, 8 writers;
-one process and two in turns. Then lone messages, with the roles split: the time from arrival to the handler's call.
+A private PostgreSQL whose synchronous standby confirms after --delay milliseconds (remote_apply); one process and two in turns,
+with the sessions that waited for another's commit (the lock of NOTIFY), on average. Then lone messages, with the roles split: the
+time from arrival to the handler's call. With fewer connections and writers the standby is the limit, and not the processors.
 """
 import argparse
 import os
@@ -13,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, f"{ROOT}/Benchmarks/Chaos")
@@ -43,6 +45,28 @@ class Standby:
         self.primary.query("ALTER SYSTEM RESET synchronous_standby_names")
         self.primary.query("SELECT pg_reload_conf()")
         self.primary.call("pg_ctl", "-D", self.data, "-m", "immediate", "stop", check=False)
+
+
+class Waits:
+    """How many sessions wait for the lock that NOTIFY holds until its transaction is over, looked at while it is entered."""
+
+    SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND wait_event = 'object'"
+
+    def __init__(self, cluster):
+        self.cluster, self.counts, self.over = cluster, [], threading.Event()
+        self.thread = threading.Thread(target=self.look)
+
+    def look(self):
+        while not self.over.wait(0.5):
+            self.counts.append(int(self.cluster.query(self.SESSIONS)[0]))
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.over.set()
+        self.thread.join()
 
 
 def run(options, folder, cluster, roles, count, rate, handler, connections=16, writers=8, handled=lambda: None):
@@ -83,6 +107,8 @@ def main():
     parser.add_argument("--messages", type=int, default=60_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--delay", type=int, default=20)
+    parser.add_argument("--connections", type=int, default=16)
+    parser.add_argument("--writers", type=int, default=8)
     parser.add_argument("--program", default=f"{ROOT}/.build/release/upstream-worker")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -104,9 +130,12 @@ def main():
             for _ in range(options.rounds):
                 for name, roles in (("one process", ["receive,dispatch"]), ("two", ["dispatch", "receive"])):
                     clean(cluster)
-                    seconds = run(options, folder, cluster, roles, options.messages, None, "log: {}")
+                    load = options.messages, None, "log: {}", options.connections, options.writers
+                    with Waits(cluster) as waits:
+                        seconds = run(options, folder, cluster, roles, *load)
                     rates[name].append(options.messages / seconds)
-                    print(f"{name}: {rates[name][-1]:,.0f} stored/s", flush=True)
+                    waiting = statistics.mean(waits.counts)
+                    print(f"{name}: {rates[name][-1]:,.0f} stored/s, {waiting:.1f} sessions waiting", flush=True)
             one, two = (statistics.median(each) for each in rates.values())
             print(f"medians: one process {one:,.0f}, two {two:,.0f} stored/s: {two / one:.2f}", flush=True)
             took = lone(options, folder, cluster)

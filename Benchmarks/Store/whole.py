@@ -37,7 +37,7 @@ class Site:
     """The databases of a cluster, and programs that work on them."""
 
     def __init__(self, options):
-        self.cluster = Cluster(options.shared_buffers)
+        self.cluster = Cluster(options.shared_buffers, options.huge_pages)
         self.folder = self.cluster.folder
         self.write("secret", "FAKE-secret")
         os.chmod(f"{self.folder}/secret", 0o600)
@@ -168,6 +168,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--messages", type=int, default=300_000, help="in one turn")
     parser.add_argument("--shared-buffers", default="512MB", help="of PostgreSQL")
+    parser.add_argument("--huge-pages", action="store_true", help="for shared_buffers; vm.nr_hugepages has to be set")
     parser.add_argument("--checkpoint", action="store_true", help="before each filled turn")
     parser.add_argument("--only", choices=["days", "replays"])
     options = parser.parse_args()
