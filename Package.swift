@@ -264,6 +264,7 @@ let package = Package(
             name: "Micro",
             dependencies: ["Vocabulary", "XMLWire", "XMPP", "CCSEmulator", nio],
             path: "Benchmarks/Micro",
+            exclude: ["instructions.json"],
             swiftSettings: strict
         ),
         // What developers decide by, measured as `bench` measures.
