@@ -19,9 +19,13 @@ final class BackendProbe: Sendable {
             + [("tcp_user_timeout", "\(settings.probeLimit)"), ("application_name", "upstream-worker probe")]
         let (sql, limit) = (who.question, settings.probeLimit)
         let isPooled = who.isPooled
-        startThread(name: "pg-probe") { [self] in
+        let isStarted = startThread(name: "pg-probe") { [self] in
             let result = BackendProbe.probe(list, sql, limit, isPooled: isPooled)
             finding.withLock { $0 = result }
+            waker.wake()
+        }
+        if !isStarted {
+            finding.withLock { $0 = .unclear }
             waker.wake()
         }
     }

@@ -57,12 +57,13 @@ final class CancelHandle: @unchecked Sendable {
     /// Asks the server to cancel the running statement; on its own thread, since it connects and waits.
     func requestCancel() {
         requests.enter()
-        startThread(name: "pg-cancel") { [self] in
+        // A failure is harmless: the caller gives the connection up if the cancel shows no effect.
+        let isStarted = startThread(name: "pg-cancel") { [self] in
             var text = [CChar](repeating: 0, count: 256)
-            // A failure is harmless: the caller gives the connection up if the cancel shows no effect.
             _ = PQcancel(pointer, &text, Int32(text.count))
             requests.leave()
         }
+        if !isStarted { requests.leave() }
     }
 
     /// Waits until the server has handled every request, which could otherwise cancel the next statement.

@@ -1,3 +1,4 @@
+import Glibc
 import Synchronization
 import Vocabulary
 
@@ -88,10 +89,14 @@ final class HostConnector: Sendable {
         let (isFree, generation) = state.withLock { ($0.pending.insert(host).inserted, $0.generation) }
         guard isFree else { return false }
         let opening = SessionOpening(settings: settings, host: hosts[host], explainsRefusal: explainsRefusal)
-        startThread(name: "pg-connect") { [weak self] in
+        let isStarted = startThread(name: "pg-connect") { [weak self] in
             let result = Result { () throws(PostgresError) in try opening.open() }
             // Nobody waits any more: the session ends here.
             self?.ended(host, result, of: generation)
+        }
+        if !isStarted {
+            let failure = PostgresError(.local, "can't start a thread to connect with: errno \(errno)")
+            ended(host, .failure(failure), of: generation)
         }
         return true
     }

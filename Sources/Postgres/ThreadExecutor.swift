@@ -28,8 +28,9 @@ final class ThreadExecutor: SerialExecutor, TaskExecutor {
 
     /// Starts the thread; the first 15 bytes of `name` show in `top -H`.
     init(name: String) {
-        // The thread keeps the executor alive until it has stopped.
-        startThread(name: name) { self.work() }
+        // The thread keeps the executor alive until it has stopped. Without it the actor could never run.
+        let isStarted = startThread(name: name) { self.work() }
+        precondition(isStarted, "can't start a thread: errno \(errno)")
     }
 
     func enqueue(_ job: consuming ExecutorJob) {
@@ -85,12 +86,11 @@ final class PostgresThread: Sendable {
     deinit { executor.stop() }
 }
 
-/// Starts a thread for libpq's calls, whose look-ups of names need the usual stack.
-func startThread(name: String, _ body: @escaping @Sendable () -> Void) {
-    let isStarted = DetachedThread.run(stack: nil) {
+/// Starts a thread for libpq's calls, whose look-ups of names need the usual stack; false, with the reason in `errno`, where
+/// the process may have no more.
+func startThread(name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
+    DetachedThread.run(stack: nil) {
         upstream_name_thread(name)
         body()
     }
-    // Only a machine out of threads gets here, and without the thread the actor could never run.
-    precondition(isStarted, "can't start a thread: errno \(errno)")
 }

@@ -47,7 +47,7 @@ package struct AdminServer: Service {
             responder: CallbackResponder<BasicRequestContext> { request, _ in response(to: request) },
             server: .http1(
                 configuration: .init(
-                    additionalChannelHandlers: [ConnectionCounter(connections)],
+                    additionalChannelHandlers: [OpenConnection(connections)],
                     idleTimeout: .seconds(60),
                     httpDecoderConfiguration: .init(
                         maxHeaderFieldSize: Self.headLimit,
@@ -138,7 +138,7 @@ private final class NewestConnections: Sendable {
     }
 }
 
-private final class ConnectionCounter: ChannelInboundHandler, RemovableChannelHandler {
+private final class OpenConnection: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = NIOAny
 
     private let connections: NewestConnections
