@@ -25,7 +25,7 @@ package enum CertificateProbe {
         do {
             let context = try TLSContext.client(tls)
             return try await shown(at: address.description, port, context)
-        } catch let error as TLSError where error.code == .truncated {
+        } catch let error as TLSError where error.isOfConnection {
             throw .unreachable(error.message)
         } catch let error as TLSError {
             throw .refused(error.message)

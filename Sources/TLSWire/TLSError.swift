@@ -44,6 +44,9 @@ package struct TLSError: Error, Sendable, CustomStringConvertible {
         self.underlying = underlying
     }
 
+    /// Whether the connection broke, which says nothing about certificates and settings: the next one may work.
+    package var isOfConnection: Bool { [.truncated, .io, .protocolViolation].contains(code) }
+
     /// A metric label's value: from a closed set, lower case with underscores.
     package var shortDescription: String { "tls_" + code.rawValue }
 

@@ -71,22 +71,30 @@ extension StreamHandler {
             let action = bound.session.violated(error, inStanza: stream.failedStanza?.isStanza == true)
             if action.isCounted { delegate.noticed(.counted) }
             return perform(action.step)
-        case let error as TLSError:
-            if case .bound = phase {
-                end(.connectionLost, error.message)
-            } else if isComponent, error.code == .plaintextPeer {
-                end(
-                    .tlsFailed,
-                    "the server does not speak TLS on this port: if its component listener has none, set tls.mode: none, which "
-                        + "takes this machine and tls.allow_clear_networks only"
-                )
-            } else {
-                end(.tlsFailed, error.message)
-            }
+        case let error as TLSError: end(error)
         default:
             end(.connectionLost, "the connection failed: \(error)")
         }
         closeChannel()
+    }
+
+    private func end(_ error: TLSError) {
+        guard let opening else { return end(.connectionLost, error.message) }
+        // Some servers refuse a client's certificate only after the handshake; no credentials were sent by then.
+        let isSigningIn = opening.negotiation.signIn != nil
+        if error.isOfConnection || error.code == .alertReceived && isSigningIn {
+            let ended = opening.negotiation.ended(.transportClosed)
+            let message = ended.map { "\($0.message): \(error.message)" }
+            end(.negotiationFailed, message ?? error.message, negotiation: ended)
+        } else if isComponent, error.code == .plaintextPeer {
+            end(
+                .tlsFailed,
+                "the server does not speak TLS on this port: if its component listener has none, set tls.mode: none, which "
+                    + "takes this machine and tls.allow_clear_networks only"
+            )
+        } else {
+            end(.tlsFailed, error.message)
+        }
     }
 
     func fail(_ error: NegotiationError) {

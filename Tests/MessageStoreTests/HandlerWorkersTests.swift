@@ -55,6 +55,40 @@ struct HandlerWorkersTests {
         #expect(try await fixture.store.text(subscribed) == "com.example.new")
     }
 
+    @Test(
+        "where the database's clock went back, what waits is due at once, and the dead seem alive no longer than others"
+    )
+    func clockSetBack() async throws {
+        let fixture = try await DeliveriesFixture([older])
+        let dead = fixture.another("dead")
+        _ = try await dead.register([older])
+        try await fixture.receive(1...6)
+        #expect(try await dead.claim(.make(limit: 2, owner: "dead")).map(\.number) == [1, 2])
+        // The third and the fourth wait for a retry; the fourth came before the clock was wrong.
+        try await fixture.store.script(
+            """
+            UPDATE upstream.deliveries SET attempts = 1, last_error = 'x' WHERE right(message_key::text, 1) IN ('3', '4');
+            UPDATE upstream.deliveries SET received_at = received_at + interval '2 h' WHERE right(message_key::text, 1) <> '4';
+            UPDATE upstream.messages SET received_at = received_at + interval '2 h' WHERE right(message_key::text, 1) <> '4';
+            UPDATE upstream.deliveries
+            SET next_attempt_at = next_attempt_at + interval '2 h', lease_until = lease_until + interval '2 h';
+            UPDATE upstream.handlers SET held_until = now() + interval '3 h'
+            """
+        )
+        try await pass("-2 h", fixture, "true")
+        #expect(try await fixture.claim().isEmpty)
+        // What waits comes first, a part each time, and heartbeats last.
+        for _ in 0..<2 { try await fixture.deliveries.keep(["orders"]) }
+        #expect(try await fixture.claim().map(\.number) == [3, 5, 6])
+        #expect(try await fixture.count("next_attempt_at > now() + interval '1 h'") == 1)
+        #expect(try await fixture.count("lease_owner = 'dead' AND lease_until <= now() + interval '1 h'") == 2)
+        let ahead = """
+            SELECT count(*) FROM upstream.handler_workers JOIN upstream.handlers ON handler = name
+            WHERE heartbeat_at > now() OR alive_since > now() OR held_until > now() + interval '1 h'
+            """
+        #expect(try await fixture.store.integer(ahead) == 0)
+    }
+
     @Test("a worker that died asks until it has been silent for ten minutes, and somebody has watched it that long")
     func crash() async throws {
         let fixture = try await DeliveriesFixture([newer])

@@ -4,6 +4,7 @@ import Telemetry
 import Testing
 import XMPP
 
+@testable import TLSWire
 @testable import XMPPSession
 
 @MainActor @Suite("From TCP to the bound stream")
@@ -67,6 +68,32 @@ struct OpeningTests {
         #expect(bench.end?.message.contains("hunter2") == false)
         #expect(bench.end?.message.contains("not-authorized") == true)
         #expect(!bench.channel.isActive)
+    }
+
+    @Test("A connection that breaks during the sign-in is no TLS failure: credentials were sent, and a retry may work")
+    func brokenConnection() throws {
+        func end(_ code: TLSError.Code, isEncrypted: Bool, isSigningIn: Bool = false) throws -> SessionEnd? {
+            let bench = try Bench()
+            defer { bench.finish() }
+            try bench.connect()
+            if isEncrypted { try bench.establishTLS() }
+            if isSigningIn { try bench.read(Server.header, Server.mechanisms) }
+            #expect(try bench.written().contains("<auth") == isSigningIn)
+            bench.channel.pipeline.fireErrorCaught(TLSError(code, "it broke"))
+            #expect(!bench.channel.isActive)
+            return bench.end
+        }
+        for code in [TLSError.Code.truncated, .io, .protocolViolation, .alertReceived] {
+            let late = try end(code, isEncrypted: true, isSigningIn: true)
+            #expect(late?.reason == .negotiationFailed, "\(code)")
+            #expect(late?.message == "the connection was closed during authentication: it broke")
+            let early = try end(code, isEncrypted: true)
+            #expect(early?.reason == (code == .alertReceived ? .tlsFailed : .negotiationFailed), "\(code)")
+        }
+        #expect(try end(.io, isEncrypted: false)?.reason == .negotiationFailed)
+        for code in [TLSError.Code.handshakeFailed, .untrusted, .plaintextPeer] {
+            #expect(try end(code, isEncrypted: false)?.reason == .tlsFailed, "\(code)")
+        }
     }
 
     @Test("Messages that come with the answer to the binding are not lost")

@@ -64,6 +64,64 @@ enum DeliveryStatements {
     /// The heartbeat of the process with this token; returns how many handlers it is registered for.
     static let keep: PreparedStatement<Int64> = "SELECT upstream.keep_handlers(\(\.self))"
 
+    /// Follows the database's clock where it went back, which the future heartbeat of the process with this token shows:
+    /// a failover to another machine's, or a wrong clock that was set right.
+    ///
+    /// By the old clock, deliveries of its handlers would not be due for as long, and dead workers would seem alive and
+    /// keep leases and holds, none of which can last over an hour. Some at a time; the heartbeats are the last.
+    static let followClock: PreparedStatement<Int64> = """
+        WITH ahead AS MATERIALIZED (
+            SELECT handler FROM upstream.handler_workers
+            WHERE token = \(\.self) AND heartbeat_at > now() + interval '5 seconds'
+        ), due AS (
+            UPDATE upstream.deliveries SET next_attempt_at = now(), lease_until = \(longest("lease_until"))
+            WHERE ctid = ANY (ARRAY(
+                SELECT place FROM ahead CROSS JOIN (VALUES ('l'::"char"), ('r')) AS kind (letter) CROSS JOIN LATERAL (
+                    SELECT ctid AS place FROM upstream.deliveries
+                    WHERE handler = ahead.handler AND next_attempt_at > now()
+                        AND (CASE WHEN replay_id IS NULL THEN 'l'::"char" ELSE 'r'::"char" END) = letter
+                        -- Not what waits for a retry, of which nobody knows by which clock.
+                        AND (received_at > now() OR attempts = 0 AND last_error IS NULL)
+                    LIMIT 5000 FOR UPDATE SKIP LOCKED
+                ) AS early
+            ))
+            RETURNING 1
+        ), blocks AS (
+            UPDATE upstream.delivery_blocks SET lease_until = \(longest("lease_until"))
+            WHERE ctid = ANY (ARRAY(
+                SELECT ctid FROM upstream.delivery_blocks
+                WHERE lease_until > now() + interval '1 hour' AND handler IN (SELECT handler FROM ahead)
+                FOR UPDATE SKIP LOCKED
+            ))
+        ), replays AS (
+            UPDATE upstream.replays SET lease_until = \(longest("lease_until"))
+            WHERE replay_id = ANY (ARRAY(
+                SELECT replay_id FROM upstream.replays
+                WHERE lease_until > now() + interval '1 hour' AND EXISTS (SELECT FROM ahead)
+                FOR NO KEY UPDATE SKIP LOCKED
+            ))
+        ), held AS (
+            UPDATE upstream.handlers SET held_until = \(longest("held_until")), seen_at = least(seen_at, now())
+            WHERE name = ANY (ARRAY(
+                SELECT name FROM upstream.handlers JOIN ahead ON handler = name
+                WHERE held_until > now() + interval '1 hour' OR seen_at > now() FOR NO KEY UPDATE OF handlers SKIP LOCKED
+            ))
+        ), workers AS (
+            UPDATE upstream.handler_workers SET
+                heartbeat_at = now(), alive_since = least(alive_since, now()), share_until = \(longest("share_until"))
+            WHERE NOT EXISTS (SELECT FROM due) AND (token, handler) IN (
+                SELECT w.token, w.handler FROM upstream.handler_workers AS w JOIN ahead USING (handler)
+                WHERE w.heartbeat_at > now() FOR NO KEY UPDATE OF w SKIP LOCKED
+            )
+        )
+        SELECT count(*) FROM due
+        """
+
+    /// A time of a lease or a hold, an hour from now at most.
+    private static func longest(_ time: String) -> PreparedStatement<Int64> {
+        "CASE WHEN \(raw: time) > now() + interval '1 hour' THEN now() + interval '1 hour' ELSE \(raw: time) END"
+    }
+
     /// Ends the registration of the process with this token.
     static func withdraw(_ token: Int64) -> SQL { "SELECT upstream.withdraw_handlers(\(token))" }
 

@@ -73,7 +73,8 @@ package final class PostgresDeliveryStore: DeliveryStore {
         // The heartbeat does it as well, but tells nobody.
         try unpackExpired(connection)
         let known = try connection.withParameters { connection throws(PostgresError) in
-            try connection.run(DeliveryStatements.keep, own.token).value(Int.self)
+            try connection.run(DeliveryStatements.followClock, own.token)
+            return try connection.run(DeliveryStatements.keep, own.token).value(Int.self)
         }
         guard known < own.handlers.count else { return }
         // Silent for so long that another worker has removed the registration.

@@ -98,6 +98,8 @@ package enum WorkerStatements {
     private static let quick: PreparedStatement<WorkerReport> =
         "WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))"
 
-    /// A condition on `workers` by the database's clock, which allows four missing rows.
-    private static let isAlive = "(heartbeat_at > now() - interval '20 seconds')"
+    /// A condition on `workers` by the database's clock, which allows four missing rows; that of a process which died before
+    /// the clock was set back is in the future.
+    private static let isAlive =
+        "(heartbeat_at > now() - interval '20 seconds' AND heartbeat_at < now() + interval '20 seconds')"
 }

@@ -126,6 +126,7 @@ extension DeliveryStatements: StatementCatalog {
         [
             StatementSample("register", register),
             StatementSample("keep", keep),
+            StatementSample("followClock", followClock),
             StatementSample("withdraw", withdraw(1)),
             StatementSample("seen", seen),
             StatementSample("unclaimed", unclaimed),
