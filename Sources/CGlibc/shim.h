@@ -33,6 +33,9 @@ static inline int upstream_unread(int descriptor) {
     return ioctl(descriptor, FIONREAD, &count) == 0 ? count : 0;
 }
 
+/* How many bytes a pipe holds (F_GETPIPE_SZ, which is GNU's; fcntl is variadic). */
+static inline int upstream_pipe_size(int descriptor) { return fcntl(descriptor, 1032); }
+
 extern void closefrom(int from);
 
 /* A mutable global, which Swift 6 refuses. */

@@ -187,7 +187,8 @@ extension DispatchService {
     func pause(_ lane: DispatchLane, for failure: HandlerFailure) async {
         lane.report.paused()
         _ = await shared.untilDone { () async throws(StoreError) in
-            try await shared.store.pause(lane.settings.name, reason: failure.detail)
+            // Not in its own words: they may quote the message, which `last_error` alone may.
+            try await shared.store.pause(lane.settings.name, reason: failure.logText)
         }
     }
 

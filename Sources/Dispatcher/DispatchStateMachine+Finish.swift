@@ -53,7 +53,7 @@ extension DispatchStateMachine {
                 action.settlement = delivery.settled(.release(after: .zero))
             }
         case .verdict(let verdict):
-            let verdict = run.isTimedOut && verdict == .cancelled ? .down(after: nil, .timedOut) : verdict
+            let verdict = run.timedOut != nil && verdict == .cancelled ? .down(after: nil, .timedOut) : verdict
             let outcome: Settlement.Outcome
             (action.ending, outcome) = self.outcome(of: verdict, run, random: random)
             action.settlement = run.delivery.settled(outcome)

@@ -1,10 +1,12 @@
+import Vocabulary
+
 // Deadlines of attempts, and leases to be extended.
 extension DispatchStateMachine {
     /// Attempts to cancel because they timed out; each is returned once.
     package mutating func overdue(now: ContinuousClock.Instant) -> [RunID] {
         var overdue: [RunID] = []
-        for (id, run) in running where !run.isTimedOut && now >= run.deadline {
-            running[id]?.isTimedOut = true
+        for (id, run) in running where run.timedOut == nil && now >= run.deadline {
+            running[id]?.timedOut = FixedInstant(now)
             overdue.append(id)
         }
         return overdue
@@ -46,7 +48,8 @@ extension DispatchStateMachine {
     }
 
     private func hangs(_ run: Run, now: ContinuousClock.Instant) -> Bool {
-        run.isTimedOut && now >= run.deadline + settings.dispatch.hangGrace
+        // From its cancellation on: a worker that was frozen meanwhile cancels it late.
+        run.timedOut.map { now >= $0.wrappedValue + settings.dispatch.hangGrace } ?? false
     }
 }
 

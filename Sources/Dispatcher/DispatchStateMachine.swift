@@ -23,7 +23,8 @@ package struct DispatchStateMachine: Sendable {
         var delivery: Delivery
         @FixedInstant var deadline: ContinuousClock.Instant
         var isProbe: Bool
-        var isTimedOut = false
+        /// When its time was found to be over, and it was cancelled; nil before.
+        var timedOut: FixedInstant?
         var isLost = false
         /// Whether it is the first of a call that gives way to live deliveries.
         var leadsReplayed = false

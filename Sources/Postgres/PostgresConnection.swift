@@ -364,6 +364,9 @@ package actor PostgresConnection {
         prepared.insert(statement.name)
     }
 
+    /// Records that foreign code has deallocated all prepared statements: each is prepared again when it runs next.
+    package func forgetPrepared() { prepared = [] }
+
     /// Reads the server's clock, from which ages are counted back.
     package func databaseTime() throws(PostgresError) -> Timestamp {
         try run("SELECT clock_timestamp()").value()

@@ -174,14 +174,14 @@ struct DispatchMachineTests {
         #expect(machine.isIdle)
     }
 
-    @Test("an attempt that does not heed its cancellation loses its lease in the end")
-    func hanging() throws {
+    @Test("an attempt that does not heed its cancellation, however late, loses its lease", arguments: [30, 50])
+    func hanging(_ seconds: Int) throws {
         var (machine, id) = try started(delivery(1))
-        let reference = machine.leasesToExtend(now: start + .seconds(25))
+        let (end, reference) = (start + .seconds(seconds), machine.leasesToExtend(now: start + .seconds(25)))
         _ = machine.extended(reference, held: Set(reference), until: start + .seconds(85))
-        #expect(machine.overdue(now: start + .seconds(30)) == [id])
-        #expect(machine.hanging(now: start + .seconds(39)) == 0)
-        #expect(machine.hanging(now: start + .seconds(40)) == 1)
+        #expect(machine.overdue(now: end) == [id])
+        #expect(machine.hanging(now: end + .seconds(9)) == 0)
+        #expect(machine.hanging(now: end + .seconds(10)) == 1)
         #expect(machine.leasesToExtend(now: start + .seconds(80)).isEmpty)
     }
 

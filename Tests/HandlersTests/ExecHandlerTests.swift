@@ -130,6 +130,32 @@ private func program(_ body: String) -> [String] {
         #expect(wait > .zero && wait <= RestartBackoff.waits.maximum)
     }
 
+    @Test(
+        "A program that ends, or takes nothing more, after an answer costs the next message nothing",
+        arguments: [
+            #"say('{"outcome":"done"}'); sys.exit(0)"#, #"say('{"outcome":"done"}'); os._exit(3)"#,
+            #"os.close(0); say('{"outcome":"done"}'); time.sleep(60)"#,
+        ]
+    )
+    func aProgramThatEndsAfterAnAnswerCostsNothing(_ body: String) async {
+        // As much as a pipe holds, and far less.
+        let data = ["{}", "\"" + String(repeating: "x", count: 60_000) + "\""]
+        let messages = (0..<6).map { UpstreamMessage.sample(category: "a", data: data[$0 % 2]) }
+        let verdicts = await run(program(body), messages: messages)
+        #expect(verdicts == messages.map { _ in .done })
+    }
+
+    @Test("A program that ends before it reads anything is down: no message is charged")
+    func aProgramThatReadsNothingIsDown() async {
+        let message = UpstreamMessage.sample(category: "a", data: "{}")
+        for verdict in await run(["/bin/true"], messages: [message, message, message]) {
+            guard case .unavailable = verdict else {
+                Issue.record("charged: \(verdict)")
+                return
+            }
+        }
+    }
+
     @Test("A missing program counts no attempt against the message")
     func aMissingProgramIsNotTheMessagesFault() async {
         for mode in [ExecHandler.Mode.stream, .once] {

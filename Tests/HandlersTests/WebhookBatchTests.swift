@@ -93,6 +93,21 @@ import Vocabulary
         }
     }
 
+    @Test(
+        "an answer with a byte order mark, in UTF-16 or under another type names those that failed",
+        arguments: ["marked", "wide", "untyped"]
+    )
+    func forms(_ kind: String) async throws {
+        let verdicts = try await verdicts(["{}", #"{"is":"\#(kind)"}"#, "{}"], name: kind, requests: 1)
+        #expect(verdicts[0] == .done && isRetry(verdicts[1], "closed") && verdicts[2] == .done)
+    }
+
+    @Test("a compressed answer, for which nobody asked, may name any")
+    func compressed() async throws {
+        let verdicts = try await verdicts(["{}", #"{"is":"packed"}"#], requests: 1)
+        #expect(verdicts.allSatisfy { isRetry($0, "can't be read") })
+    }
+
     @Test("what one of them may cause is asked of halves: the others are done")
     func halves() async throws {
         var data = Array(repeating: "{}", count: 16)

@@ -249,20 +249,27 @@ import Vocabulary
         #expect(try await fixture.text("SELECT string_agg(DISTINCT value, ' | ') FROM app.seen") == "\"$user\", public")
     }
 
-    @Test("a function that deallocates every prepared statement costs the next call of another nothing")
-    func deallocates() async throws {
+    @Test(
+        "a function that deallocates every prepared statement costs neither its own call nor another's next anything",
+        arguments: [false, true]
+    )
+    func deallocates(isRecorded: Bool) async throws {
         let (fixture, message) = try await fixture(item: "tea")
         try await fixture.script(
             """
             CREATE FUNCTION app.deallocates(message upstream.messages) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
                 EXECUTE 'DEALLOCATE ALL';
                 RAISE 'no';
+            END $$;
+            CREATE FUNCTION app.forgets(message upstream.messages) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+                EXECUTE 'DEALLOCATE ALL';
             END $$
             """
         )
-        let caller = FunctionCaller(fixture.settings)
-        let names = ["app.nothing", "app.deallocates", "app.nothing"]
-        for (name, isSettled) in zip(names, [true, false, true]) {
+        let recording = AttemptRecording(worker: "w", isWanted: true) { Issue.record("no history: \($0)") }
+        let caller = FunctionCaller(fixture.settings, recording: isRecorded ? recording : nil)
+        let names = ["app.nothing", "app.deallocates", "app.nothing", "app.forgets", "app.nothing"]
+        for (name, isSettled) in zip(names, [true, false, true, true, true]) {
             try await fixture.script(
                 """
                 INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, lease_token)

@@ -5,6 +5,7 @@
 speaks TLS where it is given a certificate, demands one of clients where it is given their authority, prints its port on a line, then serves until its standard input ends. The path picks the behaviour.
 """
 
+import gzip
 import json
 import os
 import socket
@@ -84,6 +85,11 @@ class Endpoint(http_receiver.Receiver):
                 self.end_headers()
                 self.close_connection = True
                 return
+            forms = {"marked": "utf-8-sig", "wide": "utf-16-be", "untyped": "utf-8", "packed": "utf-8"}
+            if wanted in forms:
+                text = json.dumps({"failed": [{"message_key": event["id"], "reason": "closed"}]}).encode(forms[wanted])
+                kind = "text/html; charset=UTF-8" if wanted == "untyped" else "application/vnd.example+json ; charset=utf-8"
+                return self.answer(200, gzip.compress(text) if wanted == "packed" else text, [("content-type", kind)])
             if wanted == "list":
                 return self.answer(200, b' ["ok"]', [("content-type", "application/json")])
             if wanted == "text":

@@ -77,10 +77,18 @@ final class ExecHandler: ContainedHandler {
             do {
                 answer = try await session.exchange(line, deadline: context.deadline)
             } catch ExecSession.Failure.notSent {
-                // It died between two messages and has not seen this one.
                 try Task.checkCancellation()
-                pool.noteEnd(of: session, reason: "closed")
-                continue
+                // It died between two messages and has not seen this one.
+                if session.hasAnswered {
+                    pool.noteEnd(of: session, reason: "closed")
+                    continue
+                }
+                pool.output.ended("closed")
+                throw HandlerVerdictError.unavailable(
+                    after: pool.startFailed(),
+                    "exec program reads no message",
+                    "the program ended, or closed its standard input, before it read a message"
+                )
             } catch ExecSession.Failure.ended(let end) {
                 try Task.checkCancellation()
                 pool.noteEnd(of: session, reason: "\(end)")

@@ -10,7 +10,7 @@ import Synchronization
 /// It is killed, with its process group, as soon as it breaks the rules of ``ExecConversation``.
 final class ExecSession: Sendable {
     enum Failure: Error {
-        /// The process had ended before the message was written: it has not seen it.
+        /// The process had ended, or closed its standard input, before it read anything of the message.
         case notSent
         /// It ended, or was killed, while it had the message.
         case ended(ExecConversation.End)
@@ -55,7 +55,7 @@ final class ExecSession: Sendable {
             let bound = try await NIOPipeBootstrap(group: eventLoop)
                 .takingOwnershipOfDescriptors(input: answers, output: started.input) { channel in
                     channel.eventLoop.makeCompletedFuture {
-                        let handler = ExecAnswerHandler(shape) {
+                        let handler = ExecAnswerHandler(shape, input: fcntl(started.input, F_DUPFD_CLOEXEC, 0)) {
                             guard stop == .terminate else { return child.kill() }
                             child.send(SIGTERM)
                             eventLoop.scheduleTask(in: .seconds(1)) { child.kill() }
@@ -118,10 +118,19 @@ private final class ExecAnswerHandler: ChannelInboundHandler {
     private var context: ChannelHandlerContext?
     /// Where an ended process may have left unread output.
     private var leftover: CInt?
+    /// The end of the process's standard input once more; below 0 without one.
+    ///
+    /// Open as long as the handler is in its channel, it tells what is unread even once the channel has closed its own.
+    private var input: CInt
+    /// The length of the request, if it is written at once and alone in its pipe: then what is unread can be told.
+    private var tellable: Int?
+    /// Whether the pipe took nothing of the request: its other end was closed.
+    private var isRefused = false
     private let kill: () -> Void
 
-    init(_ shape: AnswerShape, kill: @escaping () -> Void) {
+    init(_ shape: AnswerShape, input: CInt, kill: @escaping () -> Void) {
         self.conversation = ExecConversation(shape)
+        self.input = input
         self.kill = kill
     }
 
@@ -131,6 +140,8 @@ private final class ExecAnswerHandler: ChannelInboundHandler {
 
     func handlerRemoved(context: ChannelHandlerContext) {
         self.context = nil
+        if input >= 0 { _ = Glibc.close(input) }
+        input = -1
     }
 
     func exchange(_ request: [UInt8], timeout: TimeAmount, reply: EventLoopPromise<[UInt8]>) {
@@ -140,8 +151,12 @@ private final class ExecAnswerHandler: ChannelInboundHandler {
         case .write:
             self.reply = reply
             self.timeout = context.eventLoop.assumeIsolated().scheduleTask(in: timeout) { self.end(.timedOut) }
-            // A failed write shows as a closed channel.
-            context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: request)), promise: nil)
+            let isAlone = input >= 0 && upstream_unread(input) == 0 && request.count <= upstream_pipe_size(input)
+            (tellable, isRefused) = (isAlone ? request.count : nil, false)
+            // A failed write shows as a closed channel, later than here.
+            let written = context.eventLoop.makePromise(of: Void.self)
+            written.futureResult.assumeIsolated().whenFailure { _ in self.isRefused = true }
+            context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: request)), promise: written)
         }
     }
 
@@ -182,8 +197,15 @@ private final class ExecAnswerHandler: ChannelInboundHandler {
         if conversation.end(end) { finish(end) }
     }
 
+    /// Whether nothing of the request was read.
+    private var isUnread: Bool {
+        guard let tellable else { return false }
+        return isRefused || input >= 0 && upstream_unread(input) >= tellable
+    }
+
     private func finish(_ end: ExecConversation.End) {
         timeout?.cancel()
+        let isUnread = end == .closed && isUnread
         if end == .closed, reply == nil, let context {
             // Closing the channel closes its input: it may clean up, but not for ever.
             context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(ExecSession.grace)) { self.kill() }
@@ -192,7 +214,7 @@ private final class ExecAnswerHandler: ChannelInboundHandler {
         }
         let reply = self.reply
         self.reply = nil
-        reply?.fail(ExecSession.Failure.ended(end))
+        reply?.fail(isUnread ? ExecSession.Failure.notSent : .ended(end))
         context?.close(promise: nil)
     }
 }

@@ -108,12 +108,15 @@ extension PostgresConnection {
 
     /// Checks what the function left to the commit, then has rows found by key alone, in the order of the keys.
     ///
-    /// The session has no such settings: the function's own statements would be planned under them. Waits at most a second
-    /// for a locked history.
+    /// The session has no such settings: the function's own statements would be planned under them.
     private static func afterCall(isRecorded: Bool) -> String {
         let plans = PostgresSettings.plansByIndex.map { "; SET LOCAL \($0) = \($1)" }.joined()
-        return "SET CONSTRAINTS ALL IMMEDIATE" + plans
-            + (isRecorded ? "; SAVEPOINT history; SET LOCAL lock_timeout = 1000" : "")
+        return "SET CONSTRAINTS ALL IMMEDIATE" + plans + "; SAVEPOINT completion" + lockLimit(isRecorded: isRecorded)
+    }
+
+    /// Waits at most a second for a locked history.
+    private static func lockLimit(isRecorded: Bool) -> String {
+        isRecorded ? "; SET LOCAL lock_timeout = 1000" : ""
     }
 
     /// Calls the function, and reads its answers.
@@ -152,7 +155,16 @@ extension PostgresConnection {
         func leases(
             _ statement: PreparedStatement<FunctionStatements.Values>
         ) throws(PostgresError) -> Set<LeaseReference> {
-            let rows = try run(statement, call.values(some, since: start))
+            let values = call.values(some, since: start)
+            let rows: PostgresResult
+            do throws(PostgresError) {
+                rows = try run(statement, values)
+            } catch  where error.sqlState == "26000" && isOpen {
+                // The function has deallocated all that was prepared.
+                try script("ROLLBACK TO SAVEPOINT completion" + Self.lockLimit(isRecorded: isRecorded))
+                forgetPrepared()
+                rows = try run(statement, values)
+            }
             return Set(
                 try rows.map { row throws(PostgresError) in
                     LeaseReference(messageKey: try row.next(), token: try row.next())
@@ -165,7 +177,7 @@ extension PostgresConnection {
             try leases(FunctionStatements.complete)
         } refusal: { error throws(PostgresError) in
             guard error.mayBeOfHistory, isOpen else { return nil }
-            try script("ROLLBACK TO SAVEPOINT history")
+            try script("ROLLBACK TO SAVEPOINT completion")
             return StoreError(
                 kind: .unavailable,
                 sqlState: error.sqlState,

@@ -81,21 +81,22 @@ extension WebhookHandler {
 
     /// The verdicts on messages that the endpoint took, but for those that its answer names.
     ///
-    /// JSON that can't be read may have named any: all are retried.
+    /// Declared JSON that can't be read may have named any: all are retried. What is not declared as JSON counts where it names
+    /// messages all the same, as frameworks have other types by default.
     static func verdicts(on calls: ArraySlice<AttemptCall>, _ answer: HTTPAnswer) -> [HandlerVerdict] {
-        let type = answer.headers.first(name: "content-type")?.lowercased() ?? ""
-        let isJSON = type.hasPrefix("application/json") || type.split(separator: ";").first?.hasSuffix("+json") == true
-        // Only an object has members. One that broke off before it began may have named some.
+        let type = answer.headers.first(name: "content-type")?.lowercased().split { ";, \t".contains($0) }.first ?? ""
+        let isDeclared = type.hasPrefix("application/json") || type.hasSuffix("+json")
+        // Only an object has members. What broke off before it began, is compressed or in another encoding may have named some.
         let first = answer.body.first { !" \t\r\n".utf8.contains($0) }
-        let mayName = first.map { $0 == UInt8(ascii: "{") } ?? !answer.isWhole
-        guard isJSON, mayName else { return calls.map { _ in .done } }
+        let mayName = first.map { !$0.isLetterOrDigit && !"[\"-".utf8.contains($0) } ?? !answer.isWhole
+        guard mayName else { return calls.map { _ in .done } }
         let unread = HandlerFailure(
             group: "webhook answer",
             detail:
                 "the endpoint's JSON answer can't be read: it must be {\"failed\": [{\"message_key\": …}]} with keys of the batch"
         )
         guard let read = try? JSONDecoder().decode(Answer.self, from: Data(answer.body)) else {
-            return calls.map { _ in .retry(after: nil, unread) }
+            return calls.map { _ in isDeclared ? .retry(after: nil, unread) : .done }
         }
         var failed: [MessageKey: HandlerVerdict] = [:]
         for failure in read.failed ?? [] {
