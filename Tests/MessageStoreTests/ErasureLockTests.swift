@@ -39,4 +39,30 @@ struct ErasureLockTests {
         await connection.close()
         await builder.close()
     }
+
+    @Test(
+        "a trigger that keeps a device's messages is an error, and nothing else of them goes",
+        arguments: [
+            "messages", "conflicts",
+        ]
+    )
+    func kept(_ table: String) async throws {
+        let fixture = try await DeliveriesFixture()
+        let token = "token-SECRET"
+        var message = IncomingMessage.make(1, token: token)
+        message.deviceKey = Digest128(hashing: token)
+        _ = try await fixture.writer.commit([message])
+        _ = try await fixture.writer.commit([message.copy(fingerprint: 77)])
+        try await fixture.store.script(
+            """
+            CREATE FUNCTION public.keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+            CREATE TRIGGER keep BEFORE DELETE ON upstream.\(table) FOR EACH ROW EXECUTE FUNCTION public.keep()
+            """
+        )
+        let erasure = Erasure(fixture.store.admin, token: Array(token.utf8))
+        let error = await #expect(throws: PostgresError.self) { try await erasure.run(by: .tester) }
+        #expect(error?.message.contains("1 of 1 rows of upstream.\(table)") == true, "\(String(describing: error))")
+        #expect(try await fixture.store.count(table) == 1)
+        #expect(try await fixture.count() == (table == "messages" ? 1 : 0))
+    }
 }

@@ -223,6 +223,10 @@ package struct Erasure: Sendable {
             gone.concealed = try connection.run(conceal).affectedRows
             // The rows are locked, so their places are unchanged.
             gone.bodies = try connection.run(ErasureStatements.delete(bodies, at: chosen.map(\.place))).value()
+            guard gone.bodies == chosen.count else {
+                let left = "\(chosen.count - gone.bodies) of \(chosen.count) rows of \(bodies.table) were not deleted"
+                throw PostgresError(.lock, "\(left): a trigger there keeps them", sqlState: "55000")
+            }
             if let day = bodies.day, gone.bodies > 0 {
                 // `audit` compares missing bodies with this.
                 let entry = ErasureTrail.entry(day, gone.bodies)
