@@ -49,7 +49,7 @@ package struct ConfigurationFiles: Sendable {
 
     static func problem(with path: String) -> String? {
         do throws(FileError) {
-            return try read(path, atMost: 1 << 20).isEmpty ? "'\(path)' is empty" : nil
+            return try read(path, atMost: 1 << 20, isRegular: true).isEmpty ? "'\(path)' is empty" : nil
         } catch {
             return error.message
         }
@@ -63,14 +63,22 @@ package struct ConfigurationFiles: Sendable {
 
     /// Reads a small file, if it is no larger than `limit`.
     ///
-    /// If `isGuarded`, it must be a regular file that nobody else can write: a pipe would block the reader, and whoever
-    /// can write a secret chooses it.
-    package static func read(_ path: String, atMost limit: Int, isGuarded: Bool = false) throws(FileError) -> [UInt8] {
+    /// If `isRegular`, it must be a regular file: a pipe would block the reader. If `isGuarded`, nobody else may write it
+    /// either: whoever can write a secret chooses it.
+    package static func read(
+        _ path: String,
+        atMost limit: Int,
+        isRegular: Bool = false,
+        isGuarded: Bool = false
+    ) throws(FileError) -> [UInt8] {
         // Opening a pipe waits for its writer, unless told not to; regular files are not affected.
-        let descriptor = open(path, O_RDONLY | O_CLOEXEC | (isGuarded ? O_NONBLOCK | O_NOCTTY : 0))
+        let isJudged = isRegular || isGuarded
+        let descriptor = open(path, O_RDONLY | O_CLOEXEC | (isJudged ? O_NONBLOCK | O_NOCTTY : 0))
         guard descriptor >= 0 else { throw FileError(path: path, number: errno) }
         defer { close(descriptor) }
-        if isGuarded, let fault = fault(of: descriptor) { throw FileError(path: path, fault: fault) }
+        if isJudged, let fault = fault(of: descriptor, isGuarded: isGuarded) {
+            throw FileError(path: path, fault: fault)
+        }
         var bytes = [UInt8](repeating: 0, count: limit + 1)
         var count = 0
         while count < bytes.count {
@@ -94,15 +102,16 @@ package struct ConfigurationFiles: Sendable {
 }
 
 extension ConfigurationFiles {
-    private static func fault(of descriptor: Int32) -> String? {
+    private static func fault(of descriptor: Int32, isGuarded: Bool) -> String? {
         var status = upstream_file()
         guard upstream_fstat(descriptor, &status) == 0 else { return "can't be examined" }
         switch status.mode & S_IFMT {
         case S_IFREG: break
         case S_IFDIR: return "is a directory: name the file in it"
-        case S_IFIFO: return "is a pipe: write the secret into a regular file"
-        default: return "is a device: write the secret into a regular file"
+        case S_IFIFO: return "is a pipe: write its content into a regular file"
+        default: return "is a device: write its content into a regular file"
         }
+        guard isGuarded else { return nil }
         guard status.mode & S_IWOTH == 0 else { return "can be written by every user of this machine: chmod 600 it" }
         guard status.mode & S_IWGRP == 0 else { return "can be written by its whole group: chmod 600 it" }
         return nil

@@ -33,10 +33,20 @@ package struct CredentialText {
         settings = text[place.endIndex...].dropFirst().split(separator: "&", omittingEmptySubsequences: false)
     }
 
-    /// The first colon before an `@` before the query: what lies between may be a password with unescaped characters.
+    /// The first colon before an `@` before the query: what lies between may be a password with unescaped characters; or
+    /// before a port that is none, as where the host was forgotten.
     var passwordColon: Substring.Index? {
-        guard let colon = head.firstIndex(of: ":"), head[colon...].contains("@") else { return nil }
-        return colon
+        guard let colon = head.firstIndex(of: ":") else { return nil }
+        return head[colon...].contains("@") || namesOddPort ? colon : nil
+    }
+
+    /// Whether a URL's port is no number.
+    package var namesOddPort: Bool {
+        !scheme.isEmpty
+            && place.prefix { $0 != "/" }.split(separator: ",").contains { host in
+                let name = host.hasPrefix("[") ? host.drop { $0 != "]" } : host
+                return name.firstIndex(of: ":").map { !name[$0...].dropFirst().allSatisfy(\.isNumber) } ?? false
+            }
     }
 
     /// Whether it holds a password in any form that libpq accepts, or something like one.

@@ -18,7 +18,13 @@ package struct SecretFile: Sendable, Equatable {
         guard !bytes.contains(0) else {
             throw FileError(path: path, fault: "holds a NUL byte, which no secret has: write it as plain text")
         }
-        return bytes.split { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }
+        return Self.lines(in: bytes)
+    }
+
+    /// A text's lines that are not blank, without the byte order mark that editors of Windows put before UTF-8.
+    package static func lines(in bytes: [UInt8]) -> [[UInt8]] {
+        let text = bytes.starts(with: [0xEF, 0xBB, 0xBF]) ? bytes.dropFirst(3) : bytes[...]
+        return text.split { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }
             .filter { line in line.contains { $0 != UInt8(ascii: " ") && $0 != UInt8(ascii: "\t") } }
             .map(Array.init)
     }

@@ -133,15 +133,17 @@ extension Doctor {
         }
         let held = plan.partitions(.held)
         if let end = held.map(\.end).max() {
-            let statement = DoctorStatements.holders(before: end, counted: Self.counted)
-            let holders = try await rows(statement, as: (String, Int64).self).map { "\($0) (\(Amount.count($1)))" }
+            let holders = try await Retention(connection).holders(before: end, counted: Self.counted)
+                .map { "\($0.name) (\(Amount.count($0.count)))" }
             let days = held.map { $0.day.start.date }
             diagnosis.find(
                 .retentionHeld,
                 "\(Amount.counted(held.count, "expired day")) can't be dropped (\(Said.names(days))), since deliveries need "
                     + "them: \(holders.joined(separator: ", "))",
-                fix: "let the handlers catch up (upstream-worker deliveries list), cancel what is given up "
-                    + "(upstream-worker deliveries cancel --until …), or partitions run --force"
+                fix:
+                    "let handlers catch up (upstream-worker deliveries list) and replays end (upstream-worker replay status), "
+                    + "cancel what is given up (deliveries cancel --until …, replay cancel), or partitions run --force, which "
+                    + "leaves what replays need"
             )
         }
         if try await rows(DoctorStatements.hasUndatedAttempts, as: Bool.self).first == true {

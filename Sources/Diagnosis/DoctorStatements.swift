@@ -6,7 +6,8 @@ import Vocabulary
 enum DoctorStatements {
     /// The server and the settings that matter, as the session got them.
     ///
-    /// The defaults of a session are what `reset_val` says, whatever the session has set since.
+    /// The defaults of a session are what `reset_val` says, whatever the session has set since. Ids of multixacts have a
+    /// limit of their own, and count beyond it.
     static let server: SQL = """
         SELECT
             clock_timestamp(), current_setting('server_version'), pg_is_in_recovery(),
@@ -16,9 +17,13 @@ enum DoctorStatements {
             current_setting('autovacuum')::bool AND current_setting('track_counts')::bool,
             current_setting('max_connections')::int8 - current_setting('superuser_reserved_connections')::int8,
             (SELECT sum(numbackends) FROM pg_stat_database)::int8,
-            (SELECT max(greatest(age(datfrozenxid), mxid_age(datminmxid))) FROM pg_database)::int8,
+            (SELECT max(greatest(age(datfrozenxid), CASE WHEN mxid_age(datminmxid) > late.multixacts
+                THEN mxid_age(datminmxid) END)) FROM pg_database)::int8,
             current_setting('autovacuum_freeze_max_age')::int8,
             pg_has_role(current_user, 'pg_read_all_stats', 'USAGE')
+        FROM (
+            SELECT least(1.5 * current_setting('autovacuum_multixact_freeze_max_age')::int8, 1500000000) AS multixacts
+        ) AS late
         """
 
     /// The standbys that commits wait for; empty for none.
@@ -33,11 +38,13 @@ enum DoctorStatements {
         """
     }
 
-    /// Indexes that no query uses, and every insert keeps.
+    /// Indexes that no query uses, and every insert keeps; not those that are being built.
     static let invalidIndexes: SQL = """
         SELECT c.relname::text FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid
         JOIN pg_namespace AS n ON n.oid = c.relnamespace
-        WHERE n.nspname = 'upstream' AND c.relkind = 'i' AND NOT i.indisvalid ORDER BY 1
+        WHERE n.nspname = 'upstream' AND c.relkind = 'i' AND NOT i.indisvalid
+            AND NOT EXISTS (SELECT FROM pg_stat_progress_create_index AS p WHERE p.index_relid = i.indexrelid)
+        ORDER BY 1
         """
 
     /// Sessions of this database, and of none, that hold a snapshot or a transaction, the oldest first.
@@ -109,15 +116,6 @@ enum DoctorStatements {
         SELECT count(*) FROM (
             SELECT FROM upstream.dead_letters WHERE died_at > now() - \(time) LIMIT \(limit)
         ) AS counted
-        """
-    }
-
-    /// The handlers that need bodies from before a time; counts stop at a limit.
-    static func holders(before end: Timestamp, counted limit: Int) -> SQL {
-        """
-        SELECT handler, count(*) FROM (
-            SELECT handler FROM upstream.deliveries WHERE received_at < \(end) LIMIT \(limit)
-        ) AS old GROUP BY handler ORDER BY count(*) DESC, handler LIMIT 5
         """
     }
 

@@ -49,15 +49,39 @@ enum MigrationStatements {
     /// Held to the transaction's end, so it works behind a pooler too.
     static let lock: SQL = "SELECT pg_advisory_xact_lock(hashtextextended('upstream.schema_migrations', 0))"
 
-    /// Limits lock waits for the rest of the transaction.
+    /// Limits lock waits for the rest of the transaction, where what only deserves a warning is no error of a function's.
     static func limitLocks(milliseconds: Int) -> SQL {
-        "SELECT set_config('lock_timeout', \(String(milliseconds)), true)"
+        """
+        SELECT set_config('lock_timeout', \(String(milliseconds)), true), set_config('plpgsql.extra_errors', 'none', true)
+        """
     }
 
-    /// Creates what the first migration needs.
+    /// Creates what the first migration needs, and goes on as the tables' owner.
+    ///
+    /// Even with IF NOT EXISTS, making a schema takes a right to the database, which its owner may not have. What a
+    /// superuser made would be his: the owner could not erase there, nor would defaults of privileges apply.
     static let bootstrap = """
-        CREATE SCHEMA IF NOT EXISTS upstream;
-        COMMENT ON SCHEMA upstream IS 'Upstream messages: what upstream-worker receives, and their way to the handlers.';
+        DO $$
+        DECLARE
+            owner oid;
+        BEGIN
+            IF to_regnamespace('upstream') IS NULL THEN
+                CREATE SCHEMA upstream;
+            END IF;
+            IF (SELECT pg_has_role(nspowner, 'USAGE') FROM pg_namespace WHERE nspname = 'upstream') THEN
+                COMMENT ON SCHEMA upstream IS 'Upstream messages: what upstream-worker receives, and their way to the handlers.';
+            END IF;
+            SELECT min(relowner) INTO owner FROM pg_class WHERE relnamespace = to_regnamespace('upstream')
+            HAVING count(DISTINCT relowner) = 1;
+            IF pg_get_userbyid(owner) <> current_user AND pg_has_role(owner, 'MEMBER') THEN
+                BEGIN
+                    EXECUTE format('SET LOCAL ROLE %I', pg_get_userbyid(owner));
+                EXCEPTION
+                    WHEN insufficient_privilege THEN NULL;
+                END;
+            END IF;
+        END
+        $$;
         CREATE TABLE IF NOT EXISTS upstream.schema_migrations (
             version text NOT NULL,
             checksum text NOT NULL,

@@ -200,6 +200,10 @@ package actor PostgresConnection {
         }
     }
 
+    /// Goes on in a transaction as the role that signed in: any role may see and end its own sessions, but not another
+    /// one that settings of role or database had the session take on.
+    package func becomeOurselves() throws(PostgresError) { try script(BackendMark.asOurselves) }
+
     private func transactionOnce<T>(
         thenResetting: Bool,
         _ body: (isolated PostgresConnection) throws(PostgresError) -> T

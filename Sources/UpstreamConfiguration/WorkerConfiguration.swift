@@ -156,8 +156,10 @@ package struct DatabaseConfiguration: Sendable, Equatable {
     }
 
     private static func check(_ url: String, _ scope: ConfigurationScope, _ key: String = "url") {
-        guard CredentialText(url).holdsPassword else { return }
-        scope.problem(key, "must not hold a password; put it into a file and add passfile=/path (see ~/.pgpass)")
+        let read = CredentialText(url)
+        guard read.holdsPassword else { return }
+        let what = read.namesOddPort ? "has a port that is no number; and it must" : "must"
+        scope.problem(key, "\(what) not hold a password; put it into a file and add passfile=/path (see ~/.pgpass)")
     }
 }
 

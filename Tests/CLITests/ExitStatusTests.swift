@@ -54,6 +54,15 @@ struct ExitStatusTests {
         #expect(ExitStatus(ExportError(.output, "full")) == .temporaryFailure)
     }
 
+    @Test("an import that meets a time limit may be repeated: it is no internal error")
+    func importLimit() {
+        func failure(_ kind: StoreError.Kind) -> CommandFailure {
+            ReplayImport.failure(StoreError(kind: kind, sqlState: "57014", message: "late", failureClass: .timeout))
+        }
+        #expect(failure(.timedOut).status == .temporaryFailure && failure(.unavailable).status == .unavailable)
+        #expect(failure(.timedOut).message == "database: late\nrun the same command again: nothing is stored twice")
+    }
+
     @Test("help and version are data, and examples come before options")
     func help() throws {
         let help = try run(["--help"])

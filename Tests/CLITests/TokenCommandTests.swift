@@ -20,7 +20,8 @@ struct TokenCommandTests {
     @Test("forget erases the one device that messages list finds by the same file, and no other")
     func forget() async throws {
         let stage = try await stage()
-        let file = try stage.folder.write("token-SECRET-a\n".utf8, as: "token")
+        // As editors of Windows write it.
+        let file = try stage.folder.write("\u{FEFF}token-SECRET-a\r\n".utf8, as: "token")
         let found = try await stage.run(["messages", "list", "--from-token-file", file]).objects()
         #expect(found.compactMap { $0["message_id"] as? String } == ["a-2", "a-1"])
         let command = ["forget", "--token-file", file, "--json"]

@@ -228,6 +228,26 @@ struct TruthTests {
         #expect(breaks > 0)
     }
 
+    @Test("a search finds what lies in days whose partitions a site has named itself")
+    func namedDays() async throws {
+        try await ConsoleHarness.run(Self.seeds) { console in
+            try await console.database.script(
+                """
+                DO $$
+                DECLARE
+                    day name;
+                BEGIN
+                    FOR day IN SELECT relname FROM upstream.partitions() WHERE since < '2026-03-04 00:00+00' LOOP
+                        EXECUTE format('ALTER TABLE upstream.%I RENAME TO %I', day, 'older_' || day);
+                    END LOOP;
+                END $$
+                """
+            )
+            let page = try await console.get("/messages?where=data.n%3D5&since=2026-03-01").text
+            #expect(page.contains("m-5") && !page.contains("Nothing matches"))
+        }
+    }
+
     @Test("a search that takes too long keeps the form and says so")
     func tooLong() async throws {
         try await ConsoleHarness.run(

@@ -62,6 +62,19 @@ struct DoctorServerTests {
         }
         await other.close()
         #expect(try await fixture.names() == [])
+        // Ids of multixacts that are older than the limit of others, and not than their own; then far beyond both.
+        let first = try #require(
+            try await fixture.database.text("SELECT max(datminmxid::text::bigint)::text FROM pg_database")
+        )
+        for (age, isFound) in [(160_000, false), (700_000_000, true)] {
+            try await fixture.database.script(
+                "UPDATE pg_database SET datminmxid = '\(1 << 32 - age)' WHERE datname = current_database()"
+            )
+            #expect(try await (fixture.examine().finding("transaction-ids-old") != nil) == isFound, "\(age)")
+        }
+        try await fixture.database.script(
+            "UPDATE pg_database SET datminmxid = '\(first)' WHERE datname = current_database()"
+        )
         let left = try await fixture.examine(limits).finding("prepared-transaction")
         #expect(left?.text.hasPrefix("the prepared transaction 'left' of upstream has waited") == true)
         try await fixture.database.script("SELECT pg_create_physical_replication_slot('left', true)")

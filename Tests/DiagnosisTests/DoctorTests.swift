@@ -187,6 +187,29 @@ struct DoctorTests {
         #expect(diagnosis.unseen.isEmpty, "\(diagnosis.unseen)")
     }
 
+    @Test("a day that a replay needs is held, and the replay named")
+    func heldByReplay() async throws {
+        let fixture = try await DoctorFixture()
+        let day = "\(Self.today) - interval '40 days'"
+        try await fixture.database.script(
+            """
+            SELECT upstream.ensure_partitions((\(day))::date, (\(day))::date);
+            \(DoctorFixture.messages(3, from: day))
+            INSERT INTO upstream.replays (
+                name, kind, target, occupies, selection, options, state, created_by, planned,
+                first_received_at, last_received_at
+            ) SELECT 'again', 'output', 'r', '{}', '{}', '{}', 'paused', 'test', 3, min(received_at), max(received_at)
+            FROM upstream.messages;
+            INSERT INTO upstream.replay_messages (replay_id, chunk, received_at, message_key)
+            SELECT r.replay_id, 0, array_agg(m.received_at ORDER BY m.received_at), array_agg(m.message_key ORDER BY m.received_at)
+            FROM upstream.replays AS r, upstream.messages AS m GROUP BY 1
+            """
+        )
+        let finding = try #require(try await fixture.examine().finding("retention-held"))
+        #expect(finding.text.hasSuffix("since deliveries need them: replay again (3)"), "\(finding.text)")
+        #expect(finding.fix.contains("replay cancel") && finding.fix.count < 300)
+    }
+
     @Test("a machine whose clock is wrong finds out")
     func clock() async throws {
         let fixture = try await DoctorFixture()

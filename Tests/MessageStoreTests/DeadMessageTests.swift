@@ -48,6 +48,23 @@ struct DeadMessageTests {
         return contents
     }
 
+    @Test("a trigger that keeps messages from being copied keeps their day, until it is gone")
+    func trigger() async throws {
+        let fixture = try await fixture()
+        try await fixture.store.script(
+            """
+            CREATE FUNCTION public.drop_row() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+            CREATE TRIGGER drop_row BEFORE INSERT ON upstream.dead_messages FOR EACH ROW EXECUTE FUNCTION public.drop_row()
+            """
+        )
+        let error = await #expect(throws: PostgresError.self) { try await run(fixture) }
+        #expect(error?.message.contains("2 of 2 messages of dead letters") == true, "\(String(describing: error))")
+        #expect(try await fixture.store.count("messages") == 20)
+        try await fixture.store.script("DROP TRIGGER drop_row ON upstream.dead_messages")
+        #expect(try await run(fixture).deadLettersKept == 2)
+        #expect(try await fixture.store.count("dead_messages") == 2)
+    }
+
     @Test("the day goes, and what has died is shown, retried, handled and then forgotten")
     func life() async throws {
         let fixture = try await fixture()

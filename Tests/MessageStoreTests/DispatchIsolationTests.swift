@@ -1,5 +1,6 @@
 import Dispatch
 import Dispatcher
+import Foundation
 import IntegrationSupport
 import Postgres
 import Synchronization
@@ -75,6 +76,35 @@ struct DispatchIsolationTests {
             }
         }
         #expect(other.count == 20)
+    }
+
+    @Test("Where sessions take on another role, one that its worker does not read is ended too")
+    func unread() async throws {
+        let fixture = try await DeliveriesFixture()
+        try await fixture.store.addRoles()
+        let database = fixture.store.url.split(separator: "/")[1].prefix { $0 != "?" }
+        try await fixture.store.script("ALTER ROLE w IN DATABASE \(database) SET role = upstream_worker")
+        let settings = try fixture.store.settings(as: "w")
+        let reader = Process()
+        reader.executableURL = URL(filePath: "/usr/bin/psql")
+        // Its output goes to a pipe that nobody reads.
+        reader.standardOutput = Pipe()
+        reader.standardError = FileHandle.nullDevice
+        reader.arguments = [
+            "--no-psqlrc", settings.url, "--command",
+            """
+            BEGIN; LOCK TABLE upstream.deliveries IN ROW EXCLUSIVE MODE;
+            COPY (SELECT repeat('x', 1000000) FROM generate_series(1, 100)) TO STDOUT; COMMIT
+            """,
+        ]
+        try reader.run()
+        defer { reader.terminate() }
+        let waits = """
+            EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'ClientWrite')
+            """
+        try await fixture.store.waitUntil("SELECT \(waits)")
+        try await PostgresDeliveryStore(settings, worker: "b").takeFromOthers(after: .zero)
+        try await fixture.store.waitUntil("SELECT NOT \(waits)")
     }
 
     @Test("A claim of an ordered handler never waits for another one's lock")

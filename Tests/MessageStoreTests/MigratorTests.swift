@@ -54,6 +54,40 @@ import Testing
         #expect(made == 1)
     }
 
+    @Test("A schema made beforehand for its owner is enough: he needs no right to the database")
+    func schemaOfOwner() async throws {
+        let fixture = try await StoreFixture(migrated: false)
+        let database = fixture.url.split(separator: "/")[1].prefix { $0 != "?" }
+        let owner = "owner_of_\(database)"
+        try await fixture.script("CREATE ROLE \(owner) LOGIN; CREATE SCHEMA upstream AUTHORIZATION \(owner)")
+        let connection = try await PostgresConnection.open(fixture.settings(as: owner))
+        #expect(try await Migrator().up(connection) == Migration.embedded.map(\.version))
+        #expect(try await Migrator().up(connection) == [])
+        #expect(try await fixture.text("SELECT obj_description('upstream'::regnamespace)")?.isEmpty == false)
+        await connection.close()
+        try await fixture.script("DROP OWNED BY \(owner) CASCADE; DROP ROLE \(owner)")
+    }
+
+    @Test("What a superuser's step makes belongs to the tables' owner, as the rest does")
+    func stepOfSuperuser() async throws {
+        let fixture = try await StoreFixture(migrated: false)
+        let database = fixture.url.split(separator: "/")[1].prefix { $0 != "?" }
+        let owner = "owner_of_\(database)"
+        try await fixture.script("CREATE ROLE \(owner) LOGIN; GRANT CREATE ON DATABASE \(database) TO \(owner)")
+        let connection = try await PostgresConnection.open(fixture.settings(as: owner))
+        _ = try await Migrator(Migration.embedded.dropLast()).up(connection)
+        #expect(try await Migrator().up(fixture.admin).count == 1)
+        let others = """
+            SELECT string_agg(format('%s %s', owner, name), ', ') FROM (
+                SELECT relowner::regrole AS owner, relname AS name FROM pg_class WHERE relnamespace = 'upstream'::regnamespace
+                UNION ALL SELECT proowner::regrole, proname FROM pg_proc WHERE pronamespace = 'upstream'::regnamespace
+            ) AS objects WHERE owner::text <> '\(owner)'
+            """
+        #expect(try await fixture.text(others) == nil)
+        await connection.close()
+        try await fixture.script("DROP OWNED BY \(owner) CASCADE; DROP ROLE \(owner)")
+    }
+
     @Test("Two concurrent migrators do the work once")
     func twoMigratorsAtOnceDoTheWorkOnce() async throws {
         let fixture = try await StoreFixture(migrated: false)

@@ -142,11 +142,20 @@ extension ConfigurationTests {
             #expect((try? SecretFile(path: path).lines()) == nil)
         }
         #expect(try SecretFile(path: folder.path + "/open").lines(isGuarded: false) == [Array("k3y".utf8)])
+        // What is no secret others may write, but a pipe would wait for its writer, too.
+        try folder.write("key", "k3y\n", 0o600)
+        let sender = minimal.replacing("SECRET", with: folder.path + "/key")
+        for (name, why) in [("pipe", "is a pipe"), ("shared", nil)] {
+            let found = problems("\(sender)\ntracing: {endpoint: 'https://x', ca_file: '\(folder.path)/\(name)'}\n")
+            #expect(found.count == (why == nil ? 0 : 1) && why.map { found[0].contains($0) } != false, "\(found)")
+        }
     }
 
-    @Test("a blank line beside a secret is none, and a space within a secret belongs to it")
+    @Test(
+        "a blank line beside a secret is none, nor is an editor's byte order mark; a space within a secret belongs to it"
+    )
     func secretLines() throws {
-        try folder.write("two", "one two\n  \n\nthree\n", 0o600)
+        try folder.write("two", "\u{FEFF}one two\n  \n\nthree\n", 0o600)
         #expect(try SecretFile(path: folder.path + "/two").lines() == [Array("one two".utf8), Array("three".utf8)])
     }
 

@@ -21,6 +21,9 @@ extension ConfigurationTests {
             // As they were meant.
             ("postgresql://u:FAKE/x@h/d", true), ("postgresql://u:FA?KE/x@h/d", true),
             ("postgresql://u@h:FAKE@x/d", true), ("mysql://u:FAKE@h/d", true), ("u:FAKE@h/d", true),
+            // Without a host; libpq quotes such a port.
+            ("postgresql://u:FAKE", true), ("postgresql://u:FAKE/d", true), ("postgresql://h:5432,g:FAKE/d", true),
+            ("postgresql://[::1]:FAKE/d", true), ("postgresql://h:/d", false),
         ]
     )
     func passwords(url: String, isRefused: Bool) {
@@ -54,6 +57,7 @@ extension ConfigurationTests {
             ("host=h password=FAKE-pw options='x://y'", "host=h password=***"),
             ("postgresql:///d?oauth_client_secret=FAKE-pw", "postgresql:///d?oauth_client_secret=***"),
             ("postgresql://h:5432/d?sslmode=require", "postgresql://h:5432/d?sslmode=require"),
+            ("postgresql://u:FAKE-pw", "postgresql://u:***"),
         ]
     )
     func masked(_ url: String, _ shown: String) {

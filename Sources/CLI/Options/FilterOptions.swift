@@ -198,7 +198,7 @@ enum TokenFile {
     private static func lines(of stdin: Int32) throws(CommandFailure) -> [[UInt8]] {
         do {
             let bytes = try FileHandle(fileDescriptor: stdin, closeOnDealloc: false).read(upToCount: 1 << 16)
-            return bytes?.split { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }.map(Array.init) ?? []
+            return bytes.map { SecretFile.lines(in: Array($0)) } ?? []
         } catch {
             throw CommandFailure(.noInput, "can't read the token from stdin: \(error)")
         }

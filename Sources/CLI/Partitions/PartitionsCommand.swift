@@ -153,7 +153,7 @@ struct PartitionsRun: ProgramCommand {
             let subject = force ? "retention, by force" : "retention"
             try await AuditLog.record(over: connection, .runRetention, subject, by: reason.author)
             let report = try await retention.run(force: force, samples: configuration.samples) {
-                Self.show($0, bar, console)
+                Self.show($0, isForced: force, bar, console)
             }
             bar.clear()
             try await AuditLog.record(
@@ -198,7 +198,12 @@ struct PartitionsRun: ProgramCommand {
         )
     }
 
-    private static func show(_ progress: RetentionProgress, _ bar: ProgressBar, _ console: Terminal) {
+    private static func show(
+        _ progress: RetentionProgress,
+        isForced: Bool,
+        _ bar: ProgressBar,
+        _ console: Terminal
+    ) {
         switch progress {
         case .partition(let partition, let outcome):
             bar.clear()
@@ -206,7 +211,10 @@ struct PartitionsRun: ProgramCommand {
             switch outcome {
             case .dropped:
                 console.message("\(day): dropped, \(Amount.bytes(partition.bytes))\(partition.keptDeadLetters)")
-            case .pending: console.message("\(day): kept for \(partition.neededBy) (--force deletes them)")
+            case .pending:
+                let remark =
+                    isForced ? "of replays or at work: --force leaves them" : "(--force deletes those of no replay)"
+                console.message("\(day): kept for \(partition.neededBy) \(remark)")
             case .locked: console.message("\(day): kept: the table is constantly being read; try again later")
             case .absent, .busy: break
             }

@@ -36,8 +36,7 @@ struct CommandFailure: Error, CustomStringConvertible {
         case let error as PostgresError:
             let subject = error.unusableKey == nil ? "database: " : ""
             self.init(ExitStatus(error), "\(subject)\(error)" + (DatabaseAdvice.hint(error).map { "\n" + $0 } ?? ""))
-        case let error as StoreError:
-            self.init(error.kind == .timedOut ? .temporaryFailure : .unavailable, "database: \(error.message)")
+        case let error as StoreError: self.init(error)
         case let error as LocalCluster.StartError: self.init(.unavailable, error.description)
         case let error as MigrationError: self.init(ExitStatus(error), "\(error)")
         case is WorkerError, is ConsoleError: self.init(.configuration, "\(error)")
@@ -56,6 +55,10 @@ struct CommandFailure: Error, CustomStringConvertible {
             self.init(.internalError, FileTrouble.reason(error))
         default: return nil
         }
+    }
+
+    init(_ error: StoreError) {
+        self.init(error.kind == .timedOut ? .temporaryFailure : .unavailable, "database: \(error.message)")
     }
 
     /// What was read where `database.read_url` says failed there.

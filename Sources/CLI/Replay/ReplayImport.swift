@@ -56,13 +56,16 @@ struct ReplayImport: ProgramCommand {
         } catch let problem as ImportProblem {
             throw CommandFailure(.badData, "line \(problem.line): \(problem.message)")
         } catch let error as StoreError {
-            throw CommandFailure(
-                error.kind == .unavailable ? .unavailable : .internalError,
-                "database: \(error.message)\nrun the same command again: nothing is stored twice"
-            )
+            throw Self.failure(error)
         }
         try show(report, console)
         guard report.refused == 0 else { throw CommandFailure(.badData) }
+    }
+
+    static func failure(_ error: StoreError) -> CommandFailure {
+        let failure = CommandFailure(error)
+        let hint = "run the same command again: nothing is stored twice"
+        return CommandFailure(failure.status, "\(failure.message)\n\(hint)")
     }
 
     /// Records the import in the audit trail: before it, and, with the number of stored messages, after it.

@@ -226,14 +226,16 @@ enum DeliveryStatements {
     /// Ends our sessions that hold deliveries and have waited for their worker to read for longer than its leases last.
     ///
     /// A worker that freezes while a claim's rows are being sent keeps its locks, including that of an ordered handler,
-    /// and no timeout of PostgreSQL applies while it sends.
+    /// and no timeout of PostgreSQL applies while it sends. The role that signed in may not use the schema.
     static let endUnread: PreparedStatement<Duration> = """
         SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity AS sender
         WHERE datname = current_database() AND usename = current_user AND state = 'active' AND wait_event = 'ClientWrite'
             AND query_start < now() - \(\.self)
             AND EXISTS (
                 SELECT FROM pg_locks AS held
-                WHERE held.pid = sender.pid AND relation = 'upstream.deliveries'::regclass AND mode = 'RowExclusiveLock'
+                WHERE held.pid = sender.pid AND mode = 'RowExclusiveLock' AND relation = (
+                    SELECT oid FROM pg_class WHERE relname = 'deliveries' AND relnamespace = to_regnamespace('upstream')
+                )
                 OFFSET 0
             )
         """

@@ -67,7 +67,10 @@ extension PostgresDeliveryStore {
         defer { walks.withLock { $0.isUnpacking = false } }
         _ = try await run { connection throws(PostgresError) in
             do throws(PostgresError) {
-                try connection.run(DeliveryStatements.endUnread, lease)
+                try connection.transaction { connection throws(PostgresError) in
+                    try connection.becomeOurselves()
+                    _ = try connection.run(DeliveryStatements.endUnread, lease)
+                }
             } catch {
                 // A site may deny pg_terminate_backend.
                 guard error.failureClass == .permission else { throw error }

@@ -131,6 +131,7 @@ package struct Erasure: Sendable {
 
     /// Deletes, and vacuums the tables affected; after an error, what was deleted before stays deleted.
     ///
+    /// A table that can't be vacuumed, as while an index is built there, keeps no other from it.
     /// Recorded before anything is deleted; with each transaction that deletes bodies of a day, so that an audit knows
     /// what is gone so far; and at the end with the number of rows. `searched` is called once the quarantine was searched.
     package func run(
@@ -146,17 +147,24 @@ package struct Erasure: Sendable {
         // First: broken off later, messages may be gone that told the token.
         try await eraseQuarantine(&counts, report)
         try await searched(counts)
-        let partitions: [String] = try await connection.result(of: ErasureStatements.partitions).rows { $0 }
+        let partitions: [(day: String, table: String)] =
+            try await connection.result(of: ErasureStatements.partitions).rows { ($0, $1) }
         for (index, partition) in partitions.enumerated() {
             let before = counts.messages
             do throws(PostgresError) {
-                while try await eraseBatch(.day(partition), \.messages, &counts, &concealed, author) {
+                while try await eraseBatch(
+                    .day(partition.day, partition.table),
+                    \.messages,
+                    &counts,
+                    &concealed,
+                    author
+                ) {
                     try await rest(pause)
                 }
             } catch  where error.sqlState == "42P01" {
                 // Retention has dropped the day meanwhile.
             }
-            if counts.messages > before { touched.append(partition) }
+            if counts.messages > before { touched.append(partition.table) }
             report(.partition(index + 1, of: partitions.count, counts))
         }
         // Retention may be copying the bodies of a day that it drops. This waits until they have arrived; no more
@@ -170,12 +178,20 @@ package struct Erasure: Sendable {
         // Of messages, the partitions are.
         touched += counts.tables.dropFirst().filter { $0.count > 0 }.map { "upstream.\($0.name)" }
         if concealed > 0 { touched.append("upstream.attempt_batches") }
+        var fault: PostgresError?
         for (index, table) in touched.enumerated() {
             report(.vacuum(table: table, index, of: touched.count))
-            try await vacuum(table)
+            do throws(PostgresError) { try await vacuum(table) } catch {
+                guard !error.endsSession, error.failureClass != .cancelled else { throw error }
+                fault = fault ?? error
+            }
         }
         let trail = ErasureTrail.subject(subject, total: counts.messages)
         try await AuditLog.record(over: connection, .forget, trail, count: counts.total, by: author, isEnd: true)
+        if var fault {
+            fault.message += ": everything is deleted, but not all dead rows are removed yet: autovacuum does that"
+            throw fault
+        }
         return counts
     }
 
@@ -207,9 +223,13 @@ package struct Erasure: Sendable {
             gone.concealed = try connection.run(conceal).affectedRows
             // The rows are locked, so their places are unchanged.
             gone.bodies = try connection.run(ErasureStatements.delete(bodies, at: chosen.map(\.place))).value()
-            if bodies.isDay, gone.bodies > 0 {
+            guard gone.bodies == chosen.count else {
+                let left = "\(chosen.count - gone.bodies) of \(chosen.count) rows of \(bodies.table) were not deleted"
+                throw PostgresError(.lock, "\(left): a trigger there keeps them", sqlState: "55000")
+            }
+            if let day = bodies.day, gone.bodies > 0 {
                 // `audit` compares missing bodies with this.
-                let entry = ErasureTrail.entry(bodies.table, gone.bodies)
+                let entry = ErasureTrail.entry(day, gone.bodies)
                 let trail = ErasureTrail.subject(subject, total: gone.bodies, entry)
                 try AuditLog.record(connection, .forget, trail, count: gone.bodies, by: author)
             }
@@ -298,10 +318,8 @@ package enum ErasureTrail {
     /// Whether an entry names the days of the deleted bodies; those of earlier versions did not.
     package static func isDated(_ subject: String) -> Bool { subject.contains(", \(title): ") }
 
-    /// A partition's part of ``subject(_:total:_:)``; its name may have a schema.
-    static func entry(_ partition: String, _ count: Int) -> String {
-        "\(partition.split(separator: ".").last ?? ""): \(count)"
-    }
+    /// A partition's part of ``subject(_:total:_:)``, by its plain name.
+    static func entry(_ partition: String, _ count: Int) -> String { "\(partition): \(count)" }
 
     /// The whole subject, in less than 1,000 characters; without a partition's part only the total.
     static func subject(_ device: String, total: Int, _ partition: String? = nil) -> String {
@@ -312,9 +330,10 @@ package enum ErasureTrail {
     package static func bodies(in subject: String) -> [String: Int] {
         var found: [String: Int] = [:]
         for part in subject.split(separator: ",").dropFirst() {
-            let words = part.split(separator: ":")
-            guard words.count == 2, let count = Int(words[1].drop { $0 == " " }) else { continue }
-            let name = String(words[0].drop { $0 == " " })
+            guard let colon = part.lastIndex(of: ":"),
+                let count = Int(part[colon...].dropFirst().drop { $0 == " " })
+            else { continue }
+            let name = String(part[..<colon].drop { $0 == " " })
             if name != title { found[name, default: 0] += count }
         }
         return found

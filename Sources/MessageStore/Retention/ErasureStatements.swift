@@ -6,12 +6,12 @@ enum ErasureStatements {
     struct Bodies: Sendable {
         /// Its quoted name.
         let table: String
-        /// Whether it is a partition of `messages`.
-        var isDay = false
+        /// The day's partition of `messages` that it is or belongs to, by its plain name; nil for other tables.
+        var day: String?
         /// The key of the deliveries of a row's content.
         fileprivate var key = "message_key"
 
-        static func day(_ partition: String) -> Bodies { Bodies(table: partition, isDay: true) }
+        static func day(_ partition: String, _ table: String) -> Bodies { Bodies(table: table, day: partition) }
         static let deadMessages = Bodies(table: "upstream.dead_messages")
         static let conflicts = Bodies(
             table: "upstream.conflicts",
@@ -19,12 +19,14 @@ enum ErasureStatements {
         )
     }
 
-    /// All partitions, with names quoted by `format` for use in statements.
+    /// All partitions, and the tables with their rows, quoted by `format` for use in statements.
+    ///
+    /// A site may divide a day further; places of rows are unique in one table alone.
     static let partitions: SQL = """
-        SELECT format('%I.%I', n.nspname, c.relname)
-        FROM upstream.partitions() AS p
-        JOIN pg_class AS c ON c.oid = p.relation JOIN pg_namespace AS n ON n.oid = c.relnamespace
-        ORDER BY p.since
+        SELECT p.relname::text, format('%I.%I', n.nspname, c.relname)
+        FROM upstream.partitions() AS p CROSS JOIN LATERAL pg_partition_tree(p.relation) AS part
+        JOIN pg_class AS c ON c.oid = part.relid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE part.isleaf ORDER BY p.since, part.relid
         """
 
     /// The registration token that a device's bodies hold, up to three times.

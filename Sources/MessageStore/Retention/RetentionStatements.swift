@@ -23,31 +23,48 @@ enum RetentionStatements {
         ORDER BY p.since
         """
 
+    /// What waits for the bodies of days before a time, with its holder: a handler, or a replay that has begun.
+    ///
+    /// Rows and replays are counted up to a limit each, nil for none.
+    private static func waiting(before end: Timestamp, counted limit: Int?) -> SQL {
+        """
+        (SELECT handler AS holder, received_at AS at
+        FROM upstream.deliveries AS d
+        WHERE received_at < \(end) AND NOT EXISTS (
+            SELECT FROM upstream.dead_messages AS k
+            WHERE k.message_key = d.message_key AND k.received_at = d.received_at) LIMIT \(limit))
+        UNION ALL
+        SELECT handler, at FROM upstream.delivery_blocks CROSS JOIN LATERAL unnest(times) AS at WHERE at < \(end)
+        UNION ALL
+        (SELECT 'replay ' || r.name, entry.at
+        FROM upstream.replays AS r JOIN upstream.replay_messages AS chosen USING (replay_id)
+        CROSS JOIN LATERAL unnest(chosen.received_at) WITH ORDINALITY AS entry (at, number)
+        WHERE r.state IN ('running', 'paused') AND r.first_received_at < \(end)
+            AND chosen.chunk >= r.done / 1000 AND chosen.chunk::bigint * 1000 + entry.number > r.done
+            AND entry.at < \(end) LIMIT \(limit))
+        """
+    }
+
     /// What needs the bodies of days before a time, by day; each kind is counted up to a limit, nil for none.
     static func needs(before end: Timestamp, counted limit: Int? = nil) -> SQL {
         """
         SELECT (day - date '1970-01-01')::bigint, sum(waiting)::bigint, sum(dead)::bigint
         FROM (
-            (SELECT (received_at AT TIME ZONE 'UTC')::date AS day, 1 AS waiting, 0 AS dead
-            FROM upstream.deliveries AS d
-            WHERE received_at < \(end) AND NOT EXISTS (
-                SELECT FROM upstream.dead_messages AS k
-                WHERE k.message_key = d.message_key AND k.received_at = d.received_at) LIMIT \(limit))
-            UNION ALL
-            SELECT (at AT TIME ZONE 'UTC')::date, 1, 0
-            FROM upstream.delivery_blocks CROSS JOIN LATERAL unnest(times) AS at WHERE at < \(end)
-            UNION ALL
-            (SELECT (entry.at AT TIME ZONE 'UTC')::date, 1, 0
-            FROM upstream.replays AS r JOIN upstream.replay_messages AS chosen USING (replay_id)
-            CROSS JOIN LATERAL unnest(chosen.received_at) WITH ORDINALITY AS entry (at, number)
-            WHERE r.state IN ('running', 'paused') AND r.first_received_at < \(end)
-                AND chosen.chunk >= r.done / 1000 AND chosen.chunk::bigint * 1000 + entry.number > r.done
-                AND entry.at < \(end) LIMIT \(limit))
+            SELECT (at AT TIME ZONE 'UTC')::date AS day, 1 AS waiting, 0 AS dead
+            FROM (\(waiting(before: end, counted: limit))) AS waiting
             UNION ALL
             (SELECT (received_at AT TIME ZONE 'UTC')::date, 0, 1
             FROM upstream.dead_letters WHERE received_at < \(end) LIMIT \(limit))
         ) AS needs
         GROUP BY day
+        """
+    }
+
+    /// The five that have the most waiting for the bodies of days before a time.
+    static func holders(before end: Timestamp, counted limit: Int) -> SQL {
+        """
+        SELECT holder, count(*) FROM (\(waiting(before: end, counted: limit))) AS waiting
+        GROUP BY holder ORDER BY count(*) DESC, holder LIMIT 5
         """
     }
 

@@ -157,6 +157,11 @@ package final class ExportFile: @unchecked Sendable {
     package func sync() throws(ExportError) {
         guard isFile, let path else { return }
         guard fsync(descriptor) == 0 else { throw failure("save") }
+        Self.syncFolder(of: path)
+    }
+
+    /// Waits until the names in a file's folder are on disk, where the file system can tell.
+    package static func syncFolder(of path: String) {
         let parent = path.lastIndex(of: "/").map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? "."
         let folder = Glibc.open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         guard folder >= 0 else { return }

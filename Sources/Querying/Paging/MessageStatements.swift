@@ -114,11 +114,10 @@ enum MessageStatements {
         SELECT greatest(\(present), max(received_at) + interval '1 microsecond') FROM upstream.messages
         """
 
-    /// The start of the oldest day that has a partition.
+    /// The start of the oldest partition, whatever it is called; 2000 if it reaches back without end.
     static let oldestDay: SQL = """
-        SELECT to_date(right(min(relname), 8), 'YYYYMMDD')::timestamp AT TIME ZONE 'UTC'
-        FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid
-        WHERE inhparent = 'upstream.messages'::regclass AND relname ~ '^messages_[0-9]{8}$'
+        SELECT CASE WHEN count(since) > 0 THEN greatest(min(since), timestamptz '2000-01-01 00:00:00+00') END
+        FROM upstream.partitions()
         """
 
     /// The rows that a filter selects from a time on; explained, not run.

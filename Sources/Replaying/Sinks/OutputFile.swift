@@ -1,5 +1,6 @@
 import CGlibc
 import Glibc
+import Querying
 
 /// A file's identity whatever its path: device and inode.
 struct FileIdentity: Sendable, Equatable {
@@ -145,6 +146,8 @@ struct OutputFile: Sendable {
         guard FileIdentity(at: partial) == mark.current else {
             throw ReplayError(.refused, "\(partial) was replaced while this replay wrote it")
         }
+        // The replay is stored as finished next, and then its file must have its name after a crash, too.
+        defer { ExportFile.syncFolder(of: path) }
         guard let earlier = mark.earlier, FileIdentity(at: path) != nil else { return try Self.move(partial, to: path) }
         // Moved away first and checked there, so that nothing can take its place between check and replacement.
         let old = "\(path).replaced-\(earlier.inode)"

@@ -32,7 +32,6 @@ extension DoctorStatements: StatementCatalog {
             StatementSample("standbys", standbys), StatementSample("standbyWaits", standbyWaits),
             StatementSample("deadRows", deadRows(beyond: 1)), StatementSample("newest", newest),
             StatementSample("paused", paused), StatementSample("died", died(within: .seconds(1), counted: 1)),
-            StatementSample("holders", holders(before: Timestamp(microseconds: 0), counted: 1)),
             StatementSample("hasUndatedAttempts", hasUndatedAttempts), StatementSample("ledger", ledger),
             StatementSample("lastHour", lastHour(counted: 1)), StatementSample("workerRoles", workerRoles),
             StatementSample("connectionLimits", connectionLimits), StatementSample("locks", locks),

@@ -5,7 +5,7 @@ import Vocabulary
 extension ErasureStatements: StatementCatalog {
     static var samples: [StatementSample] {
         let device = Digest128(high: 0, low: 0)
-        let bodies = [Bodies.day("upstream.messages"), .deadMessages, .conflicts]
+        let bodies = [Bodies.day("messages", "upstream.messages"), .deadMessages, .conflicts]
         return [
             StatementSample("partitions", partitions), StatementSample("awaitRetention", awaitRetention),
             StatementSample("tokens", tokens(of: device)),
@@ -42,6 +42,7 @@ extension RetentionStatements: StatementCatalog {
         let policy = RetentionPolicy(messages: .zero, dedupeWindow: .zero)
         return [
             StatementSample("partitions", partitions), StatementSample("needs", needs(before: time)),
+            StatementSample("holders", holders(before: time, counted: 1)),
             StatementSample("begin", script: begin), StatementSample("now", now),
             StatementSample("ledger", ledger(before: time)),
             StatementSample("expired", expired(bodies: time, deadLetters: time)),
