@@ -117,7 +117,9 @@ package final class SimulatedWriter: MessageWriter {
             ledger = try await run(.ledger, session) { insert.ledger(plan.firsts, $0) }
         }
         // Nothing deletes ledger rows here.
-        guard let outcomes = plan.outcomes(batch, ledger: ledger) else { throw .raised("XX000") }
+        guard let outcomes = plan.outcomes(batch, ledger: ledger, mayBeOurs: isRetry || new > 0) else {
+            throw .raised("XX000")
+        }
         return outcomes
     }
 

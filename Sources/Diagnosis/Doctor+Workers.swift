@@ -35,6 +35,15 @@ extension Doctor {
                     "upstream-worker check --connect, as its user, says what stops it; systemctl status upstream-worker"
             )
         }
+        for sender in try await rows(DoctorStatements.mixedScopes, as: String.self) {
+            diagnosis.find(
+                .idScopesDiffer,
+                "messages of sender \(sender) got keys of both id_scope within 10 minutes: one that comes to workers that "
+                    + "differ in it is stored and handled twice",
+                fix:
+                    "set the same id_scope in every worker's configuration; upstream-worker config show says what one has"
+            )
+        }
         guard let newest = try await rows(DoctorStatements.newest, as: Timestamp?.self).first ?? nil else { return }
         let ahead = newest - now
         diagnosis.note("newest message", newest.shown)

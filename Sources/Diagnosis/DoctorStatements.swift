@@ -105,6 +105,21 @@ enum DoctorStatements {
     /// The newest message: the last entry of an index.
     static let newest: SQL = "SELECT max(received_at) FROM upstream.messages"
 
+    /// The senders whose newest messages have keys of both kinds: workers differ in their `id_scope`.
+    ///
+    /// Reads messages only where a sender has had both.
+    static let mixedScopes: SQL = """
+        WITH both_scopes AS MATERIALIZED (
+            SELECT sender_id FROM upstream.senders GROUP BY sender_id HAVING count(*) > 1
+        ), newest AS MATERIALIZED (
+            SELECT sender_id, message_key = upstream.message_key(sender_id, message_id) AS is_of_sender FROM upstream.messages
+            WHERE received_at > now() - interval '10 minutes' AND EXISTS (SELECT FROM both_scopes)
+            ORDER BY received_at DESC LIMIT 1000
+        )
+        SELECT sender_id FROM newest WHERE sender_id IN (SELECT sender_id FROM both_scopes)
+        GROUP BY sender_id HAVING bool_or(is_of_sender) AND NOT bool_and(is_of_sender) ORDER BY sender_id
+        """
+
     /// Since when handlers are paused.
     static let paused: SQL = """
         SELECT name, extract(epoch FROM clock_timestamp() - paused_at)::float8 FROM upstream.handlers

@@ -76,6 +76,7 @@ package enum FindingName: String, Sendable, CaseIterable {
     case clockDiffers = "clock-differs"
     case workerClockDiffers = "worker-clock-differs"
     case messagesFromFuture = "messages-from-future"
+    case idScopesDiffer = "id-scopes-differ"
 
     // Handlers.
     case handlerUnclaimed = "handler-unclaimed"

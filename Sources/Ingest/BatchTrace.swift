@@ -16,8 +16,8 @@ final class BatchTrace: Sendable {
         let index: Int
         let parent: TraceContext?
         let key: Digest128
-        /// Microseconds since 1970-01-01 UTC.
-        let receivedAt: Int64
+        /// When it was parsed, in microseconds since 1970-01-01 UTC by this process's clock, as all of its spans.
+        let parsedAt: Int64
 
         /// The sender's context, else the message's own span.
         var creation: TraceContext { parent ?? TraceContext(messageKey: key, isSampled: true) }
@@ -60,7 +60,7 @@ final class BatchTrace: Sendable {
         _ members: [Member],
         destination: String?,
         count: Int,
-        receivedAt: Int64
+        parsedAt: Int64
     ) {
         (self.tracing, self.destination) = (tracing, destination)
         let identity = TraceContext(
@@ -70,7 +70,7 @@ final class BatchTrace: Sendable {
         )
         var context = InstrumentationContext.topLevel
         context.spanIdentity = identity
-        span = tracing.begin(.store, destination, in: context, at: receivedAt) {
+        span = tracing.begin(.store, destination, in: context, at: parsedAt) {
             $0[.messageCount] = .int64(Int64(count))
         }
         self.members = members
@@ -92,7 +92,7 @@ final class BatchTrace: Sendable {
             context.traceContext = nil
             context.spanIdentity = message.creation
         }
-        let span = tracing.begin(.receive, destination, in: context, at: message.receivedAt) {
+        let span = tracing.begin(.receive, destination, in: context, at: message.parsedAt) {
             $0.merge(message.identifying)
             $0[.outcome] = .string(outcome.rawValue)
         }
@@ -177,12 +177,17 @@ extension MessageTracing {
         var senders: Set<UInt16> = []
         // Read in place: a copy of a message would retain its bytes.
         let messages = batch.messages.span
+        // Not `receivedAt`, which goes by the database's clock: spans end by ours.
+        let now = ClockReading.Moment.now
+        func parsedAt(_ moment: UInt64) -> Int64 {
+            now.wall.microseconds &- (now.monotonic.microseconds &- MonotonicTime(nanoseconds: moment).microseconds)
+        }
         for index in messages.indices {
             let key = messages[index].messageKey
             let parent = context(of: messages[index])
             guard parent?.isSampled ?? context(for: key).isSampled else { continue }
-            let receivedAt = messages[index].receivedAt
-            found.append(BatchTrace.Member(index: index, parent: parent, key: key, receivedAt: receivedAt))
+            let parsedAt = parsedAt(messages[index].parsedAt)
+            found.append(BatchTrace.Member(index: index, parent: parent, key: key, parsedAt: parsedAt))
             if found.count == BatchTrace.linkLimit { break }
         }
         guard !found.isEmpty else { return nil }
@@ -192,7 +197,7 @@ extension MessageTracing {
             found,
             destination: senders.count == 1 ? senders.first.flatMap(senderID) : nil,
             count: messages.count,
-            receivedAt: messages[0].receivedAt
+            parsedAt: parsedAt(messages[0].parsedAt)
         )
     }
 }

@@ -94,8 +94,12 @@ package struct BatchPlan: Sendable {
     /// The outcomes according to the ledger; nil if a row is missing, because retention has deleted it since.
     ///
     /// A ledger row with a first copy's own time and fingerprint was made by this batch: just now, or by an earlier
-    /// commit whose reply was lost.
-    package func outcomes(_ batch: [IncomingMessage], ledger: [Digest128: LedgerRow]) -> [StoreOutcome]? {
+    /// commit whose reply was lost. Where neither can be (`mayBeOurs`), another worker has stored a copy with the same time.
+    package func outcomes(
+        _ batch: [IncomingMessage],
+        ledger: [Digest128: LedgerRow],
+        mayBeOurs: Bool = true
+    ) -> [StoreOutcome]? {
         var outcomes = [StoreOutcome](repeating: .quarantined, count: batch.count)
         var previous: Digest128?
         for index in ordered {
@@ -105,7 +109,7 @@ package struct BatchPlan: Sendable {
             previous = message.messageKey
             if row.fingerprint != message.fingerprint {
                 outcomes[index] = .conflict
-            } else if isFirst && row.receivedAt.microseconds == message.receivedAt {
+            } else if mayBeOurs && isFirst && row.receivedAt.microseconds == message.receivedAt {
                 outcomes[index] = .stored
             } else {
                 outcomes[index] = .duplicate

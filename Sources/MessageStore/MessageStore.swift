@@ -149,6 +149,7 @@ struct BatchCommit {
         guard !plan.firsts.isEmpty else { return plan.outcomesAllNew(batch) }
         // What may already be stored is looked up by key: sending everything again may be what failed.
         var ledger = isRetry ? try readLedger(connection) : [:]
+        var mayBeOurs = isRetry
         // Twice: retention may delete a ledger row between the insert that found it and the read.
         for pass in 0..<2 {
             let missing = ledger.isEmpty ? plan.firsts : plan.firsts.filter { ledger[batch[$0].messageKey] == nil }
@@ -156,13 +157,14 @@ struct BatchCommit {
             let isMixed = pass == 0 && history?.isMixedLikely ?? false
             let new = missing.isEmpty ? 0 : try insert(missing, isMixed: isMixed, connection)
             if pass == 0 { history?.inserted(new, of: missing.count) }
+            mayBeOurs = mayBeOurs || new > 0
             if new == plan.firsts.count { return plan.outcomesAllNew(batch) }
             if new == missing.count {
                 for index in missing { ledger[batch[index].messageKey] = BatchPlan.LedgerRow(batch[index]) }
             } else {
                 ledger = try readLedger(connection)
             }
-            if let outcomes = plan.outcomes(batch, ledger: ledger) { return outcomes }
+            if let outcomes = plan.outcomes(batch, ledger: ledger, mayBeOurs: mayBeOurs) { return outcomes }
         }
         throw PostgresError(.other, "the ledger's rows vanish while a batch is committed")
     }

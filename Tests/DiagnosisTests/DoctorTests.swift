@@ -80,6 +80,13 @@ struct DoctorTests {
             "the newest message was received 2 h ahead"
         ),
         Case(
+            "id-scopes-differ",
+            "INSERT INTO upstream.senders VALUES ('1234567890', 'sender'), ('1234567890', 'device'); "
+                + DoctorFixture.messages(2, from: "now() - interval '2 min'", over: "1 min")
+                + "UPDATE upstream.messages SET message_key = upstream.message_key(sender_id, message_id) WHERE message_id = 'm0'",
+            "messages of sender 1234567890 got keys of both id_scope within 10 minutes"
+        ),
+        Case(
             "handler-unclaimed",
             "\(handler) UPDATE upstream.handlers SET seen_at = now() - interval '1 day'; "
                 + "INSERT INTO upstream.subscriptions VALUES ('orders', '*');",

@@ -34,7 +34,10 @@ struct BatchPlanTests {
     func theLedgerDecides(sameContent: Bool, sameTime: Bool, outcome: StoreOutcome) {
         let message = IncomingMessage.make(1, fingerprint: 1, receivedAt: 100)
         let ledger = [message.messageKey: row(sameContent ? 1 : 2, sameTime ? 100 : 99)]
-        #expect(BatchPlan([message]).outcomes([message], ledger: ledger) == [outcome])
+        let plan = BatchPlan([message])
+        #expect(plan.outcomes([message], ledger: ledger) == [outcome])
+        let others = plan.outcomes([message], ledger: ledger, mayBeOurs: false)
+        #expect(others == [outcome == .stored ? .duplicate : outcome])
     }
 
     @Test("copies in one batch are compared with the ledger, not with each other")

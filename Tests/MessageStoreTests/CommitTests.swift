@@ -51,10 +51,22 @@ struct CommitTests {
         ]
         let expected: [StoreOutcome] = [.stored, .duplicate, .conflict, .stored, .quarantined, .conflict]
         #expect(try await store.commit(batch) == expected)
-        #expect(try await store.commit(batch) == expected)
+        #expect(try await store.commit(batch, isRetry: true) == expected)
         #expect(try await fixture.count("messages") == 2)
         #expect(try await fixture.integer("SELECT times_seen FROM upstream.conflicts") == 2)
         #expect(try await fixture.integer("SELECT times_seen FROM upstream.quarantine") == 1)
+    }
+
+    @Test("a copy that came to another worker in the same microsecond is a duplicate there")
+    func sameMicrosecond() async throws {
+        let fixture = try await StoreFixture()
+        let batch = [IncomingMessage.make(1), .make(2)]
+        #expect(try await fixture.store().commit(batch) == [.stored, .stored])
+        let other = fixture.store()
+        #expect(try await other.commit([batch[0]]) == [.duplicate])
+        #expect(try await other.commit(batch) == [.duplicate, .duplicate])
+        // Its own commit may have had no reply.
+        #expect(try await other.commit(batch, isRetry: true) == [.stored, .stored])
     }
 
     @Test("a later copy is a duplicate, or a conflict where its content differs")

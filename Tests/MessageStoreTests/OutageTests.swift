@@ -13,10 +13,12 @@ struct OutageTests {
     /// Commits until the database takes it, as the pipeline does.
     private func persist(_ store: MessageStore, _ batch: [IncomingMessage]) async throws -> [StoreOutcome] {
         let deadline = ContinuousClock.now + .seconds(30)
+        var isRetry = false
         while true {
             do {
-                return try await store.commit(batch)
+                return try await store.commit(batch, isRetry: isRetry)
             } catch {
+                isRetry = true
                 guard error.kind == .unavailable, ContinuousClock.now < deadline else { throw error }
             }
         }
@@ -92,7 +94,7 @@ struct OutageTests {
         let error = await #expect(throws: StoreError.self) { try await store.commit(batch) }
         #expect(error?.kind == .unavailable && error?.failureClass == .connection)
         try await fixture.waitUntil("SELECT count(*) = 3 FROM upstream.messages")
-        #expect(try await store.commit(batch) == [.stored, .stored])
+        #expect(try await store.commit(batch, isRetry: true) == [.stored, .stored])
         #expect(try await fixture.count("messages") == 3)
     }
 

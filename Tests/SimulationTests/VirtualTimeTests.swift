@@ -59,7 +59,7 @@ struct SeamTests {
         "XMPPSession/StreamConnector.swift": "TCP, and the drawing of its places: a given transport comes before it",
         "XMPPSession/Finding/ServiceLookup.swift": "DNS, before a transport",
         "Ingest/CommitStatus.swift": "told by the store, behind the port",
-        "Ingest/BatchTrace.swift": "ids of spans",
+        "Ingest/BatchTrace.swift": "ids and times of spans",
         "Dispatcher/AttemptRecording.swift": "used by the store, behind the port",
         "Dispatcher/DeadLetterLog.swift": "when a line is logged",
         "Dispatcher/DispatchService+Loops.swift": "when a line is logged",

@@ -31,6 +31,7 @@ extension DoctorStatements: StatementCatalog {
             StatementSample("prepared", prepared), StatementSample("slots", slots),
             StatementSample("standbys", standbys), StatementSample("standbyWaits", standbyWaits),
             StatementSample("deadRows", deadRows(beyond: 1)), StatementSample("newest", newest),
+            StatementSample("mixedScopes", mixedScopes),
             StatementSample("paused", paused), StatementSample("died", died(within: .seconds(1), counted: 1)),
             StatementSample("hasUndatedAttempts", hasUndatedAttempts), StatementSample("ledger", ledger),
             StatementSample("lastHour", lastHour(counted: 1)), StatementSample("workerRoles", workerRoles),
