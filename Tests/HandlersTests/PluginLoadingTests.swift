@@ -63,6 +63,23 @@ import Vocabulary
         }
     }
 
+    @Test("A host that ends whenever it has opened the plugin interrupts a message, and is not started on and on")
+    func hostEnds() async throws {
+        let folder = FileManager.default.temporaryDirectory.appending(path: "upstream-\(UUID())")
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let host = folder.appending(path: "host").path
+        // The request that opens without a configuration has 23 bytes, its reply 10.
+        let script = "#!/bin/sh\nhead -c 23 >/dev/null\nprintf '\\006\\000\\000\\000\\001\\000\\000\\000\\000\\000'\n"
+        try script.write(toFile: host, atomically: true, encoding: .utf8)
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: host)
+        let verdict = await run(try handler("/nowhere/plugin.so", host: host), ["{}"])[0]
+        guard case .interrupted = verdict else {
+            Issue.record("\(verdict)")
+            return
+        }
+    }
+
     @Test("A missing host is told with the places where it was looked for")
     func noHost() async throws {
         let error = #expect(throws: HandlerProblem.self) { try PluginHost.find(configured: "/nowhere/host") }

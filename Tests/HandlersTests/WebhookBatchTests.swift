@@ -74,9 +74,10 @@ import Vocabulary
         #expect(later.detail == "the endpoint failed on it: closed" && odd.group == "webhook rejected")
     }
 
-    @Test("an answer may name every message of a large batch, with a reason for each")
-    func long() async throws {
-        let verdicts = try await verdicts(Array(repeating: #"{"is":"long"}"#, count: 100), requests: 1)
+    @Test("an answer may name every message of a large batch, with a reason for each", arguments: [100, 1000])
+    func long(_ count: Int) async throws {
+        let data = Array(repeating: #"{"is":"long"}"#, count: count)
+        let verdicts = try await verdicts(data, name: "long-\(count)", requests: 1)
         #expect(verdicts.allSatisfy { isRetry($0, "xxx") })
     }
 

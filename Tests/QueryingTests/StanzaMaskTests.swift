@@ -124,10 +124,17 @@ struct TokenTextTests {
     @Test("groups that the project names are shown whatever is hidden, and a handler's words are not")
     func groups() {
         let hidden = Sight(tokens: false, payloads: false)
-        for group in ["timeout", "webhook status 503", "sql 23505", "cancelled by operator", "message gone"] {
+        let own = [
+            "timeout", "webhook status 503", "sql 23505", "cancelled by operator", "message gone", "exec exit 1",
+            "exec signal 11", "webhook tls_expired", "webhook connection closed", "exec program reads no message",
+        ]
+        for group in own {
             #expect(hidden.group(group) == group && hidden.mayName(group: group))
         }
-        for group in ["no such customer Ada", "webhook status Ada", "sql Ada", "status 5030", "sql 2350a", ""] {
+        for group in [
+            "no such customer Ada", "webhook status Ada", "sql Ada", "status 5030", "sql 2350a", "exec exit Ada",
+            "webhook tls_Ada", "",
+        ] {
             #expect(hidden.group(group) == "(hidden)" && !hidden.mayName(group: group))
         }
         #expect(hidden.mayName(group: nil) && Sight(tokens: false, payloads: true).mayName(group: "Ada"))

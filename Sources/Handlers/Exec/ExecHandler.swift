@@ -63,7 +63,9 @@ final class ExecHandler: ContainedHandler {
         try Task.checkCancellation()
         pool.succeeded()
         if exit == .signal(SIGKILL), context.timeLeft == .zero { throw Self.failure(.timedOut) }
-        return ExecProcess.outcome(of: exit)
+        let verdict = ExecProcess.verdict(of: exit)
+        guard case .done = verdict else { throw HandlerVerdictError(verdict) }
+        return .done
     }
 
     private func handleStream(

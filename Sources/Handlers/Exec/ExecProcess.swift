@@ -1,7 +1,7 @@
+import Dispatcher
 import NIOCore
 import NIOPosix
 import Processes
-import UpstreamKit
 
 /// A process for a single message (`mode: once`): the message on its standard input, the answer in its exit status.
 enum ExecProcess {
@@ -40,14 +40,15 @@ enum ExecProcess {
         }
     }
 
-    static func outcome(of exit: ChildProcess.Exit) -> HandlerOutcome {
-        switch exit {
+    static func verdict(of exit: ChildProcess.Exit) -> HandlerVerdict {
+        func failure(_ text: String) -> HandlerFailure { HandlerFailure(group: text, detail: text) }
+        return switch exit {
         // The numbers are sysexits.h's: EX_TEMPFAIL and EX_DATAERR.
         case .code(0): .done
-        case .code(75): .retry(after: nil, reason: "exec exit 75 asked for a retry")
-        case .code(65): .reject(reason: "exec exit 65 rejected the message")
-        case .code(let code): .retry(after: nil, reason: "exec exit \(code)")
-        case .signal(let signal): .retry(after: nil, reason: "exec signal \(signal)")
+        case .code(75): .retry(after: nil, failure("exec exit 75 asked for a retry"))
+        case .code(65): .reject(failure("exec exit 65 rejected the message"))
+        case .code(let code): .retry(after: nil, failure("exec exit \(code)"))
+        case .signal(let signal): .retry(after: nil, failure("exec signal \(signal)"))
         }
     }
 }

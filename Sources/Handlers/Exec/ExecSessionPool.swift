@@ -14,7 +14,7 @@ final class ExecSessionPool: Sendable {
 
     let output: ExecOutputLog
     private let subject: String
-    private let mostIdle: Int
+    let mostIdle: Int
     private let state = Mutex(State())
 
     /// An empty pool of a handler; at most `mostIdle` processes stay, failures name `subject`.

@@ -160,6 +160,8 @@ final class PluginHandler: ContainedHandler {
     private func call(_ messages: [[UInt8]], _ caller: Int) async -> [PluginVerdict] {
         func all(_ verdict: HandlerVerdict) -> [PluginVerdict] { messages.map { _ in .settled(verdict) } }
         let request = PluginFrame.handling(messages, timeout: options.timeout)
+        // Those that had ended before; from the pool there may be as many.
+        var ended = 0
         while true {
             let session: ExecSession
             do {
@@ -181,6 +183,8 @@ final class PluginHandler: ContainedHandler {
                 // It ended between two calls. If we stopped it ourselves, nobody waits.
                 if !isWanted || Task.isCancelled { return all(.cancelled) }
                 pool.noteEnd(of: session, reason: "closed")
+                ended += 1
+                guard ended <= pool.mostIdle else { return all(.interrupted(Self.ended)) }
                 continue
             } catch {
                 if Task.isCancelled { return all(.cancelled) }

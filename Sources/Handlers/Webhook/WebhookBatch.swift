@@ -11,8 +11,8 @@ import Vocabulary
 // What may lie in one of them (400, 413, 422, and statuses that reject) is asked of halves, until the message is alone. Any
 // other failure is the first message's, and those behind it go alone: one of them may make the endpoint fail.
 extension WebhookHandler {
-    /// An answer's body of this length may name failed messages.
-    private static let answerLimit = 256 * 1024
+    /// An answer's body of this length may name failed messages; that of a large batch, as many bytes for each.
+    private static let answerLimit = (least: 256 * 1024, each: 2048)
 
     /// What has become of a call's messages, in their order.
     private struct Progress {
@@ -61,7 +61,7 @@ extension WebhookHandler {
         let keys = calls.flatMap { Array($0.message.messageKey.description.utf8) }
         let id = calls.count == 1 ? calls[calls.startIndex].message.messageKey.description : "batch-" + Self.name(keys)
         var request = try makeRequest(.batch(Array(calls)), id: id)
-        request.keptLimit = Self.answerLimit
+        request.keptLimit = max(Self.answerLimit.least, calls.count * Self.answerLimit.each)
         return request
     }
 

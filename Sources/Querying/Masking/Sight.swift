@@ -48,21 +48,38 @@ package struct Sight: Sendable, Equatable {
 enum FailureGroups {
     private static let known: Set<String> = [
         "timeout", "message gone", "worker crashed", "cancelled by operator", "retry asked for", "unknown",
-        "webhook timeout", "webhook connection failed", "exec answer out of shape", "exec program can not be started",
-        "exec program ended before it answered", "exec program wrote more than one line for a message",
-        "exec program gave no answer in time and was killed", "exec program was stopped", "plugin can not be loaded",
-        "plugin ended before it answered", "plugin gave no answer in time", "plugin host ended",
+        "rejected without a reason", "sql no SQLSTATE",
+        "webhook timeout", "webhook connection failed", "webhook connection closed", "webhook answer malformed",
+        "webhook answer", "webhook failed", "webhook rejected", "webhook name not resolved", "webhook address refused",
+        "webhook plain http refused", "webhook secret can not be used", "webhook headers can not be used",
+        "exec answer out of shape", "exec program can not be started", "exec program reads no message",
+        "exec program ended before it answered", "exec program ended repeatedly",
+        "exec program wrote more than one line for a message",
+        "exec program answered a line over the limit of 65536 bytes",
+        "exec program gave no answer in time and was killed", "exec program was stopped",
+        "exec exit 65 rejected the message", "exec exit 75 asked for a retry",
+        "plugin can not be loaded", "plugin ended before it answered", "plugin gave no answer in time",
+        "plugin host ended", "plugin host ended repeatedly",
         "plugin set no outcome", "plugin set an unknown outcome", "plugin says it can not work now",
+    ]
+
+    /// How a webhook's TLS failed: the codes of `TLSError`.
+    private static let ofTLS: Set<Substring> = [
+        "hostname_mismatch", "expired", "not_yet_valid", "untrusted", "self_signed", "protocol_version",
+        "plaintext_peer", "handshake_failed", "alert_received", "protocol_violation", "pending_write_overflow",
+        "misconfigured", "internal",
     ]
 
     static func areOwn(_ group: String) -> Bool {
         if known.contains(group) { return true }
         let words = group.split(separator: " ", omittingEmptySubsequences: false)
         let isCode = words.last.map { $0.utf8.allSatisfy { (0x30...0x39).contains($0) || (0x41...0x5A).contains($0) } }
-        // `webhook status 503`, `status 503`, `sql 23505`.
+        // `webhook status 503`, `status 503`, `sql 23505`, `exec exit 1`, `exec signal 11`, `webhook tls_expired`.
         return switch words.dropLast() {
         case ["webhook", "status"], ["status"]: isCode == true && words.last?.utf8.count == 3
         case ["sql"]: isCode == true && words.last?.utf8.count == 5
+        case ["exec", "exit"], ["exec", "signal"]: words.last.flatMap { UInt8($0) } != nil
+        case ["webhook"]: words.last.map { $0.hasPrefix("tls_") && ofTLS.contains($0.dropFirst(4)) } == true
         default: false
         }
     }
