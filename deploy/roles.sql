@@ -119,7 +119,6 @@ BEGIN
     END IF;
     -- Commands record what they do. The audit trail itself it can't write to, and only what is older than 730 days goes.
     GRANT EXECUTE ON FUNCTION upstream.record_audit(text, text, text, text, bigint, text) TO upstream_worker;
-    -- The functions that store messages run with the caller's rights; anyone may call them.
 
     -- What `upstream-worker console` needs: it reads what upstream_reader reads, registration tokens included, which it shows to those
     -- alone who have the right to see them; and it acts by what is listed here. It can store, change or delete no message, conflict or
@@ -155,6 +154,17 @@ BEGIN
     IF to_regclass('upstream.maintenance_requests') IS NOT NULL THEN
         GRANT EXECUTE ON FUNCTION upstream.request_maintenance(text, uuid, text, text) TO upstream_console;
     END IF;
+
+    -- What runs with the caller's rights anyone may call, unless the database takes that from PUBLIC for functions to come (ALTER DEFAULT
+    -- PRIVILEGES … REVOKE EXECUTE): then these roles may. Three are the owner's.
+    FOR login IN
+        SELECT p.oid::regprocedure::text AS name FROM pg_catalog.pg_proc AS p
+        WHERE p.pronamespace = 'upstream'::regnamespace AND NOT p.prosecdef
+            AND p.proname NOT IN ('filter_ids', 'retention_end', 'set_retention')
+            AND NOT pg_catalog.has_function_privilege('public', p.oid, 'EXECUTE')
+    LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO upstream_worker, upstream_console, upstream_reader', login.name);
+    END LOOP;
 
     -- Read-only. Registration tokens are readable: grant this role only to those you trust with them.
     GRANT USAGE ON SCHEMA upstream TO upstream_reader;

@@ -45,6 +45,21 @@ LANGUAGE sql STABLE ROWS 1 AS $$
     LIMIT 1
 $$;
 
+-- Who may call the one may call the other, also where functions are not everybody's.
+DO $$
+DECLARE
+    known record;
+BEGIN
+    FOR known IN
+        SELECT DISTINCT CASE WHEN held.grantee = 0 THEN 'PUBLIC' ELSE held.grantee::regrole::text END AS grantee
+        FROM pg_catalog.pg_proc AS p CROSS JOIN LATERAL pg_catalog.aclexplode(p.proacl) AS held
+        WHERE p.oid = 'upstream.message_of(uuid, timestamptz)'::regprocedure AND held.grantee <> p.proowner
+    LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION upstream.kept_message(uuid, timestamptz) TO %s', known.grantee);
+    END LOOP;
+END
+$$;
+
 -- As before, but what was to copy and what was copied are compared: a trigger may drop rows, and says nothing; the dead letters' messages
 -- then went with the day.
 CREATE OR REPLACE FUNCTION upstream.drop_partition(

@@ -140,7 +140,8 @@ package struct PostgresError: Error, Sendable, CustomStringConvertible {
         case "22": return .data
         case "23": return .constraint
         case "54": return .limit
-        case "42", "3F", "26", "0A": return .schema
+        // 2B: something of a site's own depends on what is to go.
+        case "42", "3F", "26", "0A", "2B": return .schema
         default: return .other
         }
     }

@@ -1,4 +1,5 @@
 import Foundation
+import Postgres
 import Testing
 import Vocabulary
 
@@ -52,6 +53,16 @@ struct ExitStatusTests {
     func readerGone() {
         #expect(ExitStatus(ExportError(.readerGone, "gone")) == .ok)
         #expect(ExitStatus(ExportError(.output, "full")) == .temporaryFailure)
+    }
+
+    @Test("a day that a view or a foreign key of the site's depends on is no internal error")
+    func dependants() {
+        let error = PostgresError(
+            sqlState: "2BP01",
+            severity: "ERROR",
+            message: "cannot drop table upstream.messages_20260301"
+        )
+        #expect(CommandFailure(error)?.status == .configuration)
     }
 
     @Test("an import that meets a time limit may be repeated: it is no internal error")

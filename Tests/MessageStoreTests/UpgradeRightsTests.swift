@@ -1,8 +1,10 @@
 import DatabaseSupport
+import Ingest
 import LocalDatabase
 import MessageStore
 import Postgres
 import Testing
+import Vocabulary
 
 /// An upgrade needs no second run of `deploy/roles.sql`: migrations grant what they bring to whoever has the like rights.
 @Suite(.timeLimit(.minutes(10))) struct UpgradeRightsTests {
@@ -101,5 +103,27 @@ import Testing
         #expect(try await migrator.down(owner) == ["9999"])
         for role in roles { #expect(try await rights(of: role, fixture) == before[role], "\(role)") }
         for connection in [mine, owner, fixture.admin] { await connection.close() }
+    }
+
+    @Test("where functions are not everybody's by default, roles.sql lets its roles call what they need")
+    func functionsOfFew() async throws {
+        let fixture = try await StoreFixture(migrated: false)
+        try await fixture.script("ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC")
+        _ = try await Migrator().up(fixture.admin)
+        try await fixture.addRoles()
+        let settings = try fixture.settings(as: "w")
+        let deliveries = PostgresDeliveryStore(settings, worker: "a")
+        _ = try await deliveries.register([.make("orders")])
+        let store = MessageStore(settings, senders: StoreFixture.senders)
+        #expect(try await store.commit([.make(1), .make(2, quarantine: .duplicateKey)]) == [.stored, .quarantined])
+        #expect(try await deliveries.claim(.make()).map(\.number) == [1])
+        let reader = try await PostgresConnection.open(fixture.settings(as: "r"))
+        let found = try await reader.run { connection throws(PostgresError) in
+            try connection.query("SELECT message_id FROM upstream.messages_with_id('m-1')").count
+        }
+        #expect(found == 1)
+        await reader.close()
+        await deliveries.close()
+        await store.close()
     }
 }

@@ -31,6 +31,20 @@ struct TailTests {
         #expect(floor(&window, Self.at(1_010)) == Self.at(945))
     }
 
+    @Test("the latest messages come oldest first, and some megabytes of them at a time")
+    func latest() async throws {
+        let body = "\"" + String(repeating: "x", count: 1 << 20) + "\""
+        let fixture = try await QueryFixture((0..<10).map { Seed(id: "m\($0)", data: body, at: Int64($0)) })
+        var ids: [String] = []
+        var longest = 0
+        let places = try await MessageTail.showLatest(MessageFilter(), limit: 8, fixture.reader) { page, row in
+            ids.append(try page.message(row).message.messageID)
+            longest = max(longest, page.count)
+        }
+        #expect(ids == (2..<10).map { "m\($0)" } && longest <= 5)
+        #expect(places.count == 8)
+    }
+
     @Test("whatever a message's delay within the overlap, the first long poll after its commit begins before it")
     func coverage() {
         let overlap = Duration.seconds(60)

@@ -71,12 +71,10 @@ struct MessagesTail: ProgramCommand {
     ) async throws -> [MessageCursor] {
         try await options.warn(of: filter, connection, screen.console)
         guard limit > 0 else { return [] }
-        var pager = MessagePager(filter, .newestFirst, limit: limit)
-        let page = try await pager.next(connection)
-        if page.count == 0, !follow { screen.console.message("no messages match") }
-        for row in (0..<page.count).reversed() { try screen.show(page, row) }
+        let places = try await MessageTail.showLatest(filter, limit: limit, connection) { try screen.show($0, $1) }
+        if places.isEmpty, !follow { screen.console.message("no messages match") }
         try screen.flush()
-        return (0..<page.count).compactMap { page[$0]?.cursor }
+        return places
     }
 
     /// Follows across database outages: messages committed meanwhile are shown afterwards.

@@ -69,7 +69,8 @@ final class WebhookTrust: Sendable {
     private static func contents(of files: WebhookTLSFiles) throws(FileError) -> [[UInt8]] {
         var contents: [[UInt8]] = []
         for path in [files.ca, files.certificate, files.key] {
-            let bytes = if let path { try ConfigurationFiles.read(path, atMost: 1 << 20) } else { [UInt8]() }
+            let bytes =
+                if let path { try ConfigurationFiles.read(path, atMost: 1 << 20, isRegular: true) } else { [UInt8]() }
             contents.append(bytes)
         }
         return contents

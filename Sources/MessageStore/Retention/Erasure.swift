@@ -178,20 +178,10 @@ package struct Erasure: Sendable {
         // Of messages, the partitions are.
         touched += counts.tables.dropFirst().filter { $0.count > 0 }.map { "upstream.\($0.name)" }
         if concealed > 0 { touched.append("upstream.attempt_batches") }
-        var fault: PostgresError?
-        for (index, table) in touched.enumerated() {
-            report(.vacuum(table: table, index, of: touched.count))
-            do throws(PostgresError) { try await vacuum(table) } catch {
-                guard !error.endsSession, error.failureClass != .cancelled else { throw error }
-                fault = fault ?? error
-            }
-        }
+        let fault = try await vacuum(touched, report)
         let trail = ErasureTrail.subject(subject, total: counts.messages)
         try await AuditLog.record(over: connection, .forget, trail, count: counts.total, by: author, isEnd: true)
-        if var fault {
-            fault.message += ": everything is deleted, but not all dead rows are removed yet: autovacuum does that"
-            throw fault
-        }
+        if let fault { throw fault }
         return counts
     }
 
@@ -294,6 +284,23 @@ package struct Erasure: Sendable {
             last = next
             report(min(last, end), end)
         }
+    }
+
+    /// Vacuums some tables; returns the first failure, which keeps none of the others from it.
+    private func vacuum(
+        _ tables: [String],
+        _ report: @Sendable (ErasureProgress) -> Void
+    ) async throws(PostgresError) -> PostgresError? {
+        var fault: PostgresError?
+        for (index, table) in tables.enumerated() {
+            report(.vacuum(table: table, index, of: tables.count))
+            do throws(PostgresError) { try await vacuum(table) } catch {
+                guard !error.endsSession, error.failureClass != .cancelled else { throw error }
+                fault = fault ?? error
+            }
+        }
+        fault?.message += ": everything is deleted, but not all dead rows are removed yet: autovacuum does that"
+        return fault
     }
 
     /// Removes dead rows from the table's pages, and their values from the statistics.

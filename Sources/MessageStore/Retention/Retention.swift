@@ -106,14 +106,6 @@ package struct Retention: Sendable {
         }
     }
 
-    /// The handlers and replays for which most is held of days before a time; counts stop at a limit.
-    package func holders(
-        before end: Timestamp,
-        counted limit: Int
-    ) async throws(PostgresError) -> [(name: String, count: Int64)] {
-        try await connection.result(of: RetentionStatements.holders(before: end, counted: limit)).rows { ($0, $1) }
-    }
-
     // MARK: Run
 
     /// Creates partitions ahead, drops expired ones, and deletes what else is too old.

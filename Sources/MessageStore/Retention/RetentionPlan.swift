@@ -1,4 +1,4 @@
-import Postgres
+package import Postgres
 package import Vocabulary
 
 /// A partition of `messages`, usually a day, with what retention does to it.
@@ -149,4 +149,14 @@ package enum RetentionOutcome: String, SQLDecodable, Sendable {
     case locked
     /// Another process is running retention.
     case busy
+}
+
+extension Retention {
+    /// The handlers and replays for which most is held of days before a time; counts stop at a limit.
+    package func holders(
+        before end: Timestamp,
+        counted limit: Int
+    ) async throws(PostgresError) -> [(name: String, count: Int64)] {
+        try await connection.result(of: RetentionStatements.holders(before: end, counted: limit)).rows { ($0, $1) }
+    }
 }

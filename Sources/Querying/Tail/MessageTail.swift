@@ -112,27 +112,62 @@ package struct MessageTail: Sendable {
         do {
             try await eachNewPlace(from: floor, connection) { places in
                 (waiting, shown) = (places, 0)
-                var reach = Self.pageRows
-                while shown < places.count {
-                    let some = Array(places[shown...].prefix(min(reach, Self.pageRows)))
-                    let (end, times) = (shown + some.count, some[0].receivedAt...some[some.count - 1].receivedAt)
-                    let sql = MessageStatements.at(some, in: times, upTo: Self.pageBytes)
-                    let found = try await connection.result(of: sql)
-                    let page = try MessagePage(found, limit: .max, byteLimit: Self.pageBytes)
-                    for row in 0..<page.count {
-                        try show(page, row)
-                        // Same order; a row deleted in the meantime is skipped.
-                        while shown < end, places[shown] != page[row]?.cursor { shown += 1 }
-                        shown += 1
-                    }
-                    if !page.isFull { shown = end }
-                    reach = MessagePager.reach(after: page, of: some.count)
-                }
+                try await Self.showBodies(at: places, &shown, connection, show)
             }
         } catch {
             for place in waiting.dropFirst(shown) { window.takeBack(place) }
             throw error
         }
+    }
+
+    /// Shows the messages at some positions, oldest first, some megabytes at a time; counts the positions done.
+    private static func showBodies(
+        at places: [MessageCursor],
+        _ shown: inout Int,
+        _ connection: PostgresConnection,
+        _ show: Show
+    ) async throws {
+        var reach = pageRows
+        while shown < places.count {
+            let some = Array(places[shown...].prefix(min(reach, pageRows)))
+            let (end, times) = (shown + some.count, some[0].receivedAt...some[some.count - 1].receivedAt)
+            let found = try await connection.result(of: MessageStatements.at(some, in: times, upTo: pageBytes))
+            let page = try MessagePage(found, limit: .max, byteLimit: pageBytes)
+            for row in 0..<page.count {
+                try show(page, row)
+                // Same order; a row deleted in the meantime is skipped.
+                while shown < end, places[shown] != page[row]?.cursor { shown += 1 }
+                shown += 1
+            }
+            if !page.isFull { shown = end }
+            reach = MessagePager.reach(after: page, of: some.count)
+        }
+    }
+
+    /// Shows the latest messages of a filter, oldest first, some megabytes at a time; returns their positions.
+    package static func showLatest(
+        _ filter: MessageFilter,
+        limit: Int,
+        _ connection: PostgresConnection,
+        _ show: Show
+    ) async throws -> [MessageCursor] {
+        var pager = MessagePager(filter, .newestFirst, limit: limit)
+        pager.byteLimit = pageBytes
+        var page = try await pager.next(connection)
+        var places = (0..<page.count).compactMap { page[$0]?.cursor }
+        guard page.isFull, places.count < limit else {
+            for row in (0..<page.count).reversed() { try show(page, row) }
+            return places
+        }
+        // Their bodies may not fit into memory, and the oldest come first.
+        while page.isFull, places.count < limit {
+            pager.limit = limit - places.count
+            page = try await pager.next(connection)
+            places += (0..<page.count).compactMap { page[$0]?.cursor }
+        }
+        var shown = 0
+        try await showBodies(at: places.reversed(), &shown, connection, show)
+        return places
     }
 
     /// Passes on the positions of new rows from a time on, in order, some thousands at a time.
