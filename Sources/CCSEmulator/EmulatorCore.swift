@@ -18,6 +18,8 @@ final class EmulatorCore {
     var acks: [AckRecord] = []
     private var accepted = 0
     private var isAccepting = true
+    /// Whether no new messages are sent; copies still are.
+    var isPaused = false
     private var isChanged = false
     private var waiters: [Int: Waiter] = [:]
     private var waitersMade = 0
@@ -140,7 +142,7 @@ final class EmulatorCore {
                 batch.clear()
                 continue
             }
-            guard let next = pool.book.next(fresh: pool.permits >= 1) else { break }
+            guard let next = pool.book.next(fresh: !isPaused && pool.permits >= 1) else { break }
             if next.isFirst { pool.permits -= 1 }
             if faults.isEmpty {
                 append(next.sequence, isFirst: next.isFirst, on: connection, to: &batch)

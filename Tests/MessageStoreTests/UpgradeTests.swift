@@ -84,7 +84,7 @@ import Vocabulary
         // What older workers called, and what has changed since.
         let names = [
             "function store_", "function id_scope", "function unpack_", "comment function ",
-            "function derive_subscriptions",
+            "function derive_subscriptions", "function message_of", "function drop_partition",
             "function register_handlers", "function raise_deliveries_missing", "column handler_workers.categories ",
             "column subscriptions.category ", "column workers.handlers ", "comment table workers ",
             "index CREATE INDEX deliveries_claim_idx ", "relation deliveries_claim_idx ",

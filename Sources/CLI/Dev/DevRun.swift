@@ -105,6 +105,8 @@ struct DevRun {
             }
         } begin: {
             screen.stop("stopping: what was received is stored and acked; Ctrl-C again ends at once")
+            // What it sends to a stream that ends, nobody would ack.
+            await emulator.pause()
             await runtime.shutDown()
         } giveUp: {
             runtime.giveUp()
