@@ -80,6 +80,20 @@ struct TailTests {
         #expect(floor(&window, Self.at(51)) <= Self.at(48))
     }
 
+    @Test("what comes between a clock's step back and the next poll is shown, however long the follower has run")
+    func stepBack() {
+        var window = TailWindow(now: Self.at(5_000), overlap: .seconds(10))
+        for second in 5_001...5_060 { _ = floor(&window, Self.at(Double(second))) }
+        // Set back by an hour half a second ago.
+        let received = Self.at(1_460.6)
+        for (time, isShown) in [(1_461.0, true), (1_466, false)] {
+            let floor = window.poll(now: Self.at(time))
+            let isNew = window.isNew(Self.place(received, 1))
+            window.succeeded()
+            #expect(floor <= received && isNew == isShown)
+        }
+    }
+
     @Test("with more keys than the limit the overlap shrinks instead of memory growing, and the window says so")
     func bounded() {
         var window = TailWindow(now: Self.at(0), overlap: .seconds(1_000), seenLimit: 100)

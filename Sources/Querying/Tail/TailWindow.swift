@@ -56,8 +56,8 @@ package struct TailWindow: Sendable {
     ///
     /// Until ``succeeded()`` is called, the next poll begins where this one did.
     package mutating func poll(now: Timestamp) -> Timestamp {
-        // A clock that was set back must not open a gap, even if a row is shown twice.
-        if now < lastSuccess { lowest = min(lowest, now) }
+        // A clock that was set back must not open a gap, even if a row is shown twice: some may have come since.
+        if now < lastSuccess { lowest = min(lowest, now - overlap) }
         lastSuccess = min(now, lastSuccess)
         lastLongSuccess = min(now, lastLongSuccess)
         current = (now, now - lastLongSuccess >= longInterval)

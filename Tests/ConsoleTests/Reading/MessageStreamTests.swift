@@ -94,6 +94,19 @@ struct MessageStreamTests {
         }
     }
 
+    @Test("a stream whose position is in the future, after the database's clock was set back, says so and begins anew")
+    func positionInTheFuture() async throws {
+        try await Self.run { console in
+            let future = try await console.database.admin.databaseTime() + .seconds(3_600)
+            let response = try await console.open("/api/v1/messages/stream?after=\(future.microseconds)-1&limit=0")
+            var events = EventReader(response)
+            #expect(try await events.next("gap")?.text("reason")?.contains("set back") == true)
+            _ = try await events.next("position")
+            try await Self.add("after", console)
+            #expect(try await events.messages(1) == ["after"])
+        }
+    }
+
     @Test(
         "a position that no stream has given is refused",
         arguments: ["x", "1-2-3", "-1-2", "99999999999999999999-1", "1-"]

@@ -70,11 +70,13 @@ struct FeedBatch: Sendable {
     static let stale = "event: stale\ndata: {\"detail\":\"the database does not answer.\"}\n\n"
 
     static func event(_ gap: MessageTail.Gap) -> String {
-        let (why, span) =
-            switch gap {
-            case .dropped(let span): ("retention dropped them before they were read", span)
-            case .unproven(let span): ("too many arrived to look for late commits among them", span)
-            }
+        switch gap {
+        case .dropped(let span): event(gap: span, "retention dropped them before they were read")
+        case .unproven(let span): event(gap: span, "too many arrived to look for late commits among them")
+        }
+    }
+
+    static func event(gap span: Range<Timestamp>, _ why: String) -> String {
         let data: JSONObject = ["from": span.lowerBound, "to": span.upperBound, "reason": why]
         return "event: gap\ndata: \(String(decoding: data.json(), as: UTF8.self))\n\n"
     }

@@ -1,6 +1,7 @@
 import NIOCore
 import Querying
 import UpstreamKit
+import Vocabulary
 
 /// One client's stream: first older messages, then the feed's.
 struct MessageStream: Sendable {
@@ -82,6 +83,13 @@ struct MessageStream: Sendable {
     private func catchUp(from start: TailPosition, _ sent: inout Set<MessageKey>) async throws -> Int {
         let oldest = try await services.reader.withConnection { try await MessageTail.oldest($0) }
         if let oldest, oldest > start.at { try await out.write(FeedBatch.event(.dropped(start.at..<oldest))) }
+        let present = try await services.reader.withConnection { try await MessageTail.moment($0) }
+        guard start.at - start.overlap <= present.at else {
+            // What has come since is earlier than what was shown, and can't be told from it.
+            let gap = FeedBatch.event(gap: present.at..<start.at, "the database's clock was set back")
+            try await out.write(gap)
+            return try await begin(&sent)
+        }
         var since = start
         var next = place.first
         for _ in 1...Self.rounds {
