@@ -10,7 +10,7 @@ import Synchronization
 /// It is killed, with its process group, as soon as it breaks the rules of ``ExecConversation``.
 final class ExecSession: Sendable {
     enum Failure: Error {
-        /// The process had ended, closed its standard input or written an answer before it read anything of the message.
+        /// The process had ended, closed its standard input or written a line before it read anything of the message.
         case notSent
         /// It ended, or was killed, while it had the message.
         case ended(ExecConversation.End)
