@@ -131,10 +131,11 @@ private func program(_ body: String) -> [String] {
     }
 
     @Test(
-        "A program that ends, or takes nothing more, after an answer costs the next message nothing",
+        "A program that ends, takes nothing more or answers again after an answer costs the next message nothing",
         arguments: [
             #"say('{"outcome":"done"}'); sys.exit(0)"#, #"say('{"outcome":"done"}'); os._exit(3)"#,
             #"os.close(0); say('{"outcome":"done"}'); time.sleep(60)"#,
+            #"say('{"outcome":"done"}'); time.sleep(0.3); say('{"outcome":"reject"}'); time.sleep(60)"#,
         ]
     )
     func aProgramThatEndsAfterAnAnswerCostsNothing(_ body: String) async {

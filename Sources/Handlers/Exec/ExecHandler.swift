@@ -80,7 +80,7 @@ final class ExecHandler: ContainedHandler {
                 answer = try await session.exchange(line, deadline: context.deadline)
             } catch ExecSession.Failure.notSent {
                 try Task.checkCancellation()
-                // It died between two messages and has not seen this one.
+                // It broke the rules between two messages and has not seen this one.
                 if session.hasAnswered {
                     pool.noteEnd(of: session, reason: "closed")
                     continue
@@ -89,7 +89,7 @@ final class ExecHandler: ContainedHandler {
                 throw HandlerVerdictError.unavailable(
                     after: pool.startFailed(),
                     "exec program reads no message",
-                    "the program ended, or closed its standard input, before it read a message"
+                    "the program ended, closed its standard input or wrote a line before it read a message"
                 )
             } catch ExecSession.Failure.ended(let end) {
                 try Task.checkCancellation()

@@ -10,7 +10,7 @@ import Synchronization
 /// It is killed, with its process group, as soon as it breaks the rules of ``ExecConversation``.
 final class ExecSession: Sendable {
     enum Failure: Error {
-        /// The process had ended, or closed its standard input, before it read anything of the message.
+        /// The process had ended, closed its standard input or written a line before it read anything of the message.
         case notSent
         /// It ended, or was killed, while it had the message.
         case ended(ExecConversation.End)
@@ -164,6 +164,8 @@ private final class ExecAnswerHandler: ChannelInboundHandler {
         switch conversation.receive(unwrapInboundIn(data).readableBytesView) {
         case .wait, .ignore: break
         case .answer(let answer):
+            // Another answer to the message before; one that has read this one as well can't be told from its own.
+            if isUnread { return end(.unasked) }
             timeout?.cancel()
             let reply = self.reply
             self.reply = nil
@@ -205,7 +207,7 @@ private final class ExecAnswerHandler: ChannelInboundHandler {
 
     private func finish(_ end: ExecConversation.End) {
         timeout?.cancel()
-        let isUnread = end == .closed && isUnread
+        let isUnread = [.closed, .unasked].contains(end) && isUnread
         if end == .closed, reply == nil, let context {
             // Closing the channel closes its input: it may clean up, but not for ever.
             context.eventLoop.assumeIsolated().scheduleTask(in: TimeAmount(ExecSession.grace)) { self.kill() }

@@ -81,12 +81,12 @@ extension WebhookHandler {
 
     /// The verdicts on messages that the endpoint took, but for those that its answer names.
     ///
-    /// Declared JSON that can't be read may have named any: all are retried. What is not declared as JSON counts where it names
-    /// messages all the same, as frameworks have other types by default.
+    /// Declared JSON that can't be read may have named any: all are retried. What is declared as something else counts
+    /// if it names messages all the same, as frameworks have other types by default.
     static func verdicts(on calls: ArraySlice<AttemptCall>, _ answer: HTTPAnswer) -> [HandlerVerdict] {
         let type = answer.headers.first(name: "content-type")?.lowercased().split { ";, \t".contains($0) }.first ?? ""
         let isDeclared = type.hasPrefix("application/json") || type.hasSuffix("+json")
-        // Only an object has members. What broke off before it began, is compressed or in another encoding may have named some.
+        // Only an object has members. What broke off before it began, or is compressed or encoded, may have named some.
         let first = answer.body.first { !" \t\r\n".utf8.contains($0) }
         let mayName = first.map { !$0.isLetterOrDigit && !"[\"-".utf8.contains($0) } ?? !answer.isWhole
         guard mayName else { return calls.map { _ in .done } }

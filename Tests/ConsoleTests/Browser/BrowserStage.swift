@@ -55,7 +55,7 @@ struct BrowserStage {
                 tls: {ca_file: \(authority)}
             handlers:
               - {name: orders, categories: ["com.example.orders"], log: {}}
-              - {name: failing, categories: ["com.example.live"], exec: {command: [/bin/sh, -c, read x]}, retry: {max_attempts: 1}}
+              - {name: failing, categories: [com.example.live], exec: {command: [/bin/sh, -c, read x]}, retry: {max_attempts: 1}}
             retention: {messages: 300d, dedupe_window: 300d}
             admin: {listen: "off"}
             shutdown: {grace: 3s}
