@@ -28,6 +28,24 @@ struct DispatchIsolationTests {
         }
     }
 
+    @Test("A device's dead letters, however many are retried at once, wait for its message that is being handled")
+    func retriedBeside() async throws {
+        let fixture = try await DeliveriesFixture([.make("orders", ordering: .device)])
+        try await fixture.receive(1...1)
+        let running = try await fixture.claim(.make(ordered: true))
+        #expect(running.map(\.number) == [1])
+        try await fixture.store.script(
+            """
+            INSERT INTO upstream.deliveries (handler, message_key, received_at, next_attempt_at, device_key, last_error)
+            SELECT handler, md5(n::text)::uuid, received_at - n * interval '1 s', now(), device_key, 'of an earlier attempt'
+            FROM upstream.deliveries, generate_series(1, 2500) AS n
+            """
+        )
+        #expect(try await fixture.another().claim(.make(owner: "b", ordered: true)).isEmpty)
+        _ = try await fixture.deliveries.settle(running.map { $0.settled(.done) }, of: "orders")
+        #expect(try await fixture.another().claim(.make(owner: "b", ordered: true)).count == 1)
+    }
+
     @Test("A worker frozen in an ordered handler's claim stops no other handler, and this one no longer than a lease")
     func frozen() async throws {
         let (ordered, other) = (Seen(), Longest())

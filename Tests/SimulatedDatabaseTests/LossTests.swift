@@ -136,7 +136,8 @@ struct LossTests {
                     ClaimRequest(handler: "orders", limit: 1, lease: .seconds(60), owner: "frozen")
                 )
             }
-            while site.database.openTransactions == 0 { await Task.yield() }
+            // With its locks taken it begins to wait.
+            while site.database.openTransactions == 0 || time.sleeping == 0 { await Task.yield() }
             // Locked rows are skipped.
             #expect(try await site.claim(site.deliveries("b"), "b").0.map(\.messageKey.low) == [2])
             site.database.disconnect("frozen")

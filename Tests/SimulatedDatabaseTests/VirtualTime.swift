@@ -18,6 +18,9 @@ final class VirtualTime: Sendable {
 
     var now: ContinuousClock.Instant { state.withLock(\.now) }
 
+    /// How many sleep.
+    var sleeping: Int { state.withLock(\.sleepers.count) }
+
     var source: TimeSource {
         TimeSource(now: { self.now }, sleep: { try await self.sleep($0) }, random: { 0.5 })
     }

@@ -218,31 +218,34 @@ enum ClaimStatements {
     /// Skips a device that has another leased delivery.
     ///
     /// A dead letter that is retried, or a replayed message, may be older than the leased delivery. The search goes
-    /// behind as many older ones as two replays have under way at once; behind one that has always been the oldest,
-    /// only as far as commits overtake each other.
+    /// behind as many older ones as two replays have under way at once, and from the newest on as far, since any number
+    /// may be retried at once; behind one that has always been the oldest, only as far as commits overtake each other.
     private static func leaseHeads(_ condition: Statement) -> Statement {
-        """
-        chosen AS MATERIALIZED (
-            SELECT message_key FROM head
-            WHERE next_attempt_at <= now() AND \(isFree) AND \(condition)
-                AND NOT EXISTS (
-                    SELECT FROM (
-                        SELECT lease_until FROM upstream.deliveries AS other
-                        WHERE other.handler = \(\.request.handler) AND other.device_key = head.device_key
-                        ORDER BY received_at, message_key
-                        LIMIT CASE
-                            WHEN head.attempts = 0 AND (head.replay_id IS NOT NULL OR head.last_error IS NOT NULL)
-                            THEN 2000 ELSE 64
-                        END
-                    ) AS queue WHERE lease_until > now()
-                )
-            LIMIT \(\.request.limit)
-        ), due AS MATERIALIZED (
-            SELECT \(found) FROM upstream.deliveries
-            WHERE message_key = ANY (ARRAY(SELECT message_key FROM chosen)) AND handler || '' = \(\.request.handler)
-            FOR UPDATE SKIP LOCKED
-        ), \(leaseAndLoad)
-        """
+        let own: Statement = """
+            SELECT lease_until FROM upstream.deliveries AS other
+            WHERE other.handler = \(\.request.handler) AND other.device_key = head.device_key
+            """
+        let wasInserted = "head.attempts = 0 AND (head.replay_id IS NOT NULL OR head.last_error IS NOT NULL)"
+        return """
+            chosen AS MATERIALIZED (
+                SELECT message_key FROM head
+                WHERE next_attempt_at <= now() AND \(isFree) AND \(condition)
+                    AND NOT EXISTS (
+                        SELECT FROM (
+                            (\(own) ORDER BY received_at, message_key
+                            LIMIT CASE WHEN \(raw: wasInserted) THEN 2000 ELSE 64 END)
+                            UNION ALL
+                            (\(own) ORDER BY received_at DESC, message_key DESC
+                            LIMIT CASE WHEN \(raw: wasInserted) THEN 2000 ELSE 0 END)
+                        ) AS queue WHERE lease_until > now()
+                    )
+                LIMIT \(\.request.limit)
+            ), due AS MATERIALIZED (
+                SELECT \(found) FROM upstream.deliveries
+                WHERE message_key = ANY (ARRAY(SELECT message_key FROM chosen)) AND handler || '' = \(\.request.handler)
+                FOR UPDATE SKIP LOCKED
+            ), \(leaseAndLoad)
+            """
     }
 
     // MARK: Parts
