@@ -20,6 +20,9 @@ import Vocabulary
             INSERT INTO app.taken (message_key) SELECT message_key FROM unnest(messages) WHERE data->>'is' IS NULL;
             SELECT data->>'is' FROM unnest(messages) WITH ORDINALITY ORDER BY ordinality;
         $$;
+        CREATE FUNCTION app.take_array(messages upstream.messages[]) RETURNS text[] LANGUAGE sql AS $$
+            SELECT array_agg(answer ORDER BY place) FROM app.take_many(messages) WITH ORDINALITY AS taken (answer, place)
+        $$;
         CREATE FUNCTION app.take_all(messages upstream.messages[]) RETURNS void LANGUAGE sql AS $$
             INSERT INTO app.taken (message_key) SELECT message_key FROM unnest(messages)
         $$;
@@ -103,12 +106,15 @@ import Vocabulary
         #expect(try await fixture.count() == 1)
     }
 
-    @Test("what a function over arrays answers for each message counts, and what it does not answer is a failure")
-    func answers() async throws {
+    @Test(
+        "what a function over arrays answers for each message counts, and what it does not answer is a failure",
+        arguments: ["app.take_many", "app.take_array"]
+    )
+    func answers(_ name: String) async throws {
         let (fixture, calls) = try await fixture([
             "{}", #"{"is":"reject: odd"}"#, #"{"is":"closed"}"#, #"{"is":""}"#,
         ])
-        let end = try await call(fixture, "app.take_many", calls)
+        let end = try await call(fixture, name, calls)
         #expect(isSettled(end.ends[0]) && isSettled(end.ends[3]) && end.areTogether)
         guard case .verdict(.reject(let odd)) = end.ends[1], case .verdict(.retry(nil, let closed)) = end.ends[2] else {
             Issue.record("\(end.ends)")

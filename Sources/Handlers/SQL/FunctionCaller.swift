@@ -54,13 +54,15 @@ package final class FunctionCaller: Sendable {
 }
 
 /// What a function takes and returns.
-enum FunctionForm: Sendable {
+enum FunctionForm: String, Sendable {
     /// A message; what it returns is ignored.
     case message
     /// An array of messages; what it returns is ignored.
     case messages
     /// An array of messages; it returns a text for each: null or nothing for one that is done, else the reason.
     case answers
+    /// The same, in one array.
+    case answerArray
 }
 
 /// The messages of one call, and the meaning of its errors.

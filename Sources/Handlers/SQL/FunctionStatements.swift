@@ -44,6 +44,13 @@ enum FunctionStatements {
             (SELECT array_agg(message ORDER BY place) AS whole, count(*) AS size FROM \(messages)) AS given
             """
         let isWhole: Part = "size = cardinality(\(\.keys))"
+        func answering(_ answers: String) -> Part {
+            """
+            SELECT place, answer::text FROM \(array)
+            LEFT JOIN LATERAL \(raw: answers) WITH ORDINALITY AS taken (answer, place) ON true
+            WHERE \(isWhole) ORDER BY place
+            """
+        }
         return switch form {
         case .message:
             """
@@ -56,19 +63,18 @@ enum FunctionStatements {
                 LATERAL (SELECT count(answer) FROM (SELECT \(raw: function.quoted)(whole)) AS answer) AS taken (called)
             WHERE \(isWhole)
             """
-        case .answers:
-            """
-            SELECT place, answer::text FROM \(array)
-            LEFT JOIN LATERAL \(raw: function.quoted)(whole) WITH ORDINALITY AS taken (answer, place) ON true
-            WHERE \(isWhole) ORDER BY place
-            """
+        case .answers: answering("\(function.quoted)(whole)")
+        case .answerArray: answering("unnest(\(function.quoted)(whole))")
         }
     }
 
-    /// Whether a function of this name takes an array of messages, and whether it answers for each of them.
+    /// The ``FunctionForm`` of a function of this name that takes an array of messages.
     static func form(of function: SQLFunction) -> SQL {
         """
-        SELECT proretset AND prorettype IN ('pg_catalog.text'::regtype, 'pg_catalog.varchar'::regtype)
+        SELECT CASE
+            WHEN proretset AND prorettype IN ('pg_catalog.text'::regtype, 'pg_catalog.varchar'::regtype) THEN 'answers'
+            WHEN NOT proretset AND prorettype IN ('pg_catalog.text[]'::regtype, 'pg_catalog.varchar[]'::regtype)
+            THEN 'answerArray' ELSE 'messages' END
         FROM pg_catalog.pg_proc, pg_catalog.parse_ident(\(function.quoted)) AS parts
         WHERE proname = parts[cardinality(parts)] AND proargtypes[0] = 'upstream.messages[]'::regtype AND pronargs = 1
             AND provariadic = 0

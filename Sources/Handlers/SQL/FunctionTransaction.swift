@@ -6,10 +6,10 @@ extension PostgresConnection {
     /// What a function takes; a message, if nothing else can be found out.
     func form(of function: SQLFunction) throws(PostgresError) -> FunctionForm {
         do throws(PostgresError) {
-            let answers = try run(FunctionStatements.form(of: function)).map { row throws(PostgresError) in
-                try row.next(Bool.self)
+            let forms = try run(FunctionStatements.form(of: function)).map { row throws(PostgresError) in
+                try row.next(String.self)
             }
-            return answers.first.map { $0 ? .answers : .messages } ?? .message
+            return forms.first.flatMap { FunctionForm(rawValue: $0) } ?? .message
         } catch {
             guard isOpen, error.failureClass != .cancelled else { throw error }
             return .message
@@ -132,7 +132,7 @@ extension PostgresConnection {
             guard some.count == 1 else { throw PostgresError(.other, "a message is missing") }
             return [.verdict(.reject(.missing))]
         }
-        guard case .answers = form else { return some.map { _ in .settled } }
+        guard form == .answers || form == .answerArray else { return some.map { _ in .settled } }
         let answers = try rows.map { row throws(PostgresError) in
             (try row.next(Int64?.self), try row.next(String?.self))
         }
