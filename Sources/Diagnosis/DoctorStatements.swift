@@ -1,8 +1,7 @@
 import MessageStore
 import Postgres
-import Vocabulary
 
-/// The statements of `doctor`: catalogs, counters and small tables; none reads messages, but for one entry of an index.
+/// The statements of `doctor`: catalogs, counters and small tables; of messages only the newest are read.
 enum DoctorStatements {
     /// The server and the settings that matter, as the session got them.
     ///

@@ -1,5 +1,4 @@
 import DatabaseSupport
-import Diagnosis
 import Postgres
 import Testing
 
