@@ -65,10 +65,10 @@ package final class Emulator: Sendable {
         return last
     }
 
-    /// Sends no new message any more, and waits a second at most for the acks of those under way.
+    /// Sends no new message any more, and waits five seconds at most for the acks of those under way.
     package func pause() async {
         try? await onLoop { $0.isPaused = true }
-        try? await wait(for: "every ack", limit: .seconds(1)) { $0.tally.neverAcked == 0 }
+        try? await wait(for: "every ack", limit: .seconds(5)) { $0.tally.neverAcked == 0 }
     }
 
     package func tally() async -> Tally {
