@@ -81,9 +81,10 @@ struct MessageStream: Sendable {
     ///
     /// - Returns: The number of the feed's next batch.
     private func catchUp(from start: TailPosition, _ sent: inout Set<MessageKey>) async throws -> Int {
-        let oldest = try await services.reader.withConnection { try await MessageTail.oldest($0) }
+        let (oldest, present) = try await services.reader.withConnection {
+            (try await MessageTail.oldest($0), try await MessageTail.moment($0))
+        }
         if let oldest, oldest > start.at { try await out.write(FeedBatch.event(.dropped(start.at..<oldest))) }
-        let present = try await services.reader.withConnection { try await MessageTail.moment($0) }
         guard start.at - start.overlap <= present.at else {
             // What has come since is earlier than what was shown, and can't be told from it.
             let gap = FeedBatch.event(gap: present.at..<start.at, "the database's clock was set back")
