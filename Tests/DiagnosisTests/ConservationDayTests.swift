@@ -5,21 +5,11 @@ import Testing
 
 @Suite("audit and forget: days that a site has made its own")
 struct ConservationDayTests {
-    private static let token = "FAKE-token-of-one-device"
-
     @Test(
         "what forget has erased is explained, whatever its day is called and however it is divided; no other row goes"
     )
     func oddDays() async throws {
-        let fixture = try await QueryFixture(
-            (0..<100).map { number in
-                Seed(
-                    id: "m\(number)",
-                    token: number < 2 ? Self.token : "FAKE-other",
-                    at: Int64(number) + (number % 2 == 1 ? 86_400_000_000 : 0)
-                )
-            }
-        )
+        let fixture = try await QueryFixture(ConservationTests.seeds)
         try await fixture.script(
             """
             ALTER TABLE upstream.messages_20260301 RENAME TO "Day 1: 2026.03";
@@ -34,7 +24,7 @@ struct ConservationDayTests {
                 FOR VALUES FROM ('2026-03-02 00:00+00') TO ('2026-03-03 00:00+00')
             """
         )
-        let gone = try await Erasure(fixture.admin, token: Array(Self.token.utf8))
+        let gone = try await Erasure(fixture.admin, token: Array(ConservationTests.token.utf8))
             .run(by: AuditAuthor("someone", via: .command))
         #expect(gone.messages == 2)
         let report = try await Conservation(fixture.reader).run()

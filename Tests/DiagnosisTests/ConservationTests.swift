@@ -8,19 +8,20 @@ import Vocabulary
 
 @Suite("audit: what is missing is named", .timeLimit(.minutes(5)))
 struct ConservationTests {
-    private static let token = "FAKE-token-of-one-device"
+    /// The device of m0 and m1.
+    static let token = "FAKE-token-of-one-device"
 
     /// A hundred messages of two days: odd ones a day after the even ones; m0 and m1 of one device.
-    private func fixture() async throws -> QueryFixture {
-        let fixture = try await QueryFixture(
-            (0..<100).map { number in
-                Seed(
-                    id: "m\(number)",
-                    token: number < 2 ? Self.token : "FAKE-other",
-                    at: Int64(number) + (number % 2 == 1 ? 86_400_000_000 : 0)
-                )
-            }
+    static let seeds = (0..<100).map { number in
+        Seed(
+            id: "m\(number)",
+            token: number < 2 ? token : "FAKE-other",
+            at: Int64(number) + (number % 2 == 1 ? 86_400_000_000 : 0)
         )
+    }
+
+    private func fixture() async throws -> QueryFixture {
+        let fixture = try await QueryFixture(Self.seeds)
         try await fixture.script(
             """
             INSERT INTO upstream.retention_policy (messages, dedupe_window, dead_letters, attempts)

@@ -56,34 +56,43 @@ import Testing
 
     @Test("A schema made beforehand for its owner is enough: he needs no right to the database")
     func schemaOfOwner() async throws {
-        let fixture = try await StoreFixture(migrated: false)
-        let database = fixture.url.split(separator: "/")[1].prefix { $0 != "?" }
-        let owner = "owner_of_\(database)"
-        try await fixture.script("CREATE ROLE \(owner) LOGIN; CREATE SCHEMA upstream AUTHORIZATION \(owner)")
-        let connection = try await PostgresConnection.open(fixture.settings(as: owner))
-        #expect(try await Migrator().up(connection) == Migration.embedded.map(\.version))
-        #expect(try await Migrator().up(connection) == [])
-        #expect(try await fixture.text("SELECT obj_description('upstream'::regnamespace)")?.isEmpty == false)
-        await connection.close()
-        try await fixture.script("DROP OWNED BY \(owner) CASCADE; DROP ROLE \(owner)")
+        try await withOwner { owner, _ in
+            "CREATE SCHEMA upstream AUTHORIZATION \(owner)"
+        } run: { fixture, connection, _ async throws in
+            #expect(try await Migrator().up(connection) == Migration.embedded.map(\.version))
+            #expect(try await Migrator().up(connection) == [])
+            #expect(try await fixture.text("SELECT obj_description('upstream'::regnamespace)")?.isEmpty == false)
+        }
     }
 
     @Test("What a superuser's step makes belongs to the tables' owner, as the rest does")
     func stepOfSuperuser() async throws {
+        try await withOwner { owner, database in
+            "GRANT CREATE ON DATABASE \(database) TO \(owner)"
+        } run: { fixture, connection, owner async throws in
+            _ = try await Migrator(Migration.embedded.dropLast()).up(connection)
+            #expect(try await Migrator().up(fixture.admin).count == 1)
+            let others = """
+                SELECT string_agg(format('%s %s', owner, name), ', ') FROM (
+                    SELECT relowner::regrole AS owner, relname AS name FROM pg_class WHERE relnamespace = 'upstream'::regnamespace
+                    UNION ALL SELECT proowner::regrole, proname FROM pg_proc WHERE pronamespace = 'upstream'::regnamespace
+                ) AS objects WHERE owner::text <> '\(owner)'
+                """
+            #expect(try await fixture.text(others) == nil)
+        }
+    }
+
+    /// An empty database with a role for the owner of its schema, given what `right` says, and a session of that role.
+    private func withOwner(
+        _ right: (_ owner: String, _ database: String) -> String,
+        run body: (StoreFixture, _ own: PostgresConnection, _ owner: String) async throws -> Void
+    ) async throws {
         let fixture = try await StoreFixture(migrated: false)
-        let database = fixture.url.split(separator: "/")[1].prefix { $0 != "?" }
+        let database = String(fixture.url.split(separator: "/")[1].prefix { $0 != "?" })
         let owner = "owner_of_\(database)"
-        try await fixture.script("CREATE ROLE \(owner) LOGIN; GRANT CREATE ON DATABASE \(database) TO \(owner)")
+        try await fixture.script("CREATE ROLE \(owner) LOGIN; \(right(owner, database))")
         let connection = try await PostgresConnection.open(fixture.settings(as: owner))
-        _ = try await Migrator(Migration.embedded.dropLast()).up(connection)
-        #expect(try await Migrator().up(fixture.admin).count == 1)
-        let others = """
-            SELECT string_agg(format('%s %s', owner, name), ', ') FROM (
-                SELECT relowner::regrole AS owner, relname AS name FROM pg_class WHERE relnamespace = 'upstream'::regnamespace
-                UNION ALL SELECT proowner::regrole, proname FROM pg_proc WHERE pronamespace = 'upstream'::regnamespace
-            ) AS objects WHERE owner::text <> '\(owner)'
-            """
-        #expect(try await fixture.text(others) == nil)
+        try await body(fixture, connection, owner)
         await connection.close()
         try await fixture.script("DROP OWNED BY \(owner) CASCADE; DROP ROLE \(owner)")
     }
