@@ -13,20 +13,16 @@ import statistics
 import uuid
 import random
 
-from store import Cluster, cpu
+from store import FILL_LEDGER, Cluster, cpu, in_steps
 
 COLUMNS = "message_key uuid NOT NULL, fingerprint uuid NOT NULL, received_at timestamptz NOT NULL"
-FILL = """
-    INSERT INTO {} SELECT gen_random_uuid(), gen_random_uuid(), now() - interval '2 hours' + n * interval '20 microseconds'
-    FROM generate_series(%s::int, %s::int) AS n"""
 INSERT = "INSERT INTO {} SELECT unnest(%b::uuid[]), unnest(%b::uuid[]), unnest(%b::timestamptz[])"
 KNOWN = "SELECT message_key FROM {} WHERE message_key = ANY (%b::uuid[])"
 
 
 def fill(connection, table, rows):
     connection.execute(f"CREATE TABLE {table} ({COLUMNS})")
-    for start in range(1, rows + 1, 250_000):
-        connection.execute(FILL.format(table), [start, min(start + 249_999, rows)])
+    in_steps(connection, FILL_LEDGER.format(table), rows)
     # As full as pages are that took keys in random order.
     connection.execute(f"ALTER TABLE {table} ADD PRIMARY KEY (message_key) WITH (fillfactor = 70)")
 

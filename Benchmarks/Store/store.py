@@ -219,9 +219,16 @@ FILL = """
     )
     SELECT key, at, '1234567890', 'fill-' || n, 'FAKE', md5((n %% 1000)::text)::uuid, 'com.example.app', '{}' FROM made"""
 FILL_LEDGER = """
-    INSERT INTO upstream.message_ids (message_key, fingerprint, received_at)
+    INSERT INTO {} (message_key, fingerprint, received_at)
     SELECT gen_random_uuid(), gen_random_uuid(), now() - interval '2 hours' + n * interval '20 microseconds'
     FROM generate_series(%s, %s) AS n"""
+
+
+def in_steps(connection, statement, rows):
+    """Runs a statement for the numbers up to so many, 250,000 at a time."""
+    step = 250_000
+    for start in range(1, rows + 1, step):
+        connection.execute(statement, [start, min(start + step - 1, rows)])
 
 
 def fill(connection, rows, ledger_only):
@@ -229,9 +236,7 @@ def fill(connection, rows, ledger_only):
     # that takes thousands of messages a second has soon changed all of its pages.
     connection.execute("CHECKPOINT")
     connection.execute("SET synchronous_commit = off")
-    step = 250_000
-    for start in range(1, rows + 1, step):
-        connection.execute(FILL_LEDGER if ledger_only else FILL, [start, min(start + step - 1, rows)])
+    in_steps(connection, FILL_LEDGER.format("upstream.message_ids") if ledger_only else FILL, rows)
     connection.execute("VACUUM ANALYZE upstream.message_ids")
     connection.execute("VACUUM ANALYZE upstream.messages")
     connection.execute("RESET synchronous_commit")
