@@ -221,7 +221,7 @@ FILL = """
 FILL_LEDGER = """
     INSERT INTO {} (message_key, fingerprint, received_at)
     SELECT gen_random_uuid(), gen_random_uuid(), now() - interval '2 hours' + n * interval '20 microseconds'
-    FROM generate_series(%s, %s) AS n"""
+    FROM generate_series(%s::int, %s::int) AS n"""
 
 
 def in_steps(connection, statement, rows):
